@@ -1,0 +1,40 @@
+# The front door. A fresh machine needs python3, pip and make; everything else is installed into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+WORKERS ?= auto
+
+.PHONY: demo test check bench crash clean help
+
+help:           ## show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+$(INSTALLED): pyproject.toml
+	@if [ ! -x $(BIN)/python ]; then \
+		$(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m pip install --quiet --user virtualenv && $(PYTHON) -m virtualenv --quiet $(VENV); \
+	fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
+	@touch $(INSTALLED)
+
+demo: $(INSTALLED)    ## run the demonstration: a sync workload on a temporary file, with a live view
+	$(BIN)/taskmill demo
+
+test: $(INSTALLED)    ## run the whole suite
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+check: $(INSTALLED)   ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+crash: $(INSTALLED)   ## the long run of the crash harness: at least 300 rounds of kill -9
+	TASKMILL_CRASH_ROUNDS=300 $(BIN)/python -m pytest tests/crash -n 0
+
+bench: $(INSTALLED)   ## measure ratios and write bench.json
+	$(BIN)/python -m benchmarks
+
+clean:          ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

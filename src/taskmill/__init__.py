@@ -1,0 +1,82 @@
+"""taskmill: durable background work in one SQLite file."""
+
+from taskmill._version import __version__
+from taskmill.define.context import Context
+from taskmill.define.domain import Domain
+from taskmill.define.task import Task
+from taskmill.errors import (
+    AlreadyRunning,
+    ConfigError,
+    CyclicDependency,
+    DependencyFailed,
+    DuplicateTask,
+    GiveUp,
+    InvalidDependency,
+    InvalidState,
+    InvalidTag,
+    PayloadTooLarge,
+    RetryLater,
+    SchemaTooNew,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    SubmissionError,
+    TaskFailed,
+    TaskmillError,
+    TaskNotFound,
+    UnknownTaskType,
+)
+from taskmill.handle import Handle
+from taskmill.model.priority import Priority
+from taskmill.model.progress import TaskProgress
+from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.retention import Retention
+from taskmill.model.retry import Retry
+from taskmill.model.snapshot import GroupSnapshot, Snapshot
+from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status, TtlFrom
+from taskmill.model.submission import Submission
+from taskmill.scheduler import Scheduler
+
+__all__ = [
+    "AlreadyRunning",
+    "ConfigError",
+    "Context",
+    "CyclicDependency",
+    "DependencyFailed",
+    "Domain",
+    "DuplicateTask",
+    "Ending",
+    "GiveUp",
+    "GroupSnapshot",
+    "Handle",
+    "HistoryRecord",
+    "InvalidDependency",
+    "InvalidState",
+    "InvalidTag",
+    "OnDependencyFailure",
+    "OnDuplicate",
+    "PayloadTooLarge",
+    "Priority",
+    "Retention",
+    "Retry",
+    "RetryLater",
+    "Scheduler",
+    "SchemaTooNew",
+    "Snapshot",
+    "Status",
+    "StoreBusy",
+    "StoreCorrupt",
+    "StoreError",
+    "Submission",
+    "SubmissionError",
+    "Task",
+    "TaskFailed",
+    "TaskNotFound",
+    "TaskProgress",
+    "TaskRecord",
+    "TaskmillError",
+    "TtlFrom",
+    "TypeStats",
+    "UnknownTaskType",
+    "__version__",
+]

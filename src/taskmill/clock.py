@@ -1,0 +1,41 @@
+"""The system's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+# Time that also passes while a laptop sleeps, where the system offers it.
+_BOOT = getattr(time, "CLOCK_BOOTTIME", None)
+_LONGEST_WAIT = 30.0
+
+
+class SystemClock:
+    """Wall time in UTC, and a steady clock that counts suspended time."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
+
+    async def wait(self, event: asyncio.Event, until: float | None) -> None:
+        """May return early, so that callers look again after a suspend or a step of the wall clock."""
+        left = _LONGEST_WAIT if until is None else min(until - self.monotonic(), _LONGEST_WAIT)
+        if event.is_set() or left <= 0:
+            return
+        timer = asyncio.get_running_loop().call_later(left, event.set)
+        try:
+            await event.wait()
+        finally:
+            timer.cancel()
+
+    def work_begins(self, *, may_block: bool = False) -> None:
+        """Nobody needs to know."""
+
+    def work_ends(self, *, may_block: bool = False) -> None:
+        """Nobody needs to know."""

@@ -1,0 +1,148 @@
+"""``Context``: what a handler knows about its task and may ask of the scheduler while it runs.
+
+The same class serves handlers on the loop, in threads and in processes. What differs is the :class:`AttemptLink`
+behind it, which carries requests to the scheduler: directly, across threads, or through a pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar, cast
+
+import msgspec
+
+from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
+from taskmill.errors import ConfigError, InvalidState
+from taskmill.model.progress import ProgressReport
+from taskmill.model.records import TaskRecord
+
+T = TypeVar("T")
+
+
+class AttemptLink(Protocol):
+    """What an attempt's Context needs from whoever runs it."""
+
+    @property
+    def stop_requested(self) -> bool: ...
+
+    def report(self, progress: ProgressReport) -> None:
+        """Take note of progress; cheap, may be called a million times."""
+        ...
+
+    def save(self, saved: str) -> Awaitable[None]:
+        """Make the saved state durable. Blocks and returns a finished awaitable off the loop."""
+        ...
+
+
+class Context:
+    """Given to handlers whose first parameter is annotated with it."""
+
+    __slots__ = ("_link", "_progress", "_record", "_saved", "_state", "_task")
+
+    def __init__(
+        self,
+        record: Callable[[], TaskRecord],
+        link: AttemptLink,
+        saved: str | None,
+        state: Mapping[type, Any],
+    ) -> None:
+        self._record = record
+        self._task: TaskRecord | None = None
+        self._link = link
+        self._saved: dict[str, Any] = msgspec.json.decode(saved) if saved else {}
+        self._state = state
+        self._progress = Progress(link)
+
+    @property
+    def task(self) -> TaskRecord:
+        """The task as it was when this attempt started."""
+        if self._task is None:
+            self._task = self._record()
+        return self._task
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1; unique to it among all attempts of the task."""
+        return self.task.attempt
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this attempt has been asked to stop. Handlers in threads must look at it."""
+        return self._link.stop_requested
+
+    def check_cancelled(self) -> None:
+        """Raise ``asyncio.CancelledError`` if this attempt has been asked to stop."""
+        if self._link.stop_requested:
+            raise asyncio.CancelledError
+
+    @property
+    def progress(self) -> Progress:
+        """``ctx.progress(0.5, "halfway")``, ``ctx.progress.of(3, 10)``, ``ctx.progress.bytes(total)``."""
+        return self._progress
+
+    @property
+    def saved(self) -> Mapping[str, Any]:
+        """What earlier attempts and this one have saved."""
+        return MappingProxyType(self._saved)
+
+    def save(self, **values: Any) -> Awaitable[None]:
+        """Merge ``values`` into :attr:`saved`, durably. ``await`` it on the loop; in a ``def`` handler it blocks."""
+        merged = {**self._saved, **values}
+        try:
+            encoded = json_encode(merged)
+        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as wrong:
+            raise InvalidState(f"saved state must be JSON: {wrong}") from None
+        if len(encoded) > LARGEST_PAYLOAD:
+            raise InvalidState(
+                f"saved state is {len(encoded):,} bytes; at most {LARGEST_PAYLOAD:,} can be stored"
+            )
+        self._saved = msgspec.json.decode(encoded)
+        return self._link.save(encoded.decode())
+
+    def state(self, kind: type[T]) -> T:
+        """The shared object of this type given to the domain, else to the scheduler."""
+        if kind in self._state:
+            return cast("T", self._state[kind])
+        for candidate, value in self._state.items():
+            if issubclass(candidate, kind):
+                return cast("T", value)
+        raise ConfigError(f"no state of type {kind.__name__} was given to the domain or the scheduler")
+
+
+class Progress:
+    """Reports how far the attempt has come. Reporting is cheap; writing is throttled."""
+
+    __slots__ = ("_done", "_link", "_total")
+
+    def __init__(self, link: AttemptLink) -> None:
+        self._link = link
+        self._done = 0
+        self._total: int | None = None
+
+    def __call__(self, fraction: float, message: str | None = None) -> None:
+        """``fraction`` from 0 to 1."""
+        self._link.report(ProgressReport(fraction=min(max(float(fraction), 0.0), 1.0), message=message))
+
+    def of(self, done: float, total: float, message: str | None = None) -> None:
+        """``done`` of ``total`` things."""
+        self(done / total if total > 0 else 1.0, message)
+
+    def bytes(self, total: int) -> None:
+        """Announce how many bytes there are; :meth:`advance` counts them off."""
+        self._total = int(total)
+        self._done = 0
+        self._report_bytes(None)
+
+    def advance(self, n: int, message: str | None = None) -> None:
+        """``n`` more bytes are done."""
+        self._done += n
+        self._report_bytes(message)
+
+    def _report_bytes(self, message: str | None) -> None:
+        total = self._total
+        fraction = min(self._done / total, 1.0) if total else None
+        self._link.report(
+            ProgressReport(fraction=fraction, message=message, done_bytes=self._done, total_bytes=total)
+        )

@@ -1,0 +1,190 @@
+"""The task types of one scheduler, and how a submission becomes a task: defaults applied once, here.
+
+Precedence, for every option: call > task type > domain > scheduler > built-in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from taskmill.define.domain import Domain
+from taskmill.define.signature import json_encode, payload_digest, sized_payload
+from taskmill.define.task import TaskType, computed_options
+from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
+from taskmill.model.options import checked_options, merged
+from taskmill.model.priority import Priority
+from taskmill.model.retry import DEFAULT_RETRY, Retry
+from taskmill.model.stages import NO_OVERRIDES, NewTask, Overrides
+from taskmill.model.status import OnDuplicate, Status
+from taskmill.model.submission import Submission
+
+BUILT_IN: Mapping[str, Any] = {
+    "key": None,
+    "priority": int(Priority.NORMAL),
+    "group": "",
+    "ttl": None,
+    "on_duplicate": OnDuplicate.SKIP,
+    "tags": {},
+    "label": None,
+    "retry": DEFAULT_RETRY,
+    "timeout": None,
+    "run_in": None,
+}
+
+# What a process that lacks the handler needs to submit by name as the handler's owner would.
+PUBLISHED = ("priority", "group", "ttl", "on_duplicate", "tags", "label")
+
+
+class RegisteredType:
+    """A task type with its defaults resolved and its state map built."""
+
+    __slots__ = ("defaults", "handler", "state")
+
+    def __init__(
+        self,
+        handler: TaskType,
+        domain: Domain,
+        scheduler_options: Mapping[str, Any],
+        state: Mapping[type, Any],
+    ) -> None:
+        self.handler = handler
+        fixed = {name: value for name, value in handler.options.items() if name not in handler.computing}
+        self.defaults = merged(BUILT_IN, scheduler_options, domain.options, fixed)
+        self.state = {**state, **_by_type(domain.state)}
+
+    @property
+    def retry(self) -> Retry:
+        retry: Retry = self.defaults["retry"]
+        return retry
+
+    @property
+    def in_process(self) -> bool:
+        return self.defaults["run_in"] == "process"
+
+    def published(self) -> str:
+        return json_encode({name: self.defaults[name] for name in PUBLISHED}).decode()
+
+
+class Registry:
+    """Finds task types by name and turns submissions into rows."""
+
+    def __init__(
+        self, domains: Iterable[Domain], *, retry: Retry | None, ttl: object = None, state: Iterable[Any] = ()
+    ) -> None:
+        options: dict[str, Any] = {}
+        if retry is not None:
+            options["retry"] = retry
+        if ttl is not None:
+            options["ttl"] = ttl
+        self._scheduler_options = checked_options(options, options)
+        self.domains = tuple(domains)
+        self._types: dict[str, RegisteredType] = {}
+        self._foreign: dict[str, dict[str, Any]] = {}
+        shared = _by_type(state)
+        for domain in self.domains:
+            if not isinstance(domain, Domain):
+                raise ConfigError(f"domains must be Domain objects, not {type(domain).__name__}")
+            if sum(other.name == domain.name for other in self.domains) > 1:
+                raise ConfigError(f"two domains are named {domain.name!r}")
+            for name, handler in domain.types.items():
+                self._types[name] = RegisteredType(handler, domain, self._scheduler_options, shared)
+
+    def __iter__(self) -> Iterator[RegisteredType]:
+        return iter(self._types.values())
+
+    def find(self, name: str) -> RegisteredType | None:
+        return self._types.get(name)
+
+    def published(self) -> dict[str, str]:
+        """Every type and its defaults, for processes that submit by name."""
+        return {name: registered.published() for name, registered in self._types.items()}
+
+    def learn_foreign(self, published: Mapping[str, str]) -> None:
+        """Accept types that other processes of the store have registered."""
+        for name, defaults in published.items():
+            if name not in self._types:
+                known = msgspec.json.decode(defaults)
+                known["on_duplicate"] = OnDuplicate(known["on_duplicate"])
+                self._foreign[name] = merged(BUILT_IN, self._scheduler_options, known)
+
+    def knows(self, name: str) -> bool:
+        return name in self._types or name in self._foreign
+
+    def resolve(self, submission: Submission, now: int) -> NewTask:
+        """The row that this submission asks for."""
+        registered = self._types.get(submission.type)
+        options = submission.options
+        if registered is not None:
+            handler = registered.handler
+            payload = submission.encoded
+            if payload is None:
+                payload = handler.signature.encode_payload(submission.payload)
+            settings = registered.defaults
+            if handler.computing:
+                settings = merged(settings, computed_options(handler, payload))
+            if options:
+                settings = merged(settings, options)
+            key = settings["key"]
+            if key is True:
+                key = handler.signature.digest(payload)
+        else:
+            if submission.type not in self._foreign:
+                known = ", ".join(sorted(self._types)) or "none"
+                raise UnknownTaskType(f"no task type is named {submission.type!r}; registered are: {known}")
+            payload = submission.encoded or _encode_unchecked(submission)
+            settings = merged(self._foreign[submission.type], options)
+            key = settings["key"]
+            if key is True:
+                key = payload_digest(payload)
+        return _new_task(submission.type, key, payload, settings, options, now)
+
+
+def _new_task(
+    type: str, key: str | None, payload: str, settings: Mapping[str, Any], call: Mapping[str, Any], now: int
+) -> NewTask:
+    due_at = call.get("run_at")
+    relative = False
+    if (delay := call.get("run_after")) is not None:
+        due_at = now + delay
+        relative = True
+    if due_at is not None and due_at <= now:
+        due_at = None
+    ttl = settings["ttl"]
+    overrides = None
+    if "retry" in call or "timeout" in call:
+        overrides = json_encode(
+            Overrides(retry=call.get("retry"), timeout_ms=call.get("timeout", NO_OVERRIDES.timeout_ms))
+        ).decode()
+    return NewTask(
+        type=type,
+        key=key,
+        label=settings["label"],
+        group=settings["group"],
+        priority=settings["priority"],
+        status=Status.PENDING if due_at is None else Status.SCHEDULED,
+        payload=payload,
+        tags=settings["tags"] or None,
+        overrides=overrides,
+        created_at=now,
+        # A task that is not due yet does not wait yet.
+        queued_at=now if due_at is None else due_at,
+        due_at=due_at,
+        due_is_relative=relative,
+        expires_at=None if ttl is None else now + ttl,
+        on_duplicate=settings["on_duplicate"],
+    )
+
+
+def _encode_unchecked(submission: Submission) -> str:
+    try:
+        encoded = json_encode(submission.payload)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as wrong:
+        raise SubmissionError(f"{submission.type}: the payload cannot be stored as JSON: {wrong}") from None
+    return sized_payload(encoded, submission.type)
+
+
+def _by_type(state: Iterable[Any]) -> dict[type, Any]:
+    return {type(value): value for value in state}

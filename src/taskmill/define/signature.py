@@ -1,0 +1,194 @@
+"""A handler's signature as the schema of its payload.
+
+The parameters after an optional first ``Context`` are the payload: a JSON object that maps their names to values.
+Encoding binds the caller's arguments to the signature and checks them against the annotations, so that what cannot
+be decoded later is refused at the call. Unannotated parameters, ``*args`` and ``**kwargs`` hold plain JSON values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any, get_type_hints
+
+import msgspec
+
+from taskmill.errors import ConfigError, PayloadTooLarge, SubmissionError
+
+LARGEST_PAYLOAD = 1024 * 1024
+
+_Parameter = inspect.Parameter
+
+
+def to_plain(value: object) -> object:
+    """What msgspec cannot encode by itself but a path-handling program will want to pass."""
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} values cannot be stored as JSON")
+
+
+def from_plain(kind: type, value: object) -> object:
+    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    raise TypeError(f"{kind!r} cannot be read from JSON")
+
+
+json_encode = msgspec.json.Encoder(enc_hook=to_plain).encode
+
+
+class HandlerSignature:
+    """Encodes calls of one handler to payload text and back to arguments."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        context_type: type,
+        type_name: str,
+        local_names: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.type_name = type_name
+        hints = _resolved_hints(function, type_name, local_names)
+        parameters = list(inspect.signature(function).parameters.values())
+        self.wants_context = bool(parameters) and hints.get(parameters[0].name) is context_type
+        if self.wants_context:
+            del parameters[0]
+        for parameter in parameters:
+            if hints.get(parameter.name) is context_type:
+                raise ConfigError(
+                    f"{type_name}: the Context must be the first parameter, not {parameter.name!r}"
+                )
+        self.returns: Any = hints.get("return", Any)
+        self._signature = inspect.Signature(parameters)
+        self._names = tuple(parameter.name for parameter in parameters)
+        self._positional = tuple(p.name for p in parameters if p.kind <= _Parameter.POSITIONAL_OR_KEYWORD)
+        self._keyword_only = tuple(p.name for p in parameters if p.kind is _Parameter.KEYWORD_ONLY)
+        self._starred = next((p.name for p in parameters if p.kind is _Parameter.VAR_POSITIONAL), None)
+        self._double_starred = next((p.name for p in parameters if p.kind is _Parameter.VAR_KEYWORD), None)
+        self._decoder = self._payload_decoder(parameters, hints)
+        self._plain_positional = len(self._positional) == len(self._names)
+
+    def _payload_decoder(self, parameters: list[_Parameter], hints: Mapping[str, Any]) -> Any:
+        fields: list[Any] = []
+        for parameter in parameters:
+            annotation = hints.get(parameter.name, Any)
+            if parameter.kind is _Parameter.VAR_POSITIONAL:
+                fields.append((parameter.name, list[annotation], msgspec.field(default_factory=list)))
+            elif parameter.kind is _Parameter.VAR_KEYWORD:
+                fields.append((parameter.name, dict[str, annotation], msgspec.field(default_factory=dict)))
+            elif parameter.default is _Parameter.empty:
+                fields.append((parameter.name, annotation))
+            else:
+                default = parameter.default
+                fields.append(
+                    (parameter.name, annotation, msgspec.field(default_factory=lambda value=default: value))
+                )
+        try:
+            payload = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=True)
+            return msgspec.json.Decoder(payload, dec_hook=from_plain)
+        except TypeError as wrong:
+            raise ConfigError(f"{self.type_name}: a parameter cannot be stored as JSON: {wrong}") from wrong
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """The bound arguments and the payload text of a call, checked against the annotations."""
+        if not kwargs and self._plain_positional and len(args) == len(self._names):
+            arguments = dict(zip(self._names, args, strict=True))
+        else:
+            try:
+                arguments = dict(self._signature.bind(*args, **kwargs).arguments)
+            except TypeError as wrong:
+                raise SubmissionError(f"{self.type_name}: {wrong}") from None
+        return arguments, self.encode_payload(arguments)
+
+    def encode_payload(self, arguments: Mapping[str, Any]) -> str:
+        try:
+            encoded = json_encode(arguments)
+            self._decoder.decode(encoded)
+        except msgspec.ValidationError as wrong:
+            raise SubmissionError(f"{self.type_name}: {_named(wrong)}") from None
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as wrong:
+            raise SubmissionError(
+                f"{self.type_name}: the payload cannot be stored as JSON: {wrong}"
+            ) from None
+        return sized_payload(encoded, self.type_name)
+
+    def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments for the handler."""
+        values = self._decoder.decode(payload)
+        args = [getattr(values, name) for name in self._positional]
+        if self._starred is not None:
+            args.extend(getattr(values, self._starred))
+        kwargs = {name: getattr(values, name) for name in self._keyword_only}
+        if self._double_starred is not None:
+            kwargs.update(getattr(values, self._double_starred))
+        return args, kwargs
+
+    def computing(self, function: Callable[..., Any]) -> Callable[[str], Any]:
+        """``function`` of the handler's arguments, as ``key=lambda path: …`` means it, made to read a payload.
+
+        A function that names some of the handler's parameters gets those; any other gets all, in order.
+        """
+        wanted = inspect.signature(function).parameters
+        named = {_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY}
+        known = set(self._positional + self._keyword_only)
+        if self._starred is None and set(wanted) <= known and {p.kind for p in wanted.values()} <= named:
+            names = tuple(wanted)
+
+            def compute_by_name(payload: str) -> Any:
+                values = self._decoder.decode(payload)
+                return function(**{name: getattr(values, name) for name in names})
+
+            return compute_by_name
+
+        def compute_in_order(payload: str) -> Any:
+            args, kwargs = self.decode(payload)
+            return function(*args, **kwargs)
+
+        return compute_in_order
+
+    def digest(self, payload: str) -> str:
+        """A short text that is equal for equal arguments, defaults included."""
+        return payload_digest(json_encode(self._decoder.decode(payload)))
+
+    def decode_result(self, result: Any) -> Any:
+        """A stored result as the handler's return annotation describes it."""
+        if self.returns is Any or self.returns is None:
+            return result
+        try:
+            return msgspec.convert(result, self.returns, dec_hook=from_plain, str_keys=True)
+        except (msgspec.ValidationError, TypeError):
+            return result
+
+
+def payload_digest(payload: str | bytes) -> str:
+    """The key that ``key=True`` stands for."""
+    canonical = msgspec.json.encode(msgspec.json.decode(payload), order="deterministic")
+    return hashlib.blake2b(canonical, digest_size=16).hexdigest()
+
+
+def sized_payload(encoded: bytes, type_name: str) -> str:
+    if len(encoded) > LARGEST_PAYLOAD:
+        raise PayloadTooLarge(
+            f"{type_name}: the payload is {len(encoded):,} bytes; at most {LARGEST_PAYLOAD:,} can be stored. "
+            "Store the data elsewhere and pass its name."
+        )
+    return encoded.decode()
+
+
+def _named(wrong: msgspec.ValidationError) -> str:
+    message = str(wrong)
+    what, found, where = message.partition(" - at `$.")
+    return f"argument {where.rstrip('`')!r}: {what}" if found else message
+
+
+def _resolved_hints(
+    function: Callable[..., Any], type_name: str, local_names: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, localns=dict(local_names or {}), include_extras=True)
+    except NameError as wrong:
+        raise ConfigError(
+            f"{type_name}: an annotation cannot be resolved: {wrong}. "
+            "Import the name at run time, not only for type checking."
+        ) from wrong

@@ -1,0 +1,123 @@
+"""``Task``: a registered handler that can be called, submitted and given options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+
+from taskmill.define.context import Context
+from taskmill.define.signature import HandlerSignature
+from taskmill.errors import ConfigError, SubmissionError
+from taskmill.model.options import CHECKS, checked_options, merged
+from taskmill.model.submission import CALL_OPTIONS, CallOptions, Submission
+
+if TYPE_CHECKING:
+    from taskmill.define.domain import Domain
+    from taskmill.handle import Handle
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+
+
+class TaskType:
+    """What the engine knows about a registered handler, shared by every view of the same :class:`Task`."""
+
+    __slots__ = (
+        "computing",
+        "function",
+        "is_async",
+        "name",
+        "on_cancel",
+        "options",
+        "signature",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        options: Mapping[str, Any],
+        local_names: Mapping[str, Any] | None,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.options = options
+        self.signature = HandlerSignature(function, Context, name, local_names)
+        self.computing = {
+            option: self.signature.computing(value) for option, value in options.items() if callable(value)
+        }
+        self.on_cancel: CancelHook | None = None
+
+
+class CancelHook:
+    """An ``on_cancel`` function with the signature of its handler."""
+
+    __slots__ = ("function", "is_async", "wants_context")
+
+    def __init__(self, function: Callable[..., Any], handler: TaskType) -> None:
+        signature = HandlerSignature(function, Context, f"{handler.name}.on_cancel")
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.wants_context = signature.wants_context
+
+
+class Task(Generic[P, R]):
+    """A task type. Calling it calls the plain function; ``submit`` makes it durable work."""
+
+    def __init__(self, domain: Domain, type: TaskType, overrides: Mapping[str, Any] | None = None) -> None:
+        self.domain = domain
+        self.type = type
+        self._overrides: Mapping[str, Any] = overrides or {}
+        self.__doc__ = type.function.__doc__
+        self.__name__: str = type.function.__name__
+        self.__wrapped__ = type.function
+
+    @property
+    def name(self) -> str:
+        """The stored type name, ``"domain::task"``."""
+        return self.type.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.type.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def options(self, **options: Unpack[CallOptions]) -> Task[P, R]:
+        """The same task with these options for what is submitted through it."""
+        return Task(
+            self.domain,
+            self.type,
+            merged(self._overrides, checked_options(options, CALL_OPTIONS, SubmissionError)),
+        )
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
+        """A submission with these arguments, checked, for ``submit_many`` or another scheduler."""
+        arguments, encoded = self.type.signature.encode(args, kwargs)
+        return Submission.prepared(self.type.name, arguments, self._overrides, encoded)
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Store one task; returns when it is durable."""
+        return await self.domain.scheduler().submit(self.prepare(*args, **kwargs))
+
+    def on_cancel(self, hook: Hook) -> Hook:
+        """Decorator: called with the handler's arguments after a running attempt was cancelled."""
+        if self.type.on_cancel is not None:
+            raise ConfigError(f"{self.name} has an on_cancel hook already")
+        self.type.on_cancel = CancelHook(hook, self.type)
+        return hook
+
+
+def computed_options(type: TaskType, payload: str) -> dict[str, Any]:
+    """The options this type computes from a payload, checked like any other."""
+    values: dict[str, Any] = {}
+    for option, compute in type.computing.items():
+        try:
+            value = compute(payload)
+        except Exception as wrong:
+            raise SubmissionError(f"{type.name}: computing {option} raised {wrong!r}") from wrong
+        values[option] = CHECKS[option](value, option, SubmissionError)
+    return values

@@ -1,0 +1,137 @@
+"""Every error taskmill raises, grouped by who must act.
+
+::
+
+    TaskmillError
+    ├── ConfigError                the programmer, at start: a setting is wrong
+    ├── SubmissionError            the caller, now: this submission was not stored
+    │   ├── DuplicateTask            .existing_id holds the key
+    │   ├── UnknownTaskType
+    │   ├── PayloadTooLarge
+    │   ├── InvalidDependency        .id does not exist
+    │   ├── DependencyFailed         .id has already failed
+    │   ├── CyclicDependency
+    │   └── InvalidTag
+    ├── StoreError                 the operator: the file or the server has a problem
+    │   ├── StoreBusy                someone held the write lock for too long
+    │   ├── StoreCorrupt
+    │   ├── SchemaTooNew
+    │   └── AlreadyRunning           another scheduler dispatches this store
+    ├── TaskFailed                 the caller of ``result()``: .record says what happened
+    ├── TaskNotFound
+    └── InvalidState               the verb does not apply to the task as it is now
+
+``RetryLater`` and ``GiveUp`` are not errors but words a handler uses to say how its attempt ended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from taskmill.model.records import HistoryRecord
+
+
+class TaskmillError(Exception):
+    """The root of everything taskmill raises."""
+
+
+class ConfigError(TaskmillError, ValueError):
+    """A setting of a scheduler, domain, task type or option is wrong."""
+
+
+class SubmissionError(TaskmillError, ValueError):
+    """A submission was refused; nothing was stored."""
+
+
+class DuplicateTask(SubmissionError):
+    """The key is held by an active task and the submission asked to be rejected then."""
+
+    def __init__(self, message: str, existing_id: int) -> None:
+        super().__init__(message)
+        self.existing_id = existing_id
+
+
+class UnknownTaskType(SubmissionError):
+    """No task type of this name is known to the scheduler or its store."""
+
+
+class PayloadTooLarge(SubmissionError):
+    """The encoded payload exceeds 1 MiB."""
+
+
+class InvalidDependency(SubmissionError):
+    """A dependency names a task that does not exist."""
+
+    def __init__(self, message: str, id: int) -> None:
+        super().__init__(message)
+        self.id = id
+
+
+class DependencyFailed(SubmissionError):
+    """A dependency has already ended without success."""
+
+    def __init__(self, message: str, id: int) -> None:
+        super().__init__(message)
+        self.id = id
+
+
+class CyclicDependency(SubmissionError):
+    """The submissions wait for each other in a circle."""
+
+
+class InvalidTag(SubmissionError):
+    """A tag is too long, of the wrong type, or one too many."""
+
+
+class StoreError(TaskmillError):
+    """The file or server behind the scheduler could not do what was asked."""
+
+
+class StoreBusy(StoreError):
+    """Another process held the write lock for longer than taskmill waits."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a taskmill database, or a row in it cannot be read."""
+
+
+class SchemaTooNew(StoreError):
+    """The file was written by a newer taskmill."""
+
+
+class AlreadyRunning(StoreError):
+    """Another scheduler dispatches this store."""
+
+
+class TaskFailed(TaskmillError):
+    """A task ended without success; ``record`` is its row in history."""
+
+    def __init__(self, message: str, record: HistoryRecord) -> None:
+        super().__init__(message)
+        self.record = record
+
+
+class TaskNotFound(TaskmillError, LookupError):
+    """No active or ended task has this id."""
+
+
+class InvalidState(TaskmillError):
+    """The verb does not apply to the task or scheduler as it is now."""
+
+
+class RetryLater(Exception):
+    """Raised by a handler: this attempt failed, try again, after ``after`` if given, else by the policy."""
+
+    def __init__(self, message: str = "", after: timedelta | float | None = None) -> None:
+        from taskmill.model.durations import optional_milliseconds
+
+        super().__init__(message)
+        self.after = after
+        self.after_ms = optional_milliseconds(after, "after")
+
+
+class GiveUp(Exception):
+    """Raised by a handler: this task cannot succeed, do not retry."""

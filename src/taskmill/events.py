@@ -1,0 +1,29 @@
+"""Every kind of event that ``Scheduler.events`` yields."""
+
+from taskmill.model.events import (
+    Event,
+    EventsMissed,
+    TaskCancelled,
+    TaskCompleted,
+    TaskDeadLettered,
+    TaskDispatched,
+    TaskEvent,
+    TaskExpired,
+    TaskFailed,
+    TaskProgressed,
+    TaskSubmitted,
+)
+
+__all__ = [
+    "Event",
+    "EventsMissed",
+    "TaskCancelled",
+    "TaskCompleted",
+    "TaskDeadLettered",
+    "TaskDispatched",
+    "TaskEvent",
+    "TaskExpired",
+    "TaskFailed",
+    "TaskProgressed",
+    "TaskSubmitted",
+]

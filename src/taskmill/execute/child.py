@@ -1,0 +1,169 @@
+"""The worker process: takes calls from its scheduler through a socket and runs them, one at a time.
+
+Laws: it never outlives its scheduler, because its attempts would run beside those of the next one; it answers
+each call once; it decides nothing about cancellation, which is a signal that ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from taskmill.define.context import Context
+from taskmill.define.task import TaskType
+from taskmill.errors import ConfigError, GiveUp, RetryLater
+from taskmill.execute.child_link import ChildLink
+from taskmill.execute.handler_address import Address, find_handler
+from taskmill.execute.messages import LENGTH_BYTES, Answer, Call, FromWorker, decode_to_worker, framed
+from taskmill.execute.results import error_text, outcome_of_exception, outcome_of_result
+from taskmill.model.outcome import RawOutcome
+
+# How long an idle worker may take to end in good order once its scheduler has let it go.
+FAREWELL = 2.0
+LONGEST_TRACEBACK = 20_000
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(channel: int, parent: int, inherited: Sequence[int], argv: Sequence[str]) -> None:
+    _die_with(parent)
+    _reset_signals()
+    # What this process starts in turn must not hold the socket or the right to dispatch.
+    for descriptor in (channel, *inherited):
+        os.set_inheritable(descriptor, False)
+    sys.argv[:] = argv
+    _Worker(socket.socket(fileno=channel)).serve()
+
+
+def _die_with(parent: int) -> None:
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    # It may have died before that took effect. Elsewhere than on Linux the end of the socket tells.
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _reset_signals() -> None:
+    """Whatever the scheduler's process does with signals, SIGTERM ends this one and Ctrl-C does not."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+class _Worker:
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._sending = threading.Lock()
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._busy = False
+        self._link: ChildLink | None = None
+        self._handlers: dict[Address, TaskType] = {}
+
+    def serve(self) -> None:
+        threading.Thread(target=self._listen, name="taskmill-scheduler-watch", daemon=True).start()
+        while (call := self._calls.get()) is not None:
+            answer = self._run(call)
+            # Prints of a handler must not wait in a buffer that a later kill would drop.
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):
+                    stream.flush()
+            self._busy = False
+            self._send(answer)
+
+    def _listen(self) -> None:
+        """In a thread of its own, so that the end of the scheduler is noticed in the midst of a call."""
+        try:
+            self._receive()
+        except OSError:
+            pass
+        except Exception:  # noqa: BLE001 - a worker that cannot listen must end, whatever the reason
+            traceback.print_exc()
+        if not self._busy:
+            self._calls.put(None)
+            time.sleep(FAREWELL)
+        os._exit(1)
+
+    def _receive(self) -> None:
+        with self._channel.makefile("rb") as stream:
+            while header := stream.read(LENGTH_BYTES):
+                message = decode_to_worker(stream.read(int.from_bytes(header, "big")))
+                if isinstance(message, Call):
+                    self._busy = True
+                    self._calls.put(message)
+                elif self._link is not None:
+                    self._link.answered(message)
+
+    def _send(self, message: FromWorker) -> None:
+        data = framed(message)
+        try:
+            with self._sending:
+                self._channel.sendall(data)
+        except OSError:
+            # Nobody is there any more.
+            os._exit(1)
+
+    def _run(self, call: Call) -> Answer:
+        link = self._link = ChildLink(self._send)
+        raised: BaseException | None = None
+        outcome: RawOutcome
+        try:
+            handler = self._handlers.get(call.handler)
+            if handler is None:
+                handler = self._handlers[call.handler] = find_handler(call.handler)
+            outcome = outcome_of_result(_call(handler, call, link))
+        except BaseException as wrong:  # noqa: BLE001 - it becomes the outcome
+            raised = wrong
+            outcome = outcome_of_exception(wrong)
+        link.close()
+        return _answer(outcome, raised)
+
+
+def _call(handler: TaskType, call: Call, link: ChildLink) -> Any:
+    args, kwargs = handler.signature.decode(call.payload)
+    if handler.signature.wants_context:
+        stripped = call.record
+        if stripped is None:
+            raise ConfigError(
+                f"{call.handler.type_name}: its worker process found another handler of that name"
+            )
+        record = replace(stripped, payload=msgspec.json.decode(call.payload))
+        args = [Context(lambda: record, link, call.saved, _NoState()), *args]
+    context = contextvars.copy_context()
+    if handler.is_async:
+        return context.run(asyncio.run, handler.function(*args, **kwargs))
+    return context.run(handler.function, *args, **kwargs)
+
+
+def _answer(outcome: RawOutcome, raised: BaseException | None) -> Answer:
+    if raised is None or isinstance(raised, asyncio.CancelledError):
+        return Answer.of(outcome)
+    if isinstance(raised, RetryLater | GiveUp):
+        return Answer.of(outcome, f"{type(raised).__name__}: {error_text(raised)}")
+    told = "".join(traceback.format_exception(raised))[-LONGEST_TRACEBACK:]
+    return Answer.of(outcome, error_text(raised), told.encode("utf-8", "replace").decode())
+
+
+class _NoState(dict[type, Any]):
+    """State objects live in the scheduler's process."""
+
+    def __contains__(self, kind: object) -> bool:
+        raise ConfigError(
+            f"{getattr(kind, '__name__', kind)} lives in the scheduler's process and cannot be reached by a "
+            'handler with run_in="process"; create it in the handler\'s module'
+        )

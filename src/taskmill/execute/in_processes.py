@@ -1,0 +1,172 @@
+"""Handlers with ``run_in="process"`` run in worker processes: CPU work, and work that can be killed.
+
+A worker runs one handler at a time and is kept for the next one. Interrupting ends the process, so an
+interrupted worker is never used again. Workers inherit the right to dispatch and die with their scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from taskmill.execute.handler_address import address_of, check_importable
+from taskmill.execute.messages import Answer, Call, FromWorker, Reported, SaveAnswer, SaveRequest, framed
+from taskmill.execute.results import error_text
+from taskmill.execute.work import Ended, Work
+from taskmill.execute.worker_process import PATIENCE, WorkerProcess
+from taskmill.model.outcome import Crashed, Failed, Interrupted, RawOutcome
+from taskmill.observe.log import about, logger
+from taskmill.ports import Clock
+
+__all__ = ["ProcessExecutor", "ProcessRunning", "check_importable"]
+
+# More workers than this are not kept while there is nothing to do; the next burst starts them again.
+MOST_IDLE = max(2, os.cpu_count() or 1)
+
+
+class ProcessExecutor:
+    """A worker process per running handler, kept for the next one when it is done.
+
+    ``inherit`` names the descriptors that workers hold as long as they live: the right to dispatch. One executor
+    serves one such right, and is closed before the right is released.
+    """
+
+    def __init__(self, clock: Clock, inherit: Callable[[], Sequence[int]] = tuple) -> None:
+        self._clock = clock
+        self._inherit = inherit
+        self._workers: dict[WorkerProcess, ProcessRunning | None] = {}
+        self._idle: list[WorkerProcess] = []
+        self._saving: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Work, ended: Ended) -> ProcessRunning:
+        call = framed(
+            Call(
+                address_of(work.type.function, work.type.name),
+                work.payload,
+                work.saved,
+                replace(work.record(), payload={}) if work.type.signature.wants_context else None,
+            )
+        )
+        running = ProcessRunning(work, ended)
+        try:
+            worker = running.worker = self._worker()
+        except OSError as wrong:
+            failed = Failed(f"no worker process could be started: {error_text(wrong)}")
+            asyncio.get_running_loop().call_soon(self._end, running, failed)
+        else:
+            self._workers[worker] = running
+            worker.send(call)
+        self._clock.work_begins(may_block=True)
+        return running
+
+    async def close(self) -> None:
+        """End all workers, the idle ones in good order, and wait until they are dead."""
+        self._idle.clear()
+        for worker, running in list(self._workers.items()):
+            if running is None:
+                worker.retire()
+            else:
+                worker.kill()
+        await self._wait_for_workers()
+        for worker in list(self._workers):
+            worker.kill()
+        await self._wait_for_workers()
+        for worker in self._workers:
+            logger.error("%r does not die", worker)
+
+    async def _wait_for_workers(self) -> None:
+        if self._workers:
+            await asyncio.wait([worker.gone for worker in self._workers], timeout=PATIENCE)
+
+    def _worker(self) -> WorkerProcess:
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.is_usable():
+                return worker
+        return WorkerProcess(self._inherit(), self._received, self._died)
+
+    def _received(self, worker: WorkerProcess, message: FromWorker) -> None:
+        running = self._workers[worker]
+        match message:
+            case Reported():
+                if running is not None:
+                    running.work.link.report(message.progress)
+            case SaveRequest():
+                task = asyncio.get_running_loop().create_task(_save(worker, running, message))
+                self._saving.add(task)
+                task.add_done_callback(self._saving.discard)
+            case Answer():
+                if running is not None:
+                    outcome = message.unpacked()
+                    _log(message, running.work)
+                    self._workers[worker] = None
+                    self._release(worker)
+                    self._end(running, outcome)
+
+    def _release(self, worker: WorkerProcess) -> None:
+        if not worker.is_usable():
+            return
+        if len(self._idle) < MOST_IDLE:
+            self._idle.append(worker)
+        else:
+            worker.retire()
+
+    def _died(self, worker: WorkerProcess) -> None:
+        running = self._workers.pop(worker)
+        if worker in self._idle:
+            self._idle.remove(worker)
+        if running is not None:
+            self._end(running, Interrupted() if worker.interrupted else Crashed(worker.obituary()))
+
+    def _end(self, running: ProcessRunning, outcome: RawOutcome) -> None:
+        running.worker = None
+        self._clock.work_ends(may_block=True)
+        running.ended(outcome)
+
+
+class ProcessRunning:
+    """A handler in a worker process, until it is over."""
+
+    __slots__ = ("ended", "work", "worker")
+
+    def __init__(self, work: Work, ended: Ended) -> None:
+        self.work = work
+        self.ended = ended
+        self.worker: WorkerProcess | None = None
+
+    def interrupt(self) -> None:
+        """End its process: by SIGTERM first, by SIGKILL if asked again or after a while."""
+        if self.worker is not None:
+            self.worker.terminate()
+
+
+async def _save(worker: WorkerProcess, running: ProcessRunning | None, request: SaveRequest) -> None:
+    if running is None:
+        refused: str | None = "the attempt is over; nothing was saved"
+    else:
+        try:
+            await running.work.link.save(request.saved)
+            refused = None
+        except Exception as wrong:  # noqa: BLE001 - the handler is told, whatever it was
+            refused = error_text(wrong)
+    worker.send(framed(SaveAnswer(request.number, refused)))
+
+
+def _log(answer: Answer, work: Work) -> None:
+    """The traceback was made in the worker; it is logged here, where logging is set up."""
+    if answer.raised is None:
+        return
+    task = work.record()
+    logger.log(
+        logging.INFO if answer.traceback is None else logging.WARNING,
+        "task %d (%s) attempt %d raised %s%s",
+        task.id,
+        task.type,
+        task.attempt,
+        answer.raised,
+        f"\n{answer.traceback.rstrip()}" if answer.traceback else "",
+        extra=about(task.id, task.type),
+    )

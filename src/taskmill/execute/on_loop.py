@@ -1,0 +1,43 @@
+"""``async def`` handlers run on the event loop as asyncio tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from taskmill.execute.results import outcome_of_exception, outcome_of_result
+from taskmill.execute.work import Ended, Work
+from taskmill.observe.log import log_exception
+
+
+class LoopExecutor:
+    """One asyncio task per handler; interrupting cancels it."""
+
+    def start(self, work: Work, ended: Ended) -> LoopRunning:
+        coroutine = work.type.function(*work.call_arguments(), **work.kwargs)
+        return LoopRunning(asyncio.get_running_loop().create_task(coroutine), work, ended)
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+class LoopRunning:
+    __slots__ = ("_ended", "_task", "_work")
+
+    def __init__(self, task: asyncio.Task[Any], work: Work, ended: Ended) -> None:
+        self._task = task
+        self._work = work
+        self._ended = ended
+        task.add_done_callback(self._done)
+
+    def interrupt(self) -> None:
+        self._task.cancel()
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            self._ended(outcome_of_exception(asyncio.CancelledError()))
+        elif (wrong := task.exception()) is not None:
+            log_exception(wrong, self._work.record)
+            self._ended(outcome_of_exception(wrong))
+        else:
+            self._ended(outcome_of_result(task.result()))

@@ -1,0 +1,47 @@
+"""What an executor gets and gives: a piece of work, and a handle to interrupt it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from taskmill.define.context import AttemptLink, Context
+from taskmill.define.task import TaskType
+from taskmill.model.outcome import RawOutcome
+from taskmill.model.records import TaskRecord
+
+Ended = Callable[[RawOutcome], None]
+"""Called on the loop, once, when the handler is really over."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One call of a handler. The Context is built only for handlers that want one."""
+
+    type: TaskType
+    payload: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    record: Callable[[], TaskRecord]
+    context: Callable[[], Context]
+    link: AttemptLink
+    saved: str | None
+
+    def call_arguments(self) -> list[Any]:
+        return [self.context(), *self.args] if self.type.signature.wants_context else self.args
+
+
+class Running(Protocol):
+    """A started handler."""
+
+    def interrupt(self) -> None:
+        """Ask it to stop; may be called again if it did not listen."""
+        ...
+
+
+class Executor(Protocol):
+    """Starts handlers. ``ended`` is called exactly once for each."""
+
+    def start(self, work: Work, ended: Ended) -> Running: ...
+    async def close(self) -> None: ...

@@ -1,0 +1,61 @@
+"""``Handle``: a submitted task, to be awaited, watched or cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from taskmill.errors import TaskFailed
+from taskmill.model.durations import Duration
+from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.stages import Stored
+from taskmill.model.status import Ending, Kind
+
+R = TypeVar("R", covariant=True)
+
+
+class HandlesTasks(Protocol):
+    """A scheduler, as far as a handle needs one."""
+
+    async def cancel(self, id: int) -> bool: ...
+    async def get(self, id: int) -> TaskRecord | HistoryRecord: ...
+    async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord: ...
+
+
+class Handle(Generic[R]):
+    """Refers to one task. ``kind`` says what the submission did; see ``on_duplicate``."""
+
+    __slots__ = ("_decode", "_scheduler", "id", "kind", "replaced_id")
+
+    def __init__(
+        self, scheduler: HandlesTasks, stored: Stored, decode: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._scheduler = scheduler
+        self._decode = decode
+        self.id = stored.id
+        self.kind: Kind = stored.kind
+        self.replaced_id = stored.replaced_id
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id} {self.kind}>"
+
+    async def result(self, timeout: Duration | None = None) -> R:
+        """The handler's value, or :class:`TaskFailed` with the history record if it did not succeed."""
+        record = await self.wait(timeout)
+        if record.ending is not Ending.COMPLETED:
+            why = f": {record.error}" if record.error else ""
+            raise TaskFailed(f"task {record.id} ({record.type}) ended as {record.ending}{why}", record)
+        value: R = record.result if self._decode is None else self._decode(record.result)
+        return value
+
+    async def wait(self, timeout: Duration | None = None) -> HistoryRecord:
+        """Wait until the task has ended, however it did. ``TimeoutError`` after ``timeout``."""
+        return await self._scheduler.wait(self.id, timeout)
+
+    async def cancel(self) -> bool:
+        """Cancel the task; ``False`` if it had ended already."""
+        return await self._scheduler.cancel(self.id)
+
+    async def record(self) -> TaskRecord | HistoryRecord:
+        """The task as it is now."""
+        return await self._scheduler.get(self.id)

@@ -1,0 +1,1 @@
+"""The words of taskmill: frozen values that validate themselves, and nothing that acts."""

@@ -1,0 +1,62 @@
+"""Durations and instants: what users may write, and the integer milliseconds everything inside uses.
+
+Users write ``timedelta`` or seconds for a duration and an aware ``datetime`` for an instant. Inside, both are
+integer milliseconds (instants since the Unix epoch, UTC), so that comparing, storing and adding are exact and
+no zone can slip in.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+from taskmill.errors import ConfigError
+
+Duration = timedelta | float
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+# A little over 292 years: anything longer is a mistake in units, and sums still fit in 64 bits.
+LONGEST_MS = 2**63 // 10**6
+
+
+def milliseconds(value: object, name: str, error: type[Exception] = ConfigError) -> int:
+    """A duration as milliseconds, rounded up so that a tiny positive duration never becomes zero."""
+    if isinstance(value, timedelta):
+        exact = value / _MILLISECOND
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        exact = value * 1000
+    else:
+        raise error(f"{name} must be a timedelta or seconds, not {type(value).__name__}")
+    if math.isnan(exact):
+        raise error(f"{name} must not be NaN")
+    if exact < 0:
+        raise error(f"{name} must not be negative, got {value!r}")
+    if exact > LONGEST_MS:
+        raise error(f"{name} is too long: {value!r}")
+    return math.ceil(exact)
+
+
+def optional_milliseconds(value: object, name: str, error: type[Exception] = ConfigError) -> int | None:
+    return None if value is None else milliseconds(value, name, error)
+
+
+def instant(value: object, name: str, error: type[Exception] = ConfigError) -> int:
+    """An aware datetime as milliseconds since the epoch."""
+    if not isinstance(value, datetime):
+        raise error(f"{name} must be an aware datetime, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise error(f"{name} must be an aware datetime; {value!r} has no timezone")
+    return to_ms(value)
+
+
+def to_ms(at: datetime) -> int:
+    return (at - _EPOCH) // _MILLISECOND
+
+
+def from_ms(ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def optional_from_ms(ms: int | None) -> datetime | None:
+    return None if ms is None else from_ms(ms)

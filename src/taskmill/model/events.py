@@ -1,0 +1,96 @@
+"""Events: what happened, announced after it was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from taskmill.model.progress import TaskProgress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """``seq`` grows by one with each event of a scheduler; ``at`` is when it was announced."""
+
+    seq: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsMissed(Event):
+    """The listener was too slow; ``count`` events it asked for were dropped before this point."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEvent(Event):
+    """An event about one task."""
+
+    task_id: int
+    type: str
+    domain: str
+    key: str | None
+    label: str | None
+    tags: Mapping[str, str]
+    group: str
+    base_priority: int
+    effective_priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSubmitted(TaskEvent):
+    """The task is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDispatched(TaskEvent):
+    """An attempt was claimed and its handler starts."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskProgressed(TaskEvent):
+    """The handler reported progress."""
+
+    progress: TaskProgress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCompleted(TaskEvent):
+    """The handler returned ``result``."""
+
+    result: Any
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailed(TaskEvent):
+    """An attempt failed. With ``will_retry`` it runs again after ``retry_after``; else the task has ended."""
+
+    error: str
+    will_retry: bool
+    retry_after: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDeadLettered(TaskEvent):
+    """The last retry failed, or the task was quarantined; ``retry_dead`` brings it back."""
+
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCancelled(TaskEvent):
+    """The task was cancelled and has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskExpired(TaskEvent):
+    """The task was not started within its time-to-live."""
+
+    dedup_key: str | None
+    age: timedelta

@@ -1,0 +1,78 @@
+"""Filters: which tasks a caller means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+import msgspec
+
+from taskmill.errors import ConfigError
+from taskmill.model.status import Ending, Status
+from taskmill.model.tags import valid_tags
+
+
+class FilterOptions(TypedDict, total=False):
+    """What ``tasks``, ``history``, ``count`` and ``cancel_where`` accept."""
+
+    status: str
+    type: str
+    domain: str
+    group: str | None
+    key: str
+    tags: Mapping[str, str]
+    tag_prefix: str
+    parent: int
+    limit: int | None
+    before: int
+
+
+class Filters(msgspec.Struct, frozen=True, kw_only=True):
+    """Checked filters. ``status`` is a status of active tasks or an ending of ended ones."""
+
+    status: Status | Ending | None = None
+    type: str | None = None
+    domain: str | None = None
+    group: str | None = None
+    key: str | None = None
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
+    tag_prefix: str | None = None
+    parent: int | None = None
+    limit: int | None = None
+    before: int | None = None
+
+
+def checked_filters(options: Mapping[str, Any]) -> Filters:
+    values = dict(options)
+    for name in values:
+        if name not in FilterOptions.__annotations__:
+            known = ", ".join(sorted(FilterOptions.__annotations__))
+            raise ConfigError(f"unknown filter {name!r}; known are {known}")
+    if values.get("status") is not None:
+        values["status"] = _status(values["status"])
+    for name in ("type", "domain", "key", "tag_prefix"):
+        if values.get(name) is not None and not isinstance(values[name], str):
+            raise ConfigError(f"{name} must be a string, not {type(values[name]).__name__}")
+    if "group" in values:
+        values["group"] = "" if values["group"] is None else values["group"]
+        if not isinstance(values["group"], str):
+            raise ConfigError(f"group must be a string or None, not {type(values['group']).__name__}")
+    if values.get("tags") is not None:
+        values["tags"] = valid_tags(values["tags"])
+    else:
+        values.pop("tags", None)
+    for name in ("parent", "limit", "before"):
+        value = values.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            raise ConfigError(f"{name} must be a whole number of at least 0, got {value!r}")
+    return Filters(**values)
+
+
+def _status(value: object) -> Status | Ending:
+    for kind in (Status, Ending):
+        try:
+            return kind(value)  # type: ignore[return-value]
+        except ValueError:
+            continue
+    words = ", ".join([*map(str, Status), *map(str, Ending)])
+    raise ConfigError(f"status must be one of {words}; got {value!r}")

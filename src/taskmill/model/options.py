@@ -1,0 +1,126 @@
+"""The options a task can have: one table that says how each is checked, wherever it is written.
+
+The same option may be given per call, per task type, per domain and on the scheduler. The more specific one wins;
+:func:`merged` is the only place that knows this. Tags are merged name by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from taskmill.errors import ConfigError, InvalidTag, SubmissionError
+from taskmill.model.durations import instant, milliseconds, optional_milliseconds
+from taskmill.model.priority import priority_value
+from taskmill.model.retry import Retry
+from taskmill.model.status import OnDuplicate, choice
+from taskmill.model.tags import valid_tags
+
+LONGEST_TEXT = 4096
+Check = Callable[[Any, str, type[Exception]], Any]
+
+
+def text(value: object, name: str, error: type[Exception]) -> str:
+    if not isinstance(value, str):
+        raise error(f"{name} must be a string, not {type(value).__name__}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise error(f"{name} is not valid Unicode text: {value!r}") from None
+    if "\0" in value:
+        raise error(f"{name} must not contain the NUL character: {value!r}")
+    if size > LONGEST_TEXT:
+        raise error(f"{name} is longer than {LONGEST_TEXT} bytes")
+    return value
+
+
+def _optional_text(value: object, name: str, error: type[Exception]) -> str | None:
+    return None if value is None else text(value, name, error)
+
+
+def _group(value: object, name: str, error: type[Exception]) -> str:
+    return "" if value is None else text(value, name, error)
+
+
+def _key(value: object, name: str, error: type[Exception]) -> str | bool | None:
+    if value is None or value is True:
+        return value
+    if isinstance(value, str) and not value:
+        raise error(f"{name} must not be empty; leave it out for a task without a key")
+    return text(value, name, error)
+
+
+def _retry(value: object, name: str, error: type[Exception]) -> Retry:
+    if not isinstance(value, Retry):
+        raise error(f"{name} must be a Retry such as Retry.constant(3, delay=1), got {value!r}")
+    return value
+
+
+def _tags(value: object, name: str, error: type[Exception]) -> dict[str, str]:
+    try:
+        return valid_tags(value)
+    except InvalidTag as wrong:
+        raise wrong if error is SubmissionError else error(str(wrong)) from None
+
+
+def _timeout(value: object, name: str, error: type[Exception]) -> int | None:
+    if (ms := optional_milliseconds(value, name, error)) == 0:
+        raise error(f"{name} must be longer than zero; None means no timeout")
+    return ms
+
+
+def _run_in(value: object, name: str, error: type[Exception]) -> str | None:
+    if value is not None and value != "process":
+        raise error(f"{name} must be 'process' or None, got {value!r}")
+    return value
+
+
+CHECKS: Mapping[str, Check] = {
+    "key": _key,
+    "priority": priority_value,
+    "group": _group,
+    "ttl": optional_milliseconds,
+    "run_after": milliseconds,
+    "run_at": instant,
+    "on_duplicate": lambda value, name, error: choice(OnDuplicate, value, name, error),
+    "tags": _tags,
+    "label": _optional_text,
+    "retry": _retry,
+    "timeout": _timeout,
+    "run_in": _run_in,
+}
+
+# Options a task type may give as a function of the handler's arguments.
+COMPUTABLE = frozenset({"key", "group", "label", "tags", "priority"})
+
+
+def checked_options(
+    options: Mapping[str, Any],
+    allowed: Iterable[str],
+    error: type[Exception] = ConfigError,
+    *,
+    computable: bool = False,
+) -> dict[str, Any]:
+    """A normalized copy of ``options``: durations and instants in milliseconds, enums as members."""
+    checked: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in allowed:
+            raise error(f"unknown option {name!r}; known are {', '.join(sorted(allowed))}")
+        if computable and name in COMPUTABLE and callable(value):
+            checked[name] = value
+        else:
+            checked[name] = CHECKS[name](value, name, error)
+    if "run_after" in checked and "run_at" in checked:
+        raise error("run_after and run_at exclude each other; give one of them")
+    return checked
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The layers as one, most specific last. Tags merge; every other option is replaced whole."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        tags = result.get("tags")
+        result.update(layer)
+        if tags and "tags" in layer and not callable(tags) and not callable(layer["tags"]):
+            result["tags"] = {**tags, **layer["tags"]}
+    return result

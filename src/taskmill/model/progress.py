@@ -1,0 +1,51 @@
+"""Progress: what a handler reported, and what users read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+
+
+class ProgressReport(msgspec.Struct, frozen=True, gc=False):
+    """One report of a handler."""
+
+    fraction: float | None = None
+    message: str | None = None
+    done_bytes: int | None = None
+    total_bytes: int | None = None
+
+
+class StoredProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Progress as it is written to the store."""
+
+    fraction: float | None = None
+    message: str | None = None
+    done_bytes: int | None = None
+    total_bytes: int | None = None
+    rate: float | None = None
+    eta_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """How far a task has come. ``rate`` is bytes per second, ``eta`` the time left at that rate."""
+
+    fraction: float | None = None
+    message: str | None = None
+    done_bytes: int | None = None
+    total_bytes: int | None = None
+    rate: float | None = None
+    eta: timedelta | None = None
+
+
+def readable(stored: StoredProgress) -> TaskProgress:
+    return TaskProgress(
+        fraction=stored.fraction,
+        message=stored.message,
+        done_bytes=stored.done_bytes,
+        total_bytes=stored.total_bytes,
+        rate=stored.rate,
+        eta=None if stored.eta_ms is None else timedelta(milliseconds=stored.eta_ms),
+    )

@@ -1,0 +1,63 @@
+"""What users read about a task: one record while it is active, another once it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from taskmill.model.progress import TaskProgress
+from taskmill.model.status import Ending, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Described:
+    id: int
+    type: str
+    domain: str
+    key: str | None
+    label: str | None
+    group: str
+    priority: int
+    effective_priority: int
+    payload: Mapping[str, Any]
+    tags: Mapping[str, str]
+    attempt: int
+    retries: int
+    created_at: datetime
+    run_at: datetime | None
+    expires_at: datetime | None
+    started_at: datetime | None
+    parent_id: int | None
+    progress: TaskProgress | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord(_Described):
+    """An active task."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRecord(_Described):
+    """A task that ended."""
+
+    ending: Ending
+    ended_at: datetime
+    duration: timedelta | None
+    result: Any
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeStats:
+    """What history tells about a task type, over everything that ever ended."""
+
+    count: int
+    completed: int
+    failed: int
+    failure_rate: float
+    avg_duration: timedelta | None

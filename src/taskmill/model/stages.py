@@ -1,0 +1,109 @@
+"""One type for each stage of a task's life inside the engine, so that finishing what nobody claimed cannot be written.
+
+``NewTask`` (about to be stored) → ``Waiting`` (a place in the queue) → ``Claimed`` (an attempt with its token) →
+an ``Outcome`` (:mod:`taskmill.model.outcome`) → a ``Verdict`` (:mod:`taskmill.model.verdict`).
+All instants are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from taskmill.model.retry import Retry
+from taskmill.model.status import Kind, OnDuplicate, Status
+
+
+class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row about to be written; the order of the fields is the order of the store's insert."""
+
+    type: str
+    key: str | None
+    label: str | None
+    group: str
+    priority: int
+    status: Status
+    payload: str
+    tags: dict[str, str] | None
+    overrides: str | None
+    created_at: int
+    queued_at: int
+    due_at: int | None
+    due_is_relative: bool
+    expires_at: int | None
+    on_duplicate: OnDuplicate
+
+
+class Place(NamedTuple):
+    """A waiting task's place among those of its lane: the longest waiting first, then by id."""
+
+    queued_at: int
+    id: int
+
+
+class Lane(NamedTuple):
+    """The waiting tasks of one group and one priority. Inside a lane, older is never less urgent."""
+
+    group: str
+    priority: int
+
+
+class Stored(NamedTuple):
+    """What became of one submission."""
+
+    id: int
+    kind: Kind
+    replaced_id: int | None = None
+
+
+class Claimed(msgspec.Struct, array_like=True):
+    """A task with a live attempt. ``(id, attempt)`` is its token: without it nothing can be written."""
+
+    id: int
+    attempt: int
+    type: str
+    key: str | None
+    label: str | None
+    group: str
+    priority: int
+    payload: str
+    tags: str | None
+    overrides: str | None
+    retries: int
+    crashes: int
+    created_at: int
+    queued_at: int
+    due_at: int | None
+    expires_at: int | None
+    started_at: int
+    parent_id: int | None
+    saved: str | None
+    stop: str | None
+    last_error: str | None
+
+
+class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the call said about running the task; stored with it, judged when it runs."""
+
+    retry: Retry | None = None
+    timeout_ms: int | None = -1
+
+
+NO_OVERRIDES = Overrides()
+"""``timeout_ms`` of -1 means the call said nothing; ``None`` means the call said no timeout."""
+
+
+class Described(msgspec.Struct, frozen=True, array_like=True):
+    """What events tell about a task that nobody has claimed."""
+
+    id: int
+    type: str
+    key: str | None
+    label: str | None
+    group: str
+    priority: int
+    tags: str | None
+    created_at: int
+    status: Status
+    stop: str | None

@@ -1,0 +1,70 @@
+"""Where a task is in its life, and the small closed choices users make by name."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, TypeVar
+
+from taskmill.errors import ConfigError
+
+
+class Status(StrEnum):
+    """The states of an active task."""
+
+    PENDING = "pending"
+    SCHEDULED = "scheduled"
+    BLOCKED = "blocked"
+    RUNNING = "running"
+    PAUSED = "paused"
+    WAITING = "waiting"
+
+
+class Ending(StrEnum):
+    """How a task ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEAD_LETTER = "dead_letter"
+    CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
+    EXPIRED = "expired"
+    DEPENDENCY_FAILED = "dependency_failed"
+
+
+class OnDuplicate(StrEnum):
+    """What a submission does when an active task already holds its key."""
+
+    SKIP = "skip"
+    SUPERSEDE = "supersede"
+    REJECT = "reject"
+    REQUEUE = "requeue"
+
+
+class TtlFrom(StrEnum):
+    """When the time-to-live starts to run."""
+
+    SUBMISSION = "submission"
+    FIRST_ATTEMPT = "first_attempt"
+
+
+class OnDependencyFailure(StrEnum):
+    """What becomes of a task whose dependency did not succeed."""
+
+    CANCEL = "cancel"
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+Kind = Literal["inserted", "duplicate", "upgraded", "requeued", "superseded"]
+RunIn = Literal["process"]
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def choice(kind: type[_Choice], value: object, name: str, error: type[Exception] = ConfigError) -> _Choice:
+    """The member of ``kind`` that ``value`` names, or an error that lists the possible words."""
+    try:
+        return kind(value)  # type: ignore[arg-type]
+    except ValueError:
+        words = ", ".join(repr(str(member)) for member in kind)
+        raise error(f"{name} must be one of {words}, got {value!r}") from None

@@ -1,0 +1,13 @@
+"""Stored names of task types: ``"domain::task"``."""
+
+from __future__ import annotations
+
+SEPARATOR = "::"
+
+
+def full_name(domain: str, task: str) -> str:
+    return f"{domain}{SEPARATOR}{task}"
+
+
+def domain_of(type_name: str) -> str:
+    return type_name.partition(SEPARATOR)[0]

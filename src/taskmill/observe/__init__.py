@@ -1,0 +1,1 @@
+"""Telling: events and logging. Nothing here may slow the loop."""

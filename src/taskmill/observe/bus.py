@@ -1,0 +1,139 @@
+"""The event bus: bounded queues, so that a slow listener loses events, is told how many, and slows nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from taskmill.errors import ConfigError
+from taskmill.model.events import Event, EventsMissed, TaskEvent
+from taskmill.model.stages import Claimed, Described
+from taskmill.model.tags import decode_tags
+from taskmill.model.task_name import domain_of
+from taskmill.ports import Clock
+
+E = TypeVar("E", bound=Event)
+
+CAPACITY = 10_000
+
+
+class Listener:
+    """An async iterator of events; it listens from the moment it is created until it is closed or the bus is."""
+
+    def __init__(
+        self, bus: EventBus, kinds: tuple[type[Event], ...], domain: str | None, type: str | None
+    ) -> None:
+        self._bus = bus
+        self._kinds = kinds
+        self._domain = domain
+        self._type = type
+        self._events: deque[Event] = deque()
+        self._missed = 0
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    def __aiter__(self) -> Listener:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            if self._events:
+                return self._events.popleft()
+            if self._missed:
+                missed, self._missed = self._missed, 0
+                return self._bus.missed(missed)
+            if self._closed:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        self._bus.forget(self)
+        self.end()
+
+    def end(self) -> None:
+        """No more events will come."""
+        self._closed = True
+        self._wake.set()
+
+    def wants(self, kind: type[Event]) -> bool:
+        return not self._kinds or issubclass(kind, self._kinds)
+
+    def offer(self, event: Event) -> None:
+        if isinstance(event, TaskEvent):
+            if self._domain is not None and event.domain != self._domain:
+                return
+            if self._type is not None and event.type != self._type:
+                return
+        if self._missed or len(self._events) >= CAPACITY:
+            self._missed += 1
+        else:
+            self._events.append(event)
+        self._wake.set()
+
+
+class EventBus:
+    """Numbers events and offers them to listeners. Building an event costs only if someone wants it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._listeners: list[Listener] = []
+        self._seq = 0
+
+    def listen(self, kinds: tuple[type[Event], ...], domain: str | None, type: str | None) -> Listener:
+        for kind in kinds:
+            if not (isinstance(kind, builtin_type) and issubclass(kind, Event)):
+                raise ConfigError(f"events takes event classes from taskmill.events, got {kind!r}")
+        listener = Listener(self, kinds, domain, type)
+        self._listeners.append(listener)
+        return listener
+
+    def forget(self, listener: Listener) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def close(self) -> None:
+        for listener in self._listeners:
+            listener.end()
+        self._listeners.clear()
+
+    def about(self, kind: type[TaskEvent], task: Claimed | Described, **details: Any) -> None:
+        """Announce an event about ``task``."""
+        self._seq += 1
+        listeners = [listener for listener in self._listeners if listener.wants(kind)]
+        if listeners:
+            event = kind(seq=self._seq, at=self._clock.now(), **described(task), **details)
+            for listener in listeners:
+                listener.offer(event)
+
+    def missed(self, count: int) -> EventsMissed:
+        self._seq += 1
+        return EventsMissed(seq=self._seq, at=self._clock.now(), count=count)
+
+    @property
+    def is_heard(self) -> bool:
+        return bool(self._listeners)
+
+    def skip(self, count: int) -> None:
+        """Count events that nobody would hear."""
+        self._seq += count
+
+
+builtin_type = type
+
+
+def described(task: Claimed | Described) -> Mapping[str, Any]:
+    return {
+        "task_id": task.id,
+        "type": task.type,
+        "domain": domain_of(task.type),
+        "key": task.key,
+        "label": task.label,
+        "tags": decode_tags(task.tags),
+        "group": task.group,
+        "base_priority": task.priority,
+        "effective_priority": task.priority,
+    }

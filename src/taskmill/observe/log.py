@@ -1,0 +1,36 @@
+"""Ordinary ``logging`` records, each with the task's id and type as attributes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from taskmill.errors import GiveUp, RetryLater
+from taskmill.model.records import TaskRecord
+
+logger = logging.getLogger("taskmill")
+
+
+def log_exception(wrong: BaseException, record: Callable[[], TaskRecord]) -> None:
+    """A handler raised: the traceback goes to the log, except for the words handlers use on purpose."""
+    if isinstance(wrong, asyncio.CancelledError):
+        return
+    task = record()
+    on_purpose = isinstance(wrong, RetryLater | GiveUp)
+    logger.log(
+        logging.INFO if on_purpose else logging.WARNING,
+        "task %d (%s) attempt %d raised %s: %s",
+        task.id,
+        task.type,
+        task.attempt,
+        type(wrong).__name__,
+        wrong,
+        exc_info=None if on_purpose else wrong,
+        extra=about(task.id, task.type),
+    )
+
+
+def about(task_id: int, type: str) -> dict[str, object]:
+    """Attributes of a log record that concerns one task."""
+    return {"task_id": task_id, "task_type": type}

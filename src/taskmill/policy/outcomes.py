@@ -1,0 +1,27 @@
+"""What an attempt that was asked to stop really ended as.
+
+Laws: a success that comes after a cancellation is dropped; a timeout is a failure whatever the handler said
+afterwards; work that was finished in time for a shutdown counts.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from taskmill.model.outcome import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded
+
+
+def settled(raw: RawOutcome, reason: StopReason | None, timeout_ms: int | None = None) -> Outcome:
+    match reason:
+        case None:
+            if isinstance(raw, Interrupted):
+                return Failed("CancelledError: the handler cancelled itself")
+            return raw
+        case StopReason.CANCEL:
+            return Stopped(StopReason.CANCEL)
+        case StopReason.TIMEOUT:
+            return Failed(f"TimeoutError: exceeded its timeout of {(timeout_ms or 0) / 1000:g} s")
+        case StopReason.SHUTDOWN:
+            return raw if isinstance(raw, Succeeded) else Stopped(StopReason.SHUTDOWN)
+        case _:
+            assert_never(reason)

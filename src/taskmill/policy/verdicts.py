@@ -1,0 +1,52 @@
+"""What becomes of a task after an attempt: outcome + retry policy + now → verdict.
+
+Laws: an interruption never costs a retry; ``GiveUp`` never retries; a task is never retried more often than its
+policy says; a task whose process died under it three times is quarantined, so that one poison task cannot stop
+the rest.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from taskmill.model.outcome import Crashed, Failed, GaveUp, Outcome, Stopped, StopReason, Succeeded
+from taskmill.model.retry import Retry
+from taskmill.model.status import Ending
+from taskmill.model.verdict import End, Return, TryAgain, Verdict
+from taskmill.policy.retry import retry_delay_ms
+
+MOST_CRASHES = 3
+
+
+def judge(
+    outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: int, random: float = 1.0
+) -> Verdict:
+    """``retries`` and ``crashes`` are those before this attempt."""
+    match outcome:
+        case Succeeded(result):
+            return End(Ending.COMPLETED, result=result)
+        case GaveUp(error):
+            return End(Ending.FAILED, error=error)
+        case Failed(error, after_ms):
+            if retries >= retry.retries:
+                return End(Ending.DEAD_LETTER, error=error)
+            delay = retry_delay_ms(retry, retries, random) if after_ms is None else after_ms
+            return TryAgain(error, due_at=now + delay if delay else None)
+        case Stopped(StopReason.CANCEL, note):
+            return End(Ending.CANCELLED, error=note)
+        case Stopped():
+            return Return()
+        case Crashed(error):
+            if quarantined(crashes + 1):
+                return End(Ending.DEAD_LETTER, error=crash_message(crashes + 1, error))
+            return Return(crashed=True, error=error)
+        case _:
+            assert_never(outcome)
+
+
+def quarantined(crashes: int) -> bool:
+    return crashes >= MOST_CRASHES
+
+
+def crash_message(crashes: int, error: str | None = None) -> str:
+    return f"crashed {crashes} times" + (f": {error}" if error else "")

@@ -1,0 +1,172 @@
+"""The sockets that adapters fill: Clock, Store, and the values that pass through them.
+
+The runtime knows these shapes and nothing of SQLite, threads or wall clocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from taskmill.model.filters import Filters
+from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place, Stored
+from taskmill.model.status import Ending
+from taskmill.model.verdict import Verdict
+
+
+class Clock(Protocol):
+    """Time. ``now`` is the wall, for instants; ``monotonic`` never jumps, for waiting and timeouts."""
+
+    def now(self) -> datetime: ...
+    def now_ms(self) -> int: ...
+    def monotonic(self) -> float:
+        """Seconds that also pass while the machine is suspended, where the system can tell."""
+        ...
+
+    async def wait(self, event: asyncio.Event, until: float | None) -> None:
+        """Return when ``event`` is set or ``monotonic()`` reaches ``until``, whichever is first."""
+        ...
+
+    def work_begins(self, *, may_block: bool = False) -> None:
+        """A thread works for the scheduler; a manual clock lets it finish before it moves on.
+
+        ``may_block`` marks user code, which may itself wait for the clock.
+        """
+        ...
+
+    def work_ends(self, *, may_block: bool = False) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict on a live attempt, with what the store needs to commit it."""
+
+    task: Claimed
+    verdict: Verdict
+    duration_ms: int
+    stopped: bool = False
+    """Whether the verdict already honours a request to stop; otherwise such a request defeats it."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one turn of the loop commits, in this order and in one transaction."""
+
+    now: int
+    progress: Sequence[tuple[int, int, str]] = ()
+    """``(id, attempt, progress)`` of attempts that reported some."""
+    judged: Sequence[Judged] = ()
+    returns: Sequence[Claimed] = ()
+    """Claimed tasks that were not started after all."""
+    promote: bool = False
+    expire: bool = False
+    claims: Sequence[int] = ()
+    survey: bool = False
+    """Look for lanes, times and stop requests that another process may have changed."""
+    refill: Sequence[Lane] = ()
+    pass_over: Sequence[str] = ()
+    """Task types without a handler here; refills leave them where they are."""
+
+    def is_empty(self) -> bool:
+        return not (
+            self.judged
+            or self.returns
+            or self.progress
+            or self.promote
+            or self.expire
+            or self.claims
+            or self.survey
+            or self.refill
+        )
+
+
+@dataclass(slots=True)
+class TurnResult:
+    """What a turn found and did."""
+
+    lost: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    """Tokens of judged attempts that did not count: no longer held, or asked to stop meanwhile."""
+    claimed: list[Claimed] = field(default_factory=list[Claimed])
+    unreadable: list[int] = field(default_factory=list[int])
+    expired: list[Described] = field(default_factory=list[Described])
+    fronts: dict[Lane, list[Place]] = field(default_factory=dict[Lane, list[Place]])
+    lanes: list[Lane] | None = None
+    stops: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
+    promoted: bool = False
+    next_due: int | None = None
+    next_expiry: int | None = None
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What recovery did with the tasks of a dispatcher that died."""
+
+    returned: int = 0
+    quarantined: list[Described] = field(default_factory=list[Described])
+
+
+@dataclass(slots=True)
+class CancelResult:
+    """What became of a request to cancel."""
+
+    ended: list[Described] = field(default_factory=list[Described])
+    stopping: list[int] = field(default_factory=list[int])
+
+
+class DispatchRight(Protocol):
+    """The right to dispatch a store, held by one process at a time and freed by its death."""
+
+    def release(self) -> None: ...
+    def inheritable(self) -> Sequence[int]:
+        """File descriptors that keep the right alive in processes which run handlers."""
+        ...
+
+
+class Store(Protocol):
+    """Everything durable. Each coroutine that writes returns after its transaction is committed."""
+
+    name: str
+    is_shared: bool
+    """Whether other processes may use the store."""
+    watch_added: Callable[[Sequence[NewTask], Sequence[Stored]], None]
+    """Called after each local commit of new tasks, even if the caller has gone away."""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def acquire_dispatch(self) -> DispatchRight: ...
+    async def recover(self, now: int) -> Recovery: ...
+    async def publish_types(self, types: Mapping[str, str]) -> None: ...
+    async def published_types(self) -> Mapping[str, str]: ...
+
+    async def add(self, tasks: Sequence[NewTask]) -> list[Stored]: ...
+    def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]: ...
+    async def turn(self, turn: Turn) -> TurnResult: ...
+    async def save(self, id: int, attempt: int, saved: str) -> bool: ...
+    async def cancel(self, ids: Sequence[int], now: int) -> CancelResult: ...
+    async def revive(self, id: int, now: int) -> Described | None: ...
+    async def prune(
+        self, rules: Mapping[Ending, tuple[int | None, int | None]], now: int, limit: int
+    ) -> int: ...
+    async def shift_relative(self, by_ms: int) -> None: ...
+
+    async def foreign_changes(self) -> bool:
+        """Whether another process has written since the last call."""
+        ...
+
+    async def get(self, id: int) -> TaskRecord | HistoryRecord | None: ...
+    async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None: ...
+    async def ended_among(self, ids: Sequence[int]) -> list[int]: ...
+    async def tasks(self, filters: Filters) -> list[TaskRecord]: ...
+    async def history(self, filters: Filters) -> list[HistoryRecord]: ...
+    async def count(self, filters: Filters) -> int: ...
+    async def counts(self) -> dict[str, int]: ...
+    async def waiting_by_group(self) -> dict[str, int]: ...
+    async def stats(self, type: str) -> TypeStats: ...
+    async def tag_values(self, name: str) -> dict[str, int]: ...
+    async def facts(self) -> dict[str, Any]:
+        """What ``doctor`` shows: versions, sizes, settings."""
+        ...

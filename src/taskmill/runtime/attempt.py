@@ -1,0 +1,192 @@
+"""One live attempt: a claimed task, its handler at work, and whatever has been asked of it.
+
+An attempt ends when its handler has really ended. A final ending may be recorded earlier, when a cancelled handler
+does not listen for ``cancel_timeout``; its slot stays taken until it does end, and a retry never starts before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from datetime import timedelta
+
+import msgspec
+
+from taskmill.define.context import Context
+from taskmill.define.registry import RegisteredType
+from taskmill.errors import InvalidState
+from taskmill.execute.work import Running
+from taskmill.model.durations import from_ms, optional_from_ms
+from taskmill.model.outcome import StopReason
+from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress, readable
+from taskmill.model.records import TaskRecord
+from taskmill.model.retry import Retry
+from taskmill.model.stages import NO_OVERRIDES, Claimed, Overrides
+from taskmill.model.status import Status
+from taskmill.model.tags import decode_tags
+from taskmill.model.task_name import domain_of
+from taskmill.policy.progress import advanced
+
+_decode_overrides = msgspec.json.Decoder(Overrides).decode
+_decode_payload = msgspec.json.Decoder().decode
+
+Saver = Callable[[int, int, str], Awaitable[bool]]
+
+
+class Attempt:
+    """A claimed task at work. Its ``(id, attempt)`` token guards everything it writes."""
+
+    __slots__ = (
+        "_loop",
+        "_loop_thread",
+        "_noticed",
+        "_saver",
+        "ended",
+        "latest",
+        "overrides",
+        "progress",
+        "progress_at",
+        "recorded",
+        "running",
+        "started",
+        "stop_reason",
+        "task",
+        "type",
+    )
+
+    def __init__(
+        self,
+        task: Claimed,
+        type: RegisteredType,
+        started: float,
+        saver: Saver,
+        noticed: Callable[[], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.task = task
+        self.type = type
+        self.started = started
+        self.overrides = _decode_overrides(task.overrides) if task.overrides else NO_OVERRIDES
+        self.running: Running | None = None
+        self.stop_reason: StopReason | None = None
+        self.ended = False
+        """Whether the handler is over."""
+        self.recorded = False
+        """Whether its ending was settled before the handler was over."""
+        self.latest: ProgressReport | None = None
+        """The last report that has not been written yet."""
+        self.progress: StoredProgress | None = None
+        self.progress_at = started
+        self._saver = saver
+        self._noticed = noticed
+        self._loop = loop
+        self._loop_thread = threading.get_ident()
+
+    @property
+    def retry(self) -> Retry:
+        return self.overrides.retry or self.type.retry
+
+    @property
+    def timeout_ms(self) -> int | None:
+        said = self.overrides.timeout_ms
+        if said == NO_OVERRIDES.timeout_ms:
+            default: int | None = self.type.defaults["timeout"]
+            return default
+        return said
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask the handler to stop. The first reason stands, except that a cancellation outranks a shutdown."""
+        if self.stop_reason is None or reason is StopReason.CANCEL:
+            self.stop_reason = reason
+        if self.running is not None and not self.ended:
+            self.running.interrupt()
+
+    # What the handler's Context asks for
+
+    @property
+    def stop_requested(self) -> bool:
+        return self.stop_reason is not None
+
+    def report(self, progress: ProgressReport) -> None:
+        first, self.latest = self.latest is None, progress
+        if first:
+            if threading.get_ident() == self._loop_thread:
+                self._noticed()
+            else:
+                self._loop.call_soon_threadsafe(self._noticed)
+
+    def save(self, saved: str) -> Awaitable[None]:
+        if threading.get_ident() == self._loop_thread:
+            return self._save(saved)
+        asyncio.run_coroutine_threadsafe(self._save(saved), self._loop).result()
+        return ALREADY_DONE
+
+    async def _save(self, saved: str) -> None:
+        if not await self._saver(self.task.id, self.task.attempt, saved):
+            raise InvalidState(
+                f"attempt {self.task.attempt} of task {self.task.id} is over; nothing was saved"
+            )
+        self.task.saved = saved
+
+    def context(self) -> Context:
+        return Context(self.record, self, self.task.saved, self.type.state)
+
+    def record(self) -> TaskRecord:
+        task = self.task
+        return TaskRecord(
+            id=task.id,
+            type=task.type,
+            domain=domain_of(task.type),
+            key=task.key,
+            label=task.label,
+            group=task.group,
+            priority=task.priority,
+            effective_priority=task.priority,
+            payload=_decode_payload(task.payload),
+            tags=decode_tags(task.tags),
+            attempt=task.attempt,
+            retries=task.retries,
+            created_at=from_ms(task.created_at),
+            run_at=optional_from_ms(task.due_at),
+            expires_at=optional_from_ms(task.expires_at),
+            started_at=from_ms(task.started_at),
+            parent_id=task.parent_id,
+            progress=self.current_progress(),
+            last_error=task.last_error,
+            status=Status.RUNNING,
+        )
+
+    def current_progress(self) -> TaskProgress | None:
+        latest = self.latest
+        if latest is not None:
+            return TaskProgress(
+                fraction=latest.fraction,
+                message=latest.message,
+                done_bytes=latest.done_bytes,
+                total_bytes=latest.total_bytes,
+                rate=self.progress.rate if self.progress else None,
+                eta=timedelta(milliseconds=self.progress.eta_ms)
+                if self.progress and self.progress.eta_ms is not None
+                else None,
+            )
+        return readable(self.progress) if self.progress else None
+
+    def take_progress(self, now: float) -> StoredProgress | None:
+        """What is new since the last call, with its rate."""
+        latest, self.latest = self.latest, None
+        if latest is None:
+            return None
+        self.progress = advanced(self.progress, latest, now - self.progress_at)
+        self.progress_at = now
+        return self.progress
+
+
+class _AlreadyDone:
+    """What blocking calls give back, so that ``await`` works on it as well."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+ALREADY_DONE = _AlreadyDone()

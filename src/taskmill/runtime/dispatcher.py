@@ -1,0 +1,384 @@
+"""The loop: look → plan → commit → work → judge → commit → tell.
+
+Each turn gathers the outcomes of attempts that ended, asks the policy for verdicts, picks what may start in the slots
+that are free, and commits all of it in one transaction. Only then are handlers started and listeners told. The loop
+sleeps until the next thing is due and is woken by submissions, endings and control.
+
+A turn that cannot be committed (a full disk, a file that went away) loses nothing: its outcomes are kept and tried
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heapreplace
+
+import msgspec
+
+from taskmill.define.registry import Registry
+from taskmill.errors import StoreError
+from taskmill.model.outcome import Outcome, Stopped, StopReason
+from taskmill.model.stages import Claimed, Lane, NewTask, Place, Stored
+from taskmill.model.status import Status
+from taskmill.model.verdict import End, Return, TryAgain
+from taskmill.observe.log import about, logger
+from taskmill.policy.ranking import rank
+from taskmill.policy.verdicts import judge
+from taskmill.ports import Clock, DispatchRight, Judged, Store, Turn, TurnResult
+from taskmill.runtime.announcer import Announcer
+from taskmill.runtime.attempt import Attempt
+from taskmill.runtime.glimpse import Glimpse
+from taskmill.runtime.upkeep import Upkeep
+from taskmill.runtime.workshop import Executors, Workshop
+
+_encode = msgspec.json.Encoder().encode
+
+PROGRESS_INTERVAL = 0.5
+STORE_PATIENCE = 1.0
+"""How long to wait before a failed turn is tried again."""
+
+
+class Dispatcher:
+    """Runs the tasks of one store. Exists while this scheduler holds the right to dispatch."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        executors: Executors,
+        announcer: Announcer,
+        upkeep: Upkeep,
+        *,
+        max_concurrency: int,
+        cancel_timeout: float,
+        front_size: int,
+        wake_at: float | None = None,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._announcer = announcer
+        self._upkeep = upkeep
+        self.max_concurrency = max_concurrency
+        self.workshop = Workshop(
+            registry, clock, executors, cancel_timeout, store.save, self._outcome, self._progress_noticed
+        )
+        self._glimpse = Glimpse(front_size)
+        self._wake = asyncio.Event()
+        self._outcomes: list[tuple[Attempt, Outcome]] = []
+        self._judging: list[tuple[Attempt, Outcome]] = []
+        """The outcomes of the turn under way, in the order of its verdicts."""
+        self._unknown_types: list[str] = []
+        self._returns: list[Claimed] = []
+        """Claimed tasks that nobody here can run; the next turn returns them."""
+        self._survey_wanted = True
+        self._in_turn = False
+        self._added_meanwhile: list[tuple[NewTask, int]] = []
+        self._next_due: int | None = None
+        self._next_expiry: int | None = None
+        self._progress_waits = False
+        self._progress_at = float("-inf")
+        self._progressed: list[Attempt] = []
+        self._claiming = True
+        self._wake_at = wake_at
+        """When ``until`` must be asked at the latest."""
+
+    # What others tell the loop
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def look_again(self) -> None:
+        """Another process, or a verb of this one, has changed the store."""
+        self._survey_wanted = True
+        self._wake.set()
+
+    def added(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> None:
+        """New tasks are committed."""
+        for task, answer in zip(tasks, stored, strict=True):
+            if answer.kind == "upgraded":
+                self._survey_wanted = True
+            elif answer.kind == "inserted":
+                if self._in_turn:
+                    # What the turn reads may be older or newer than this; it is noted once the turn is known.
+                    self._added_meanwhile.append((task, answer.id))
+                else:
+                    self._note_new(task, answer.id)
+        self._wake.set()
+
+    def _note_new(self, task: NewTask, id: int) -> None:
+        if task.status is Status.PENDING:
+            self._glimpse.add(Lane(task.group, task.priority), Place(task.queued_at, id))
+        elif task.due_at is not None:
+            self._next_due = _earlier(self._next_due, task.due_at)
+        if task.expires_at is not None:
+            self._next_expiry = _earlier(self._next_expiry, task.expires_at)
+
+    def _outcome(self, attempt: Attempt, outcome: Outcome) -> None:
+        self._outcomes.append((attempt, outcome))
+        self._wake.set()
+
+    def _progress_noticed(self) -> None:
+        self._progress_waits = True
+        self._wake.set()
+
+    def stop_attempts(self, ids: Iterable[int]) -> None:
+        """A cancellation of these running tasks is committed."""
+        for id in ids:
+            self.workshop.stop(id, StopReason.CANCEL)
+
+    # Running
+
+    async def run(self, until: Callable[[], bool]) -> None:
+        """Dispatch until ``until()`` says so; it is asked before each sleep."""
+        while not until():
+            await self._turn_or_sleep()
+
+    async def _turn_or_sleep(self) -> None:
+        self._wake.clear()
+        self.workshop.enforce_deadlines()
+        if await self._upkeep.notice_clock_step():
+            self._survey_wanted = True
+        turn = self._plan()
+        if turn.is_empty():
+            await self._clock.wait(self._wake, self._sleep_until())
+        else:
+            await self._commit(turn)
+
+    async def shut_down(self, grace: float) -> None:
+        """Stop claiming, let handlers finish for ``grace``, then stop them; what does not end is returned."""
+        self._claiming = False
+        await self._run_until_quiet(grace)
+        for id in list(self.workshop.attempts):
+            self.workshop.stop(id, StopReason.SHUTDOWN)
+        await self._run_until_quiet(max(grace, 1.0))
+        for attempt in list(self.workshop.attempts.values()):
+            task = attempt.task
+            logger.warning(
+                "task %d (%s) did not stop for shutdown; it will run again",
+                task.id,
+                task.type,
+                extra=about(task.id, task.type),
+            )
+            self.workshop.abandon(attempt)
+            self._outcome(attempt, Stopped(StopReason.SHUTDOWN))
+        tries = 0
+        while self._outcomes and tries < 3:
+            tries += 1
+            await self._turn_or_sleep()
+
+    async def _run_until_quiet(self, longest: float) -> None:
+        until = self._clock.monotonic() + longest
+        while (self.workshop.attempts or self._outcomes) and self._clock.monotonic() < until:
+            self._wake.clear()
+            self.workshop.enforce_deadlines()
+            turn = self._plan()
+            if turn.is_empty():
+                await self._clock.wait(self._wake, until)
+            else:
+                await self._commit(turn)
+
+    def release_when_quiet(self, right: DispatchRight) -> None:
+        """Give up the right to dispatch, but not while a handler that cannot be stopped is still at work."""
+        self.workshop.when_quiet(right.release)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing runs and nothing may run now."""
+        return not (
+            self._survey_wanted
+            or self._outcomes
+            or self._returns
+            or self.workshop.slots_taken
+            or not self._glimpse.is_empty
+            or (self._next_due is not None and self._next_due <= self._clock.now_ms())
+        )
+
+    # Planning
+
+    def _plan(self) -> Turn:
+        now = self._clock.now_ms()
+        turn = Turn(now=now, judged=self._judge(now), pass_over=self._unknown_types)
+        turn.returns, self._returns = self._returns, []
+        turn.promote = self._next_due is not None and self._next_due <= now
+        turn.expire = self._next_expiry is not None and self._next_expiry <= now
+        turn.survey, self._survey_wanted = self._survey_wanted, False
+        turn.progress = self._gather_progress()
+        if self._claiming:
+            turn.claims = self._pick(self.max_concurrency - self.workshop.slots_taken)
+            turn.refill = self._glimpse.unread()
+        return turn
+
+    def _judge(self, now: int) -> list[Judged]:
+        self._judging, self._outcomes = self._outcomes, []
+        monotonic = self._clock.monotonic()
+        return [
+            Judged(
+                task=attempt.task,
+                verdict=judge(
+                    outcome,
+                    retry=attempt.retry,
+                    retries=attempt.task.retries,
+                    crashes=attempt.task.crashes,
+                    now=now,
+                    random=random.random(),  # noqa: S311 - jitter, not secrets
+                ),
+                duration_ms=round((monotonic - attempt.started) * 1000),
+                stopped=attempt.stop_reason is StopReason.CANCEL,
+            )
+            for attempt, outcome in self._judging
+        ]
+
+    def _pick(self, slots: int) -> list[int]:
+        """The ids of the next tasks to start, at most ``slots``."""
+        if slots <= 0:
+            return []
+        heads = self._glimpse.heads()
+        if len(heads) == 1:
+            places = self._glimpse.lanes[heads[0][0]].places
+            taken = [place.id for place in places[:slots]]
+            del places[:slots]
+            return taken
+        ranked = [(rank(lane, place), lane) for lane, place in heads]
+        heapify(ranked)
+        picked: list[int] = []
+        while ranked and len(picked) < slots:
+            _, lane = ranked[0]
+            picked.append(self._glimpse.take(lane).id)
+            known = self._glimpse.lanes[lane]
+            if known.places:
+                heapreplace(ranked, (rank(lane, known.places[0]), lane))
+            elif known.complete:
+                heappop(ranked)
+            else:
+                # More of this lane waits on disk, perhaps more urgent than the rest: read before going on.
+                break
+        return picked
+
+    def _gather_progress(self) -> list[tuple[int, int, str]]:
+        """What handlers have reported: the last word of those that ended, and now and then that of the others."""
+        now = self._clock.monotonic()
+        attempts = [attempt for attempt, _ in self._judging if attempt.latest is not None]
+        if self._progress_waits and now >= self._progress_at + PROGRESS_INTERVAL:
+            self._progress_waits = False
+            self._progress_at = now
+            attempts.extend(self.workshop.attempts.values())
+        self._progressed = [attempt for attempt in attempts if attempt.take_progress(now)]
+        return [
+            (attempt.task.id, attempt.task.attempt, _encode(attempt.progress).decode())
+            for attempt in self._progressed
+        ]
+
+    def _sleep_until(self) -> float | None:
+        monotonic, now = self._clock.monotonic(), self._clock.now_ms()
+        moments = [
+            monotonic + (due - now) / 1000 for due in (self._next_due, self._next_expiry) if due is not None
+        ]
+        if (deadline := self.workshop.next_deadline()) is not None:
+            moments.append(deadline)
+        if self._progress_waits:
+            moments.append(self._progress_at + PROGRESS_INTERVAL)
+        if self._wake_at is not None:
+            moments.append(self._wake_at)
+        return min(moments, default=None)
+
+    # Committing
+
+    async def _commit(self, turn: Turn) -> None:
+        self._in_turn = True
+        try:
+            result = await self._store.turn(turn)
+        except StoreError as wrong:
+            self._turn_failed()
+            logger.error("the store refused a turn, trying again: %s", wrong)
+            await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)
+            return
+        except BaseException:
+            self._turn_failed()
+            raise
+        finally:
+            self._in_turn = False
+        self._apply(turn, result)
+
+    def _turn_failed(self) -> None:
+        self._outcomes[:0] = self._judging
+        self._judging = []
+        self._survey_wanted = True
+        self._added_meanwhile.clear()
+
+    def _apply(self, turn: Turn, result: TurnResult) -> None:
+        """The turn is committed: take note, start what was claimed, tell."""
+        if result.lanes is not None:
+            self._glimpse.survey(result.lanes)
+        self._glimpse.read(result.fronts)
+        if turn.promote or turn.survey:
+            self._next_due = result.next_due
+        if turn.expire or turn.survey:
+            self._next_expiry = result.next_expiry
+        for task, id in self._added_meanwhile:
+            self._note_new(task, id)
+        self._added_meanwhile.clear()
+        self._apply_verdicts(turn, result)
+        self._announcer.expired(result.expired, turn.now)
+        if turn.progress:
+            self._announcer.progressed(self._progressed)
+        for claimed in result.claimed:
+            self._start(claimed)
+        for id, _attempt, stop in result.stops:
+            self.workshop.stop(id, StopReason(stop))
+
+    def _apply_verdicts(self, turn: Turn, result: TurnResult) -> None:
+        ended = 0
+        for (attempt, _outcome), judged in zip(self._judging, turn.judged, strict=True):
+            task = judged.task
+            if (task.id, task.attempt) in result.lost:
+                self._verdict_lost(attempt)
+                continue
+            match judged.verdict:
+                case TryAgain(_, None) | Return():
+                    self._glimpse.add(Lane(task.group, task.priority), Place(task.queued_at, task.id))
+                case TryAgain(_, due_at):
+                    self._next_due = _earlier(self._next_due, due_at)
+                case End():
+                    ended += 1
+            if not isinstance(judged.verdict, End) and task.expires_at is not None:
+                self._next_expiry = _earlier(self._next_expiry, task.expires_at)
+            self._announcer.judged(judged, turn.now)
+        self._judging = []
+        if ended:
+            self._upkeep.tasks_ended(ended)
+
+    def _verdict_lost(self, attempt: Attempt) -> None:
+        if attempt.stop_reason is not StopReason.CANCEL and not attempt.recorded:
+            # Usually a cancellation from another process, committed before this outcome. If the token itself
+            # is lost, the next verdict will be lost as well and ends here.
+            self.workshop.cancel_after_all(attempt)
+            return
+        task = attempt.task
+        logger.warning(
+            "attempt %d of task %d (%s) no longer holds its token; its outcome is dropped",
+            task.attempt,
+            task.id,
+            task.type,
+            extra=about(task.id, task.type),
+        )
+
+    def _start(self, task: Claimed) -> None:
+        registered = self._registry.find(task.type)
+        if registered is not None:
+            self._announcer.dispatched(task)
+            self.workshop.launch(task, registered)
+            return
+        if task.type not in self._unknown_types:
+            logger.warning("no handler for %s is registered here; its tasks wait", task.type)
+            self._unknown_types.append(task.type)
+        self._returns.append(task)
+        self._glimpse.doubt([Lane(task.group, task.priority)])
+        self._wake.set()
+
+
+def _earlier(a: int | None, b: int) -> int:
+    return b if a is None else min(a, b)

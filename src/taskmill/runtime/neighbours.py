@@ -1,0 +1,65 @@
+"""Noticing other processes on the same file.
+
+SQLite tells in microseconds whether anyone else has committed. While this scheduler dispatches, or somebody here waits
+for a task, we ask: often while others are active, seldom while they are not. This is real time even under a manual
+clock, because other processes live in real time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from taskmill.errors import StoreError
+from taskmill.observe.log import logger
+from taskmill.ports import Store
+from taskmill.runtime.waiters import Waiters
+
+SOON = 0.02
+SELDOM = 0.2
+ACTIVE_FOR = 100
+"""How many quick looks follow the last foreign commit."""
+
+
+class Neighbours:
+    """Calls ``changed`` after another process has committed, and wakes waiters whose tasks it ended."""
+
+    def __init__(self, store: Store, waiters: Waiters) -> None:
+        self._store = store
+        self._waiters = waiters
+        self._watching: asyncio.Task[None] | None = None
+        self.changed: Callable[[], None] | None = None
+
+    def watch(self) -> None:
+        """Start looking; it stops by itself when nobody needs it."""
+        if self._watching is None:
+            self._watching = asyncio.get_running_loop().create_task(self._watch(), name="taskmill-neighbours")
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+
+    async def _watch(self) -> None:
+        quick = ACTIVE_FOR
+        try:
+            while self.changed is not None or self._waiters.ids:
+                await asyncio.sleep(SOON if quick else SELDOM)
+                quick = max(quick - 1, 0)
+                if await self._look():
+                    quick = ACTIVE_FOR
+        finally:
+            self._watching = None
+
+    async def _look(self) -> bool:
+        try:
+            if not await self._store.foreign_changes():
+                return False
+            if self.changed is not None:
+                self.changed()
+            if ids := self._waiters.ids:
+                self._waiters.ended(await self._store.ended_among(ids))
+        except StoreError as wrong:
+            logger.error("looking for other processes failed, trying again: %s", wrong)
+            return False
+        return True

@@ -1,0 +1,73 @@
+"""The night shift beside the loop: pruning history in small bites, and noticing steps of the wall clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from taskmill.errors import StoreError
+from taskmill.model.retention import Retention
+from taskmill.model.status import Ending
+from taskmill.observe.log import logger
+from taskmill.ports import Clock, Store
+
+PRUNE_EVERY = 1000
+"""Endings between two looks at retention while the scheduler is busy."""
+PRUNE_BITE = 500
+CLOCK_STEP_MS = 1000
+"""Smaller differences between wall and steady clock are drift, not steps."""
+
+
+class Upkeep:
+    """Keeps history within its limits and relative delays true."""
+
+    def __init__(self, store: Store, clock: Clock, retention: Retention | None) -> None:
+        self._store = store
+        self._clock = clock
+        self._rules: Mapping[Ending, tuple[int | None, int | None]] = (
+            {} if retention is None else {ending: retention.for_ending(ending) for ending in Ending}
+        )
+        self._ended_since = 0
+        self._pruning: asyncio.Task[None] | None = None
+        self._offset = self._clock_offset()
+
+    def tasks_ended(self, count: int) -> None:
+        self._ended_since += count
+        if self._ended_since >= PRUNE_EVERY and self._pruning is None:
+            self._pruning = asyncio.get_running_loop().create_task(self.prune())
+
+    async def prune(self) -> None:
+        """Prune until history is within its limits; others commit between the bites."""
+        self._ended_since = 0
+        try:
+            while self._rules and await self._store.prune(self._rules, self._clock.now_ms(), PRUNE_BITE):
+                continue
+        except StoreError as wrong:
+            logger.error("history could not be pruned: %s", wrong)
+        finally:
+            self._pruning = None
+
+    async def settle(self) -> None:
+        """Finish what was begun, before the loop goes away."""
+        if self._pruning is not None:
+            await asyncio.wait([self._pruning])
+        if self._ended_since:
+            await self.prune()
+
+    async def notice_clock_step(self) -> bool:
+        """Whether the wall clock was stepped; what is due "after a delay" then keeps its delay."""
+        offset = self._clock_offset()
+        step = offset - self._offset
+        if abs(step) < CLOCK_STEP_MS:
+            return False
+        logger.warning("the wall clock was stepped by %+.3f s; delays are kept", step / 1000)
+        try:
+            await self._store.shift_relative(step)
+        except StoreError as wrong:
+            logger.error("delays could not be moved with the clock, trying again: %s", wrong)
+            return False
+        self._offset = offset
+        return True
+
+    def _clock_offset(self) -> int:
+        return self._clock.now_ms() - round(self._clock.monotonic() * 1000)

@@ -1,0 +1,268 @@
+"""The workshop: starts attempts, asks them to stop, runs their hooks, and hands each outcome on exactly once.
+
+Deadlines (timeouts, and how long a handler may ignore being asked to stop) are kept here and looked at by the loop,
+so that they follow the scheduler's clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Literal, NamedTuple
+
+from taskmill.define.registry import RegisteredType, Registry
+from taskmill.execute.in_threads import ThreadExecutor
+from taskmill.execute.results import error_text, outcome_of_exception
+from taskmill.execute.work import Executor, Work
+from taskmill.model.outcome import GaveUp, Outcome, RawOutcome, Stopped, StopReason, Succeeded
+from taskmill.model.records import TaskRecord
+from taskmill.model.stages import Claimed
+from taskmill.observe.log import about, logger
+from taskmill.policy.outcomes import settled
+from taskmill.ports import Clock
+from taskmill.runtime.attempt import Attempt, Saver
+
+Deliver = Callable[[Attempt, Outcome], None]
+
+
+class _Deadline(NamedTuple):
+    at: float
+    order: int
+    kind: Literal["timeout", "overdue"]
+    attempt: Attempt
+
+
+class Executors(NamedTuple):
+    """Where handlers can run."""
+
+    loop: Executor
+    threads: ThreadExecutor
+    processes: Executor | None
+    """Only where a task type asks for it: most programs need none of its machinery."""
+
+    def choose(self, type: RegisteredType) -> Executor:
+        if self.processes is not None and type.in_process:
+            return self.processes
+        return self.loop if type.handler.is_async else self.threads
+
+    async def close(self) -> None:
+        for executor in self:
+            if executor is not None:
+                await executor.close()
+
+
+class Workshop:
+    """All attempts of this scheduler that are alive."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        clock: Clock,
+        executors: Executors,
+        cancel_timeout: float,
+        saver: Saver,
+        deliver: Deliver,
+        noticed: Callable[[], None],
+    ) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._executors = executors
+        self._cancel_timeout = cancel_timeout
+        self._saver = saver
+        self._deliver = deliver
+        self._noticed = noticed
+        self._deadlines: list[_Deadline] = []
+        self._order = itertools.count()
+        self._hooks: set[asyncio.Task[None]] = set()
+        self.attempts: dict[int, Attempt] = {}
+        """Attempts without an outcome, by task id."""
+        self._when_quiet: Callable[[], None] | None = None
+        self.lingering: set[Attempt] = set()
+        """Attempts whose ending is settled but whose handler has not ended; each still holds its slot."""
+
+    def when_quiet(self, callback: Callable[[], None]) -> None:
+        """Call back once no handler lingers."""
+        self._when_quiet = callback
+        self._check_quiet()
+
+    def _check_quiet(self) -> None:
+        if self._when_quiet is not None and not self.lingering:
+            callback, self._when_quiet = self._when_quiet, None
+            callback()
+
+    def with_live_progress(self, record: TaskRecord) -> TaskRecord:
+        attempt = self.attempts.get(record.id)
+        if attempt is None or attempt.task.attempt != record.attempt:
+            return record
+        return replace(record, progress=attempt.current_progress() or record.progress)
+
+    @property
+    def slots_taken(self) -> int:
+        return len(self.attempts) + len(self.lingering)
+
+    def launch(self, task: Claimed, type: RegisteredType) -> None:
+        loop = asyncio.get_running_loop()
+        attempt = Attempt(task, type, self._clock.monotonic(), self._saver, self._noticed, loop)
+        self.attempts[task.id] = attempt
+        if task.stop is not None:
+            # Its process died while it was being cancelled: only the hook is left to do.
+            attempt.stop_reason = StopReason(task.stop)
+            attempt.ended = True
+            self._finish_cancelled(attempt, None)
+            return
+        try:
+            args, kwargs = type.handler.signature.decode(task.payload)
+            work = Work(
+                type.handler, task.payload, args, kwargs, attempt.record, attempt.context, attempt, task.saved
+            )
+            attempt.running = self._executors.choose(type).start(work, partial(self._handler_ended, attempt))
+        except Exception as wrong:  # noqa: BLE001 - the task's own data or types may raise anything
+            logger.warning(
+                "task %d (%s) cannot start: %s", task.id, task.type, wrong, extra=about(task.id, task.type)
+            )
+            attempt.ended = True
+            self._hand_on(attempt, GaveUp(f"the task cannot start: {error_text(wrong)}"))
+            return
+        if (timeout_ms := attempt.timeout_ms) is not None:
+            self._push(timeout_ms / 1000, "timeout", attempt)
+
+    def stop(self, id: int, reason: StopReason) -> None:
+        """Ask a running attempt to stop; its outcome follows."""
+        attempt = self.attempts.get(id)
+        if attempt is None or attempt.stop_reason is reason:
+            return
+        attempt.stop(reason)
+        self._push(self._cancel_timeout, "overdue", attempt)
+        self._noticed()
+
+    def next_deadline(self) -> float | None:
+        while self._deadlines and self._is_past(self._deadlines[0]):
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0].at if self._deadlines else None
+
+    def enforce_deadlines(self) -> None:
+        now = self._clock.monotonic()
+        while (at := self.next_deadline()) is not None and at <= now:
+            deadline = heapq.heappop(self._deadlines)
+            if deadline.kind == "timeout":
+                self.stop(deadline.attempt.task.id, StopReason.TIMEOUT)
+            else:
+                self._overdue(deadline.attempt)
+
+    def _is_past(self, deadline: _Deadline) -> bool:
+        attempt = deadline.attempt
+        return attempt.ended or (deadline.kind == "timeout" and attempt.stop_reason is not None)
+
+    def _push(self, delay: float, kind: Literal["timeout", "overdue"], attempt: Attempt) -> None:
+        at = self._clock.monotonic() + delay
+        heapq.heappush(self._deadlines, _Deadline(at, next(self._order), kind, attempt))
+
+    def _overdue(self, attempt: Attempt) -> None:
+        task = attempt.task
+        logger.warning(
+            "task %d (%s) was asked to stop (%s) and has not for %g s; its slot stays taken until it ends",
+            task.id,
+            task.type,
+            attempt.stop_reason,
+            self._cancel_timeout,
+            extra=about(task.id, task.type),
+        )
+        if attempt.running is not None:
+            attempt.running.interrupt()
+        self._push(self._cancel_timeout, "overdue", attempt)
+        if attempt.stop_reason is StopReason.CANCEL and not attempt.recorded:
+            self.abandon(attempt)
+            self._finish_cancelled(
+                attempt, f"did not stop within {self._cancel_timeout:g} s of being cancelled"
+            )
+
+    def abandon(self, attempt: Attempt) -> None:
+        """Settle the ending of an attempt whose handler will not end; it keeps its slot until it does."""
+        attempt.recorded = True
+        self.attempts.pop(attempt.task.id, None)
+        self.lingering.add(attempt)
+
+    def _handler_ended(self, attempt: Attempt, raw: RawOutcome) -> None:
+        attempt.ended = True
+        if attempt.recorded:
+            self.lingering.discard(attempt)
+            self._noticed()
+            self._check_quiet()
+        elif attempt.stop_reason is StopReason.CANCEL:
+            self._finish_cancelled(attempt, None)
+        else:
+            self._hand_on(attempt, settled(raw, attempt.stop_reason, attempt.timeout_ms))
+
+    def cancel_after_all(self, attempt: Attempt) -> None:
+        """The handler is over, but a cancellation was committed before its outcome: the cancellation counts."""
+        attempt.stop_reason = StopReason.CANCEL
+        self.attempts[attempt.task.id] = attempt
+        self._finish_cancelled(attempt, None)
+
+    def _finish_cancelled(self, attempt: Attempt, note: str | None) -> None:
+        if attempt.type.handler.on_cancel is None:
+            self._hand_on(attempt, Stopped(StopReason.CANCEL, note))
+            return
+        hook = asyncio.get_running_loop().create_task(self._run_hook(attempt, note))
+        self._hooks.add(hook)
+        hook.add_done_callback(self._hooks.discard)
+
+    async def _run_hook(self, attempt: Attempt, note: str | None) -> None:
+        """``on_cancel``, within its deadline; what it raises is logged and noted, and cancels nothing else."""
+        over = asyncio.Event()
+        outcome: list[RawOutcome] = []
+
+        def ended(raw: RawOutcome) -> None:
+            outcome.append(raw)
+            over.set()
+
+        interrupt = self._start_hook(attempt, ended)
+        until = self._clock.monotonic() + self._cancel_timeout
+        while not over.is_set() and self._clock.monotonic() < until:
+            await self._clock.wait(over, until)
+        if not outcome:
+            interrupt()
+            problem: str | None = f"on_cancel did not end within {self._cancel_timeout:g} s"
+        else:
+            problem = None if isinstance(outcome[0], Succeeded) else f"on_cancel failed: {outcome[0]}"
+        if problem is not None:
+            task = attempt.task
+            logger.warning("task %d (%s): %s", task.id, task.type, problem, extra=about(task.id, task.type))
+        notes = [text for text in (note, problem) if text]
+        self._hand_on(attempt, Stopped(StopReason.CANCEL, "; ".join(notes) or None))
+
+    def _start_hook(self, attempt: Attempt, ended: Callable[[RawOutcome], None]) -> Callable[[], object]:
+        hook = attempt.type.handler.on_cancel
+        assert hook is not None  # noqa: S101 - only called for types that have one
+        try:
+            args, kwargs = attempt.type.handler.signature.decode(attempt.task.payload)
+            arguments = [attempt.context(), *args] if hook.wants_context else args
+            if not hook.is_async:
+                self._executors.threads.call(
+                    lambda: hook.function(*arguments, **kwargs) and None, lambda _wrong: None, ended
+                )
+                return lambda: None
+            task = asyncio.get_running_loop().create_task(hook.function(*arguments, **kwargs))
+        except Exception as wrong:  # noqa: BLE001 - user code and user data
+            ended(outcome_of_exception(wrong))
+            return lambda: None
+
+        def done(task: asyncio.Task[object]) -> None:
+            if task.cancelled():
+                ended(outcome_of_exception(asyncio.CancelledError()))
+            elif (wrong := task.exception()) is not None:
+                ended(outcome_of_exception(wrong))
+            else:
+                ended(Succeeded("null"))
+
+        task.add_done_callback(done)
+        return task.cancel
+
+    def _hand_on(self, attempt: Attempt, outcome: Outcome) -> None:
+        if self.attempts.get(attempt.task.id) is attempt:
+            del self.attempts[attempt.task.id]
+        self._deliver(attempt, outcome)

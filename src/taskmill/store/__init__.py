@@ -1,0 +1,1 @@
+"""Stores: they look, claim and commit. They decide nothing."""

@@ -1,0 +1,126 @@
+"""Opening a database file: one SQLite library per process, safe settings, errors a person can act on.
+
+Two SQLite libraries in one process break each other's POSIX locks on the same file, so the module is chosen once,
+here: ``pysqlite3`` when the extra ``sqlite`` is installed, else the standard library's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from taskmill.errors import StoreBusy, StoreCorrupt, StoreError
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    try:
+        import pysqlite3 as sqlite3
+    except ImportError:
+        import sqlite3
+
+Connection = sqlite3.Connection
+DatabaseError = sqlite3.Error
+Durability = Literal["full", "process"]
+MEMORY = ":memory:"
+OLDEST_SQLITE = (3, 38, 0)
+
+# The rare race between a checkpoint and another connection's commit is mended from here on.
+MENDED_SQLITE = (3, 51, 3)
+
+
+def sqlite_module() -> str:
+    return sqlite3.__name__.partition(".")[0]
+
+
+def sqlite_version() -> tuple[int, ...]:
+    return tuple(sqlite3.sqlite_version_info)
+
+
+def connect(path: str, durability: Durability, *, read_only: bool = False) -> Connection:
+    """A connection in autocommit mode that may be handed between threads."""
+    if sqlite_version() < OLDEST_SQLITE:
+        raise StoreError(
+            f"SQLite {sqlite3.sqlite_version} is too old, 3.38 is needed; install taskmill[sqlite] for a newer one"
+        )
+    with translated_errors(path):
+        connection = sqlite3.connect(
+            path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            synchronous = "FULL" if durability == "full" else "NORMAL"
+            connection.execute("PRAGMA busy_timeout = 10000")
+            if path != MEMORY:
+                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+                if mode != "wal":
+                    raise StoreError(
+                        f"{path}: SQLite cannot use its write-ahead log there, it answers {mode!r}"
+                    )
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+            # Checkpoints are ours to run, under the write lock: see the race above.
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute("PRAGMA journal_size_limit = 4194304")
+            connection.execute("PRAGMA mmap_size = 0")
+            connection.execute("PRAGMA cache_size = -16000")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            if read_only:
+                connection.execute("PRAGMA query_only = 1")
+            connection.execute("PRAGMA busy_timeout = 0")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def create_file(path: str) -> None:
+    """Create the database file for its owner only; SQLite gives its companions the same mode."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise StoreError(f"{path}: the folder {folder} does not exist; create it first")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if Path(path).is_dir():
+            raise StoreError(f"{path} is a folder, not a database file") from None
+    except OSError as wrong:
+        raise StoreError(f"{path} cannot be created: {wrong.strerror}") from wrong
+
+
+@contextlib.contextmanager
+def translated_errors(path: str) -> Iterator[None]:
+    """SQLite's errors as ours."""
+    try:
+        yield
+    except sqlite3.Error as wrong:
+        raise translated(wrong, path) from wrong
+
+
+def translated(wrong: Exception, path: str) -> StoreError:
+    if isinstance(wrong, StoreError):
+        return wrong
+    text = str(wrong)
+    if is_busy(wrong):
+        return StoreBusy(f"{path}: another process holds the write lock for too long; is it stuck?")
+    if "not a database" in text:
+        return StoreCorrupt(f"{path} is not an SQLite database; choose another file name")
+    if "malformed" in text:
+        return StoreCorrupt(
+            f"{path} is damaged ({text}); restore a backup or rescue it with the `sqlite3` shell's .recover"
+        )
+    if "readonly" in text:
+        return StoreError(f"{path} cannot be written: it, or its folder, is read-only for this user")
+    if "is full" in text:
+        return StoreError(f"{path}: the disk is full; nothing was stored. Free some space and try again")
+    if "unable to open" in text:
+        return StoreError(
+            f"{path} cannot be opened: check that the file and its folder may be read and written"
+        )
+    return StoreError(f"{path}: {text}")
+
+
+def is_busy(wrong: Exception) -> bool:
+    text = str(wrong)
+    return isinstance(wrong, sqlite3.OperationalError) and ("locked" in text or "busy" in text)

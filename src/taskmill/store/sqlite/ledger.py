@@ -1,0 +1,232 @@
+"""Committing what happened: turns, endings, cancellations, recovery, revival, pruning.
+
+Each function runs inside the writer's transaction. Every ending passes through :func:`end_tasks`, so that history,
+tags and tally can never disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from taskmill.errors import DuplicateTask
+from taskmill.model.stages import Claimed, Described, Lane, Place
+from taskmill.model.status import Ending, Status
+from taskmill.model.verdict import End, Return, TryAgain
+from taskmill.policy.verdicts import crash_message, quarantined
+from taskmill.ports import CancelResult, Recovery, Turn, TurnResult
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.queries import load
+
+SQL = {**load("queue.sql"), **load("ledger.sql"), **load("retention.sql")}
+
+FRONT = 512
+"""How many places of a lane are read at once."""
+BITE = 500
+"""How many tasks upkeep moves in one transaction, so that nobody waits long behind it."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_decode_ids = msgspec.json.Decoder(list[int]).decode
+_decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
+_decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_one_claimed = msgspec.json.Decoder(Claimed).decode
+_decode_described = msgspec.json.Decoder(list[Described]).decode
+_decode_lanes = msgspec.json.Decoder(list[Lane]).decode
+_decode_fronts = msgspec.json.Decoder(list[tuple[str, int, list[Place]]]).decode
+_decode_stops = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
+_decode_orphans = msgspec.json.Decoder(list[tuple[int, int, int, int, str | None]]).decode
+
+EndingRow = tuple[int, Ending, int, int | None, str | None, str | None]
+"""id, ending, ended_at, duration_ms, result, error"""
+
+
+def _json(value: Any) -> str:
+    return _encode(value).decode()
+
+
+def _one(connection: Connection, statement: str, *parameters: Any) -> Any:
+    return connection.execute(SQL[statement], parameters).fetchone()[0]
+
+
+def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
+    result = TurnResult()
+    if turn.progress:
+        connection.execute(SQL["report_progress"], (_json(turn.progress),))
+    if turn.judged:
+        _commit_verdicts(connection, turn, result)
+    if turn.returns:
+        connection.execute(
+            SQL["return_to_queue"],
+            (_json([(t.id, Status.PENDING, t.retries, t.crashes, t.due_at, None) for t in turn.returns]),),
+        )
+    if turn.promote:
+        ids = _one(connection, "due", turn.now, BITE)
+        connection.execute(SQL["promote"], (ids,))
+        result.promoted = ids != "[]"
+    if turn.expire:
+        ids = _decode_ids(_one(connection, "expired", turn.now, BITE))
+        result.expired = describe(connection, ids)
+        end_tasks(connection, [(id, Ending.EXPIRED, turn.now, None, None, None) for id in ids])
+    if turn.claims:
+        _claim(connection, turn, result)
+    refill = turn.refill
+    if turn.survey or result.promoted:
+        result.lanes = refill = _decode_lanes(_one(connection, "lanes"))
+        result.stops = _decode_stops(_one(connection, "stop_requests"))
+    if turn.survey or turn.promote:
+        result.next_due = _one(connection, "next_due")
+    if turn.survey or turn.expire:
+        result.next_expiry = _one(connection, "next_expiry")
+    if refill:
+        passed_over = _json(turn.pass_over) if turn.pass_over else None
+        found = _decode_fronts(_one(connection, "front_of_lanes", _json(refill), FRONT, passed_over))
+        result.fronts = {Lane(group, priority): places for group, priority, places in found}
+    return result
+
+
+def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> None:
+    tokens = [(judged.task.id, judged.task.attempt, judged.stopped) for judged in turn.judged]
+    held = set(_decode_ids(_one(connection, "held_tokens", _json(tokens))))
+    endings: list[EndingRow] = []
+    returns: list[tuple[int, Status, int, int, int | None, str | None]] = []
+    for judged in turn.judged:
+        task = judged.task
+        if task.id not in held:
+            result.lost.add((task.id, task.attempt))
+            continue
+        match judged.verdict:
+            case End(ending, value, error):
+                endings.append((task.id, ending, turn.now, judged.duration_ms, value, error))
+            case TryAgain(error, due_at):
+                status = Status.PENDING if due_at is None else Status.SCHEDULED
+                returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error))
+            case Return(crashed, error):
+                crashes = task.crashes + crashed
+                returns.append((task.id, Status.PENDING, task.retries, crashes, task.due_at, error))
+    if endings:
+        end_tasks(connection, endings)
+    if returns:
+        connection.execute(SQL["return_to_queue"], (_json(returns),))
+
+
+def end_tasks(connection: Connection, endings: Sequence[EndingRow]) -> None:
+    """Move active tasks to history, with their tags, and count them."""
+    if not endings:
+        return
+    given = _json(endings)
+    connection.execute(SQL["record_endings"], (given,))
+    connection.execute(SQL["delete_active"], (given,))
+    connection.execute(SQL["tally_endings"], (given,))
+    if connection.execute(SQL["move_tags"], (given,)).rowcount:
+        connection.execute(SQL["delete_active_tags"], (given,))
+
+
+def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
+    return _decode_described(_one(connection, "described", _json([(id,) for id in ids])))
+
+
+def _claim(connection: Connection, turn: Turn, result: TurnResult) -> None:
+    ids = _json(turn.claims)
+    rows = _one(connection, "claimable", ids, turn.now)
+    connection.execute(SQL["claim"], (ids, turn.now))
+    try:
+        result.claimed = _decode_claimed(rows)
+    except msgspec.MsgspecError:
+        # One unreadable row must not hold up the others.
+        for raw in _decode_raw(rows):
+            try:
+                result.claimed.append(_decode_one_claimed(raw))
+            except msgspec.MsgspecError:
+                result.unreadable.append(_decode(raw)[0])
+        end_tasks(
+            connection,
+            [
+                (id, Ending.DEAD_LETTER, turn.now, None, None, "the row is unreadable")
+                for id in result.unreadable
+            ],
+        )
+    if len(result.claimed) > 1:
+        place = {id: position for position, id in enumerate(turn.claims)}
+        result.claimed.sort(key=lambda task: place[task.id])
+
+
+def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult:
+    """End what waits; ask what runs to stop."""
+    found = describe(connection, ids)
+    # A task that was asked to stop and lost its process waits for its hook; it is stopping already.
+    waiting = [task for task in found if task.status is not Status.RUNNING and task.stop is None]
+    running = [task.id for task in found if task.status is Status.RUNNING or task.stop is not None]
+    end_tasks(connection, [(task.id, Ending.CANCELLED, now, None, None, None) for task in waiting])
+    if running:
+        connection.execute(SQL["request_stop"], (_json(running), "cancel"))
+    return CancelResult(ended=waiting, stopping=running)
+
+
+def recover(connection: Connection, now: int) -> Recovery:
+    """Return the tasks of a dead dispatcher to the queue, except those that keep killing their process."""
+    recovery = Recovery()
+    returns: list[tuple[int, Status, int, int, int | None, str | None]] = []
+    poison: list[EndingRow] = []
+    for id, _attempt, retries, crashes, _stop in _decode_orphans(_one(connection, "orphans")):
+        crashes += 1
+        if quarantined(crashes):
+            poison.append((id, Ending.DEAD_LETTER, now, None, None, crash_message(crashes)))
+        else:
+            returns.append((id, Status.PENDING, retries, crashes, None, None))
+    if poison:
+        recovery.quarantined = describe(connection, [row[0] for row in poison])
+        end_tasks(connection, poison)
+    if returns:
+        connection.execute(SQL["return_to_queue"], (_json(returns),))
+        recovery.returned = len(returns)
+    return recovery
+
+
+def revive(connection: Connection, id: int, now: int) -> Described | None:
+    """Bring a dead letter back to the queue under its own id."""
+    row = connection.execute(
+        "SELECT type, group_name, duration_ms, key FROM taskmill_history WHERE id = ? AND ending = 'dead_letter'",
+        (id,),
+    ).fetchone()
+    if row is None:
+        return None
+    type, group, duration_ms, key = row
+    holder = connection.execute(
+        "SELECT id FROM taskmill_task WHERE type = ? AND key = ?", (type, key)
+    ).fetchone()
+    if holder is not None:
+        raise DuplicateTask(f"{type}: task {holder[0]} holds the key {key!r} now", existing_id=holder[0])
+    connection.execute(SQL["revive"], (id, now))
+    connection.execute(
+        "INSERT INTO taskmill_task_tag SELECT name, value, task_id FROM taskmill_history_tag WHERE task_id = ?",
+        (id,),
+    )
+    connection.execute(SQL["forget_ending_tags"], (id,))
+    connection.execute(SQL["forget_ending"], (id,))
+    connection.execute(SQL["untally"], (type, group, "dead_letter", duration_ms))
+    return describe(connection, [id])[0]
+
+
+def prune(
+    connection: Connection, rules: Mapping[Ending, tuple[int | None, int | None]], now: int, limit: int
+) -> int:
+    """Delete at most ``limit`` rows of history that retention no longer keeps."""
+    kept: dict[str, int] = _decode(_one(connection, "kept_by_ending"))
+    left = limit
+    for ending, (max_count, max_age_ms) in rules.items():
+        ids: set[int] = set()
+        if max_count is not None and (surplus := kept.get(ending, 0) - max_count) > 0:
+            ids.update(_decode_ids(_one(connection, "oldest_of_ending", ending, min(surplus, left))))
+        if max_age_ms is not None:
+            ids.update(_decode_ids(_one(connection, "older_of_ending", ending, left, now - max_age_ms)))
+        if ids:
+            given = _json(sorted(ids)[:left])
+            connection.execute(SQL["uncount"], (given,))
+            connection.execute(SQL["delete_history_tags"], (given,))
+            left -= connection.execute(SQL["delete_history"], (given,)).rowcount
+        if left <= 0:
+            break
+    return limit - left

@@ -1,0 +1,80 @@
+"""The schema as the sum of numbered migrations, applied in one transaction each, safe when processes start at once.
+
+The version lives in our own table, not in ``PRAGMA user_version``, which belongs to the application when the queue
+shares its file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from importlib.resources import files
+
+from taskmill.errors import SchemaTooNew, StoreCorrupt
+from taskmill.store.sqlite.connection import Connection
+
+MIGRATIONS = "taskmill.store.sqlite.migrations"
+
+
+def migrations() -> list[tuple[int, str, str]]:
+    """``(number, name, sql)`` of every migration, in order."""
+    found: list[tuple[int, str, str]] = []
+    for entry in files(MIGRATIONS).iterdir():
+        if entry.name.endswith(".sql"):
+            number, _, _ = entry.name.partition("_")
+            found.append((int(number), entry.name, entry.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+def newest_version() -> int:
+    return migrations()[-1][0]
+
+
+def migrate(connection: Connection, path: str) -> int:
+    """Bring the schema up to date; the caller holds no transaction. Returns the version found before."""
+    connection.execute("PRAGMA busy_timeout = 60000")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        before = _version(connection, path)
+        if before > newest_version():
+            raise SchemaTooNew(
+                f"{path} has schema {before}, this taskmill knows up to {newest_version()}; upgrade taskmill"
+            )
+        for number, name, sql in migrations():
+            if number > before:
+                for statement in statements(sql):
+                    connection.execute(statement)
+                connection.execute(
+                    "INSERT INTO taskmill_schema (version, name) VALUES (?, ?)", (number, name)
+                )
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    else:
+        connection.execute("COMMIT")
+    finally:
+        connection.execute("PRAGMA busy_timeout = 0")
+    return before
+
+
+def statements(sql: str) -> list[str]:
+    """The statements of a script, split where SQLite itself sees their ends."""
+    found: list[str] = []
+    pending = ""
+    for line in sql.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            found.append(pending)
+            pending = ""
+    return found
+
+
+def _version(connection: Connection, path: str) -> int:
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS taskmill_schema (version INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT"
+    )
+    version = connection.execute("SELECT max(version) FROM taskmill_schema").fetchone()[0]
+    if version is None:
+        return 0
+    if not isinstance(version, int):
+        raise StoreCorrupt(f"{path}: the schema version is unreadable: {version!r}")
+    return version

@@ -1,0 +1,105 @@
+-- Active tasks and history are apart, so that the live table stays small whatever has ended.
+-- Names are prefixed because the queue may share the application's own file.
+-- Instants are milliseconds since the epoch, UTC.
+
+CREATE TABLE taskmill_task (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    type TEXT NOT NULL,
+    key TEXT,
+    label TEXT,
+    group_name TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('pending', 'scheduled', 'blocked', 'running', 'paused', 'waiting')),
+    stop TEXT CHECK (stop IN ('cancel')),
+    payload TEXT NOT NULL,
+    tags TEXT,
+    overrides TEXT,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    retries INTEGER NOT NULL DEFAULT 0,
+    crashes INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL,
+    queued_at INTEGER NOT NULL,
+    due_at INTEGER,
+    due_is_relative INTEGER NOT NULL DEFAULT 0,
+    expires_at INTEGER,
+    started_at INTEGER,
+    parent_id INTEGER,
+    saved TEXT,
+    progress TEXT,
+    last_error TEXT
+) STRICT;
+
+-- The queue: one lane per (group, priority), oldest first.
+CREATE INDEX taskmill_task_queue ON taskmill_task (group_name, priority, queued_at, id) WHERE status = 'pending';
+CREATE INDEX taskmill_task_due ON taskmill_task (due_at) WHERE status = 'scheduled';
+CREATE INDEX taskmill_task_running ON taskmill_task (id) WHERE status = 'running';
+CREATE UNIQUE INDEX taskmill_task_key ON taskmill_task (type, key) WHERE key IS NOT NULL;
+CREATE INDEX taskmill_task_expiry ON taskmill_task (expires_at)
+    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused');
+
+CREATE TABLE taskmill_history (
+    id INTEGER PRIMARY KEY,
+    type TEXT NOT NULL,
+    key TEXT,
+    label TEXT,
+    group_name TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    ending TEXT NOT NULL CHECK (ending IN (
+        'completed', 'failed', 'dead_letter', 'cancelled', 'superseded', 'expired', 'dependency_failed')),
+    payload TEXT NOT NULL,
+    tags TEXT,
+    overrides TEXT,
+    attempt INTEGER NOT NULL,
+    retries INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    due_at INTEGER,
+    expires_at INTEGER,
+    started_at INTEGER,
+    ended_at INTEGER NOT NULL,
+    duration_ms INTEGER,
+    parent_id INTEGER,
+    saved TEXT,
+    progress TEXT,
+    last_error TEXT,
+    result TEXT,
+    error TEXT
+) STRICT;
+
+CREATE INDEX taskmill_history_newest ON taskmill_history (ended_at, id);
+CREATE INDEX taskmill_history_ending ON taskmill_history (ending, ended_at, id);
+CREATE INDEX taskmill_history_type ON taskmill_history (type, ended_at, id);
+CREATE INDEX taskmill_history_key ON taskmill_history (type, key, ended_at) WHERE key IS NOT NULL;
+
+-- Tags as rows, so that tasks can be found by them; a task without tags has none here.
+CREATE TABLE taskmill_task_tag (
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    task_id INTEGER NOT NULL,
+    PRIMARY KEY (name, value, task_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX taskmill_task_tag_task ON taskmill_task_tag (task_id);
+
+CREATE TABLE taskmill_history_tag (
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    task_id INTEGER NOT NULL,
+    PRIMARY KEY (name, value, task_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX taskmill_history_tag_task ON taskmill_history_tag (task_id);
+
+-- How many tasks ended how: counts and statistics never scan history. `kept` of them are still in it.
+CREATE TABLE taskmill_tally (
+    type TEXT NOT NULL,
+    group_name TEXT NOT NULL,
+    ending TEXT NOT NULL,
+    ended INTEGER NOT NULL,
+    kept INTEGER NOT NULL,
+    duration_ms INTEGER NOT NULL,
+    PRIMARY KEY (type, group_name, ending)
+) STRICT, WITHOUT ROWID;
+
+-- Task types known to this file and their defaults, for processes that submit by name.
+CREATE TABLE taskmill_type (
+    name TEXT PRIMARY KEY,
+    defaults TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

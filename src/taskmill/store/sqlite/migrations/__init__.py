@@ -1,0 +1,1 @@
+"""Numbered SQL files; the schema is their sum. A released file is never edited, only followed."""

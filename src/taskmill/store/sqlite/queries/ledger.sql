@@ -1,0 +1,102 @@
+-- name: held_tokens
+-- Which of the given [id, attempt, …, stopped] rows still hold their token, and were not asked to stop meanwhile.
+SELECT json_group_array(t.id)
+FROM json_each(?1) AS given
+JOIN taskmill_task AS t ON t.id = given.value ->> 0
+WHERE t.attempt = given.value ->> 1 AND t.status = 'running'
+    AND (t.stop IS NULL OR given.value ->> 2);
+
+-- name: record_endings
+-- Write history for rows of [id, ending, ended_at, duration_ms, result, error].
+INSERT INTO taskmill_history (
+    id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
+    due_at, expires_at, started_at, ended_at, duration_ms, parent_id, saved, progress, last_error, result, error
+)
+SELECT
+    t.id, t.type, t.key, t.label, t.group_name, t.priority, given.value ->> 1, t.payload, t.tags, t.overrides,
+    t.attempt, t.retries, t.created_at, t.due_at, t.expires_at, t.started_at, given.value ->> 2,
+    given.value ->> 3, t.parent_id, t.saved, t.progress, t.last_error, given.value ->> 4, given.value ->> 5
+FROM json_each(?1) AS given
+JOIN taskmill_task AS t ON t.id = given.value ->> 0;
+
+-- name: delete_active
+DELETE FROM taskmill_task WHERE id IN (SELECT value ->> 0 FROM json_each(?1));
+
+-- name: move_tags
+INSERT INTO taskmill_history_tag (name, value, task_id)
+SELECT name, value, task_id FROM taskmill_task_tag
+WHERE task_id IN (SELECT value ->> 0 FROM json_each(?1));
+
+-- name: delete_active_tags
+DELETE FROM taskmill_task_tag WHERE task_id IN (SELECT value ->> 0 FROM json_each(?1));
+
+-- name: tally_endings
+-- Count what was just written to history.
+INSERT INTO taskmill_tally (type, group_name, ending, ended, kept, duration_ms)
+SELECT h.type, h.group_name, h.ending, count(*), count(*), coalesce(sum(h.duration_ms), 0)
+FROM json_each(?1) AS given
+JOIN taskmill_history AS h ON h.id = given.value ->> 0
+GROUP BY h.type, h.group_name, h.ending
+ON CONFLICT (type, group_name, ending) DO UPDATE SET
+    ended = ended + excluded.ended, kept = kept + excluded.kept,
+    duration_ms = duration_ms + excluded.duration_ms;
+
+-- name: described
+-- What events and callers are told about the given [id, …] rows of the active table.
+SELECT json_group_array(json_array(
+    t.id, t.type, t.key, t.label, t.group_name, t.priority, t.tags, t.created_at, t.status, t.stop))
+FROM json_each(?1) AS given
+JOIN taskmill_task AS t ON t.id = given.value ->> 0;
+
+-- name: return_to_queue
+-- Rows of [id, status, retries, crashes, due_at, last_error]: an attempt ended, the task did not.
+UPDATE taskmill_task SET
+    status = given.value ->> 1,
+    retries = given.value ->> 2,
+    crashes = given.value ->> 3,
+    due_at = given.value ->> 4,
+    due_is_relative = 1,
+    last_error = coalesce(given.value ->> 5, last_error)
+FROM json_each(?1) AS given
+WHERE taskmill_task.id = given.value ->> 0;
+
+-- name: save
+UPDATE taskmill_task SET saved = ?3 WHERE id = ?1 AND attempt = ?2 AND status = 'running';
+
+-- name: report_progress
+-- Rows of [id, attempt, progress].
+UPDATE taskmill_task SET progress = given.value ->> 2
+FROM json_each(?1) AS given
+WHERE taskmill_task.id = given.value ->> 0 AND taskmill_task.attempt = given.value ->> 1
+    AND taskmill_task.status = 'running';
+
+-- name: request_stop
+-- Ask the given running tasks to stop; their dispatcher will see it.
+UPDATE taskmill_task SET stop = ?2
+WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'running' AND stop IS NULL;
+
+-- name: orphans
+-- Tasks that were running when their dispatcher died.
+SELECT json_group_array(json_array(id, attempt, retries, crashes, stop))
+FROM taskmill_task WHERE status = 'running';
+
+-- name: revive
+-- Bring a dead letter back with its id, its payload and its saved state, and a fresh retry counter.
+INSERT INTO taskmill_task (
+    id, type, key, label, group_name, priority, status, payload, tags, overrides, attempt, created_at, queued_at,
+    parent_id, saved, last_error
+)
+SELECT
+    id, type, key, label, group_name, priority, 'pending', payload, tags, overrides, attempt, created_at, ?2,
+    parent_id, saved, error
+FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
+
+-- name: forget_ending
+DELETE FROM taskmill_history WHERE id = ?1;
+
+-- name: forget_ending_tags
+DELETE FROM taskmill_history_tag WHERE task_id = ?1;
+
+-- name: untally
+UPDATE taskmill_tally SET ended = ended - 1, kept = kept - 1, duration_ms = duration_ms - coalesce(?4, 0)
+WHERE type = ?1 AND group_name = ?2 AND ending = ?3;

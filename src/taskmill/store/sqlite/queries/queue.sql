@@ -1,0 +1,77 @@
+-- name: lanes
+-- Every (group, priority) that has waiting tasks, by skipping through the index: cost grows with lanes, not tasks.
+WITH RECURSIVE lane (group_name, priority) AS (
+    SELECT first.group_name, first.priority FROM (
+        SELECT group_name, priority FROM taskmill_task
+        WHERE status = 'pending' ORDER BY group_name, priority LIMIT 1
+    ) AS first
+    UNION ALL
+    SELECT following.group_name, following.priority
+    FROM lane
+    JOIN taskmill_task AS following ON following.id = (
+        SELECT id FROM taskmill_task
+        WHERE status = 'pending' AND (group_name, priority) > (lane.group_name, lane.priority)
+        ORDER BY group_name, priority LIMIT 1
+    )
+)
+SELECT json_group_array(json_array(group_name, priority)) FROM lane;
+
+-- name: front_of_lanes
+-- The first ?2 places of each given lane, passing over the task types of ?3 that nobody here can run.
+SELECT json_group_array(json_array(lane.value ->> 0, lane.value ->> 1, json((
+    SELECT json_group_array(json_array(front.queued_at, front.id)) FROM (
+        SELECT queued_at, id FROM taskmill_task
+        WHERE status = 'pending' AND group_name = lane.value ->> 0 AND priority = lane.value ->> 1
+            AND (?3 IS NULL OR type NOT IN (SELECT value FROM json_each(?3)))
+        ORDER BY queued_at, id LIMIT ?2
+    ) AS front
+))))
+FROM json_each(?1) AS lane;
+
+-- name: next_due
+SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
+
+-- name: next_expiry
+SELECT min(expires_at) FROM taskmill_task
+WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused');
+
+-- name: due
+-- Scheduled tasks whose time has come, at most ?2.
+SELECT json_group_array(id) FROM (
+    SELECT id FROM taskmill_task WHERE status = 'scheduled' AND due_at <= ?1 ORDER BY due_at LIMIT ?2
+);
+
+-- name: promote
+UPDATE taskmill_task SET status = 'pending' WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: expired
+-- Waiting tasks past their deadline, at most ?2.
+SELECT json_group_array(id) FROM (
+    SELECT id FROM taskmill_task
+    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused') AND expires_at <= ?1
+    ORDER BY expires_at LIMIT ?2
+);
+
+-- name: shift_relative
+-- The wall clock was stepped by ?1 ms: what was due "after a delay" moves with it.
+UPDATE taskmill_task SET due_at = due_at + ?1, queued_at = queued_at + ?1
+WHERE status = 'scheduled' AND due_is_relative = 1;
+
+-- name: claimable
+-- What the given waiting tasks need to be run under a new attempt token.
+SELECT json_group_array(json_array(
+    id, attempt + 1, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
+    created_at, queued_at, due_at, expires_at, ?2, parent_id, saved, stop, last_error))
+FROM taskmill_task
+WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
+    AND (expires_at IS NULL OR expires_at > ?2);
+
+-- name: claim
+UPDATE taskmill_task SET status = 'running', attempt = attempt + 1, started_at = ?2
+WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
+    AND (expires_at IS NULL OR expires_at > ?2);
+
+-- name: stop_requests
+-- Running tasks that someone, perhaps another process, has asked to stop.
+SELECT json_group_array(json_array(id, attempt, stop)) FROM taskmill_task
+WHERE status = 'running' AND stop IS NOT NULL;

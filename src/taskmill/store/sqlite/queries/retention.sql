@@ -1,0 +1,32 @@
+-- name: kept_by_ending
+SELECT json_group_object(ending, kept) FROM (
+    SELECT ending, sum(kept) AS kept FROM taskmill_tally GROUP BY ending
+);
+
+-- name: oldest_of_ending
+-- The oldest ?2 ended tasks of one ending.
+SELECT json_group_array(id) FROM (
+    SELECT id FROM taskmill_history WHERE ending = ?1 ORDER BY ended_at, id LIMIT ?2
+);
+
+-- name: older_of_ending
+-- Ended tasks of one ending that ended before ?3, at most ?2.
+SELECT json_group_array(id) FROM (
+    SELECT id FROM taskmill_history WHERE ending = ?1 AND ended_at < ?3 ORDER BY ended_at, id LIMIT ?2
+);
+
+-- name: uncount
+-- Take the given history rows out of the tally of what is kept.
+UPDATE taskmill_tally SET kept = kept - gone.n
+FROM (
+    SELECT type, group_name, ending, count(*) AS n FROM taskmill_history
+    WHERE id IN (SELECT value FROM json_each(?1)) GROUP BY type, group_name, ending
+) AS gone
+WHERE taskmill_tally.type = gone.type AND taskmill_tally.group_name = gone.group_name
+    AND taskmill_tally.ending = gone.ending;
+
+-- name: delete_history
+DELETE FROM taskmill_history WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: delete_history_tags
+DELETE FROM taskmill_history_tag WHERE task_id IN (SELECT value FROM json_each(?1));

@@ -1,0 +1,226 @@
+"""Reading: records, counts and statistics. Each answer is one statement and one JSON value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from taskmill.errors import StoreCorrupt
+from taskmill.model.filters import Filters
+from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.status import Ending, Status
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.rows import (
+    ACTIVE_ROW,
+    HISTORY_ROW,
+    decode_active,
+    decode_history,
+    history_record,
+    task_record,
+)
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+_TALLIED = frozenset({"status", "type", "domain", "group"})
+
+
+def get(connection: Connection, id: int) -> TaskRecord | HistoryRecord | None:
+    return _first(connection, "id = ?", (id,))
+
+
+def find(connection: Connection, type: str, key: str) -> TaskRecord | HistoryRecord | None:
+    """The active task with this key, else the one that ended last."""
+    return _first(connection, "type = ? AND key = ?", (type, key))
+
+
+def _first(
+    connection: Connection, where: str, parameters: Sequence[Any]
+) -> TaskRecord | HistoryRecord | None:
+    # One read transaction, so that a task on its way to history is seen in one of the two places.
+    connection.execute("BEGIN")
+    try:
+        if active := _active(connection, where, parameters, "LIMIT 1"):
+            return active[0]
+        ended = _ended(connection, where, parameters, "ORDER BY ended_at DESC, id DESC LIMIT 1")
+        return ended[0] if ended else None
+    finally:
+        connection.execute("COMMIT")
+
+
+def tasks(connection: Connection, filters: Filters) -> list[TaskRecord]:
+    """Active tasks, oldest first."""
+    if isinstance(filters.status, Ending):
+        return []
+    where, parameters = _conditions(filters, "taskmill_task", "status")
+    if filters.before is not None:
+        where += " AND id < ?"
+        parameters.append(filters.before)
+    return _active(connection, where, parameters, _limit("ORDER BY id", filters, parameters))
+
+
+def history(connection: Connection, filters: Filters) -> list[HistoryRecord]:
+    """Ended tasks, the last to end first. ``before`` continues after that task in this order."""
+    if isinstance(filters.status, Status):
+        return []
+    where, parameters = _conditions(filters, "taskmill_history", "ending")
+    if filters.before is not None:
+        where += (
+            " AND (ended_at, id) < (SELECT coalesce(max(ended_at), 9223372036854775807), ?"
+            " FROM taskmill_history WHERE id = ?)"
+        )
+        parameters += [filters.before, filters.before]
+    order = _limit("ORDER BY ended_at DESC, id DESC", filters, parameters)
+    return _ended(connection, where, parameters, order)
+
+
+def count(connection: Connection, filters: Filters) -> int:
+    """How many tasks match: active ones, or ended ones when ``status`` is an ending."""
+    given = {name for name in Filters.__struct_fields__ if getattr(filters, name) not in (None, {})}
+    if isinstance(filters.status, Ending) and given <= _TALLIED:
+        where, parameters = _conditions(filters, "taskmill_tally", "ending")
+        statement = f"SELECT coalesce(sum(kept), 0) FROM taskmill_tally WHERE {where}"  # noqa: S608
+    else:
+        table, column = (
+            ("taskmill_history", "ending")
+            if isinstance(filters.status, Ending)
+            else ("taskmill_task", "status")
+        )
+        where, parameters = _conditions(filters, table, column)
+        if filters.before is not None:
+            where += " AND id < ?"
+            parameters.append(filters.before)
+        statement = f"SELECT count(*) FROM {table} WHERE {where}"  # noqa: S608
+    found: int = connection.execute(statement, parameters).fetchone()[0]
+    return found if filters.limit is None else min(found, filters.limit)
+
+
+def counts(connection: Connection) -> dict[str, int]:
+    """Every status and ending with the number of tasks in it."""
+    found = {str(word): 0 for word in (*Status, *Ending)}
+    (active,) = connection.execute(
+        "SELECT json_group_object(status, n) FROM"
+        " (SELECT status, count(*) AS n FROM taskmill_task GROUP BY status)"
+    ).fetchone()
+    (ended,) = connection.execute(
+        "SELECT json_group_object(ending, n) FROM"
+        " (SELECT ending, sum(kept) AS n FROM taskmill_tally GROUP BY ending)"
+    ).fetchone()
+    return {**found, **_decode(active), **_decode(ended)}
+
+
+def waiting_by_group(connection: Connection) -> dict[str, int]:
+    (found,) = connection.execute(
+        "SELECT json_group_object(group_name, n) FROM (SELECT group_name, count(*) AS n FROM taskmill_task"
+        " WHERE status = 'pending' GROUP BY group_name)"
+    ).fetchone()
+    waiting: dict[str, int] = _decode(found)
+    return waiting
+
+
+def stats(connection: Connection, type: str) -> TypeStats:
+    rows: dict[str, list[int]] = _decode(
+        connection.execute(
+            "SELECT json_group_object(ending, json_array(n, ms)) FROM (SELECT ending, sum(ended) AS n,"
+            " sum(duration_ms) AS ms FROM taskmill_tally WHERE type = ? GROUP BY ending)",
+            (type,),
+        ).fetchone()[0]
+    )
+    total = sum(n for n, _ in rows.values())
+    completed, duration_ms = rows.get("completed", [0, 0])
+    failed = sum(rows.get(ending, [0, 0])[0] for ending in ("failed", "dead_letter"))
+    return TypeStats(
+        count=total,
+        completed=completed,
+        failed=failed,
+        failure_rate=failed / total if total else 0.0,
+        avg_duration=timedelta(milliseconds=duration_ms / completed) if completed else None,
+    )
+
+
+def tag_values(connection: Connection, name: str) -> dict[str, int]:
+    """How many active tasks have each value of a tag, most frequent first."""
+    rows = connection.execute(
+        "SELECT value, count(*) FROM taskmill_task_tag WHERE name = ? GROUP BY value ORDER BY 2 DESC, 1",
+        (name,),
+    ).fetchall()
+    return dict(rows)
+
+
+def ended_among(connection: Connection, ids: Sequence[int]) -> list[int]:
+    given = _encode(ids).decode()
+    (found,) = connection.execute(
+        "SELECT json_group_array(id) FROM taskmill_history WHERE id IN (SELECT value FROM json_each(?))",
+        (given,),
+    ).fetchone()
+    ended: list[int] = _decode(found)
+    return ended
+
+
+def _limit(order: str, filters: Filters, parameters: list[Any]) -> str:
+    if filters.limit is None:
+        return order
+    parameters.append(filters.limit)
+    return f"{order} LIMIT ?"
+
+
+def _conditions(filters: Filters, table: str, status_column: str) -> tuple[str, list[Any]]:
+    """Fixed fragments joined by AND; every value is a parameter."""
+    where: list[str] = ["true"]
+    parameters: list[Any] = []
+
+    def add(fragment: str, *values: Any) -> None:
+        where.append(fragment)
+        parameters.extend(values)
+
+    if filters.status is not None:
+        add(f"{status_column} = ?", str(filters.status))
+    if filters.type is not None:
+        add("type = ?", filters.type)
+    if filters.domain is not None:
+        # All names that start with "domain::"; ';' is the character after ':'.
+        add("type >= ? AND type < ?", f"{filters.domain}::", f"{filters.domain}:;")
+    if filters.group is not None:
+        add("group_name = ?", filters.group)
+    if filters.key is not None:
+        add("key = ?", filters.key)
+    if filters.parent is not None:
+        add("parent_id = ?", filters.parent)
+    for name, value in filters.tags.items():
+        add(f"id IN (SELECT task_id FROM {table}_tag WHERE name = ? AND value = ?)", name, value)  # noqa: S608
+    if filters.tag_prefix is not None:
+        prefix = filters.tag_prefix
+        add(
+            f"id IN (SELECT task_id FROM {table}_tag WHERE substr(name, 1, ?) = ?)",  # noqa: S608
+            len(prefix),
+            prefix,
+        )
+    return " AND ".join(where), parameters
+
+
+def _active(connection: Connection, where: str, parameters: Sequence[Any], order: str) -> list[TaskRecord]:
+    (found,) = connection.execute(
+        f"SELECT json_group_array(json(row)) FROM (SELECT {ACTIVE_ROW} AS row FROM taskmill_task"  # noqa: S608
+        f" WHERE {where} {order})",
+        parameters,
+    ).fetchone()
+    return [task_record(row) for row in _decoded(decode_active, found)]
+
+
+def _ended(connection: Connection, where: str, parameters: Sequence[Any], order: str) -> list[HistoryRecord]:
+    (found,) = connection.execute(
+        f"SELECT json_group_array(json(row)) FROM (SELECT {HISTORY_ROW} AS row FROM taskmill_history"  # noqa: S608
+        f" WHERE {where} {order})",
+        parameters,
+    ).fetchone()
+    return [history_record(row) for row in _decoded(decode_history, found)]
+
+
+def _decoded(decode: Any, found: str) -> Any:
+    try:
+        return decode(found)
+    except msgspec.MsgspecError as wrong:
+        raise StoreCorrupt(f"a stored row is unreadable: {wrong}") from wrong

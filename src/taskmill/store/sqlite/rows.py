@@ -1,0 +1,120 @@
+"""Rows as JSON arrays, and the records users read, made from them.
+
+Reads come out of SQLite as one JSON text each, decoded by msgspec into these structs: one call into SQLite and one
+into msgspec, however many rows.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+from taskmill.errors import StoreCorrupt
+from taskmill.model.durations import from_ms, optional_from_ms
+from taskmill.model.progress import StoredProgress, TaskProgress, readable
+from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.status import Ending, Status
+from taskmill.model.tags import decode_tags
+from taskmill.model.task_name import domain_of
+
+T = TypeVar("T")
+
+COMMON_COLUMNS = (
+    "id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,"
+    " started_at, parent_id, progress, last_error"
+)
+ACTIVE_ROW = f"json_array({COMMON_COLUMNS}, status)"
+HISTORY_ROW = f"json_array({COMMON_COLUMNS}, ending, ended_at, duration_ms, result, error)"
+
+
+class _CommonRow(msgspec.Struct, array_like=True):
+    id: int
+    type: str
+    key: str | None
+    label: str | None
+    group: str
+    priority: int
+    payload: str
+    tags: str | None
+    attempt: int
+    retries: int
+    created_at: int
+    due_at: int | None
+    expires_at: int | None
+    started_at: int | None
+    parent_id: int | None
+    progress: str | None
+    last_error: str | None
+
+
+class ActiveRow(_CommonRow, array_like=True):
+    status: Status
+
+
+class HistoryRow(_CommonRow, array_like=True):
+    ending: Ending
+    ended_at: int
+    duration_ms: int | None
+    result: str | None
+    error: str | None
+
+
+decode_active = msgspec.json.Decoder(list[ActiveRow]).decode
+decode_history = msgspec.json.Decoder(list[HistoryRow]).decode
+_decode_json = msgspec.json.Decoder().decode
+_decode_progress = msgspec.json.Decoder(StoredProgress).decode
+
+
+def task_record(row: ActiveRow) -> TaskRecord:
+    return _checked(row, lambda: TaskRecord(**_common(row), status=row.status))
+
+
+def history_record(row: HistoryRow) -> HistoryRecord:
+    return _checked(
+        row,
+        lambda: HistoryRecord(
+            **_common(row),
+            ending=row.ending,
+            ended_at=from_ms(row.ended_at),
+            duration=None if row.duration_ms is None else timedelta(milliseconds=row.duration_ms),
+            result=None if row.result is None else _decode_json(row.result),
+            error=row.error,
+        ),
+    )
+
+
+def _common(row: _CommonRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "type": row.type,
+        "domain": domain_of(row.type),
+        "key": row.key,
+        "label": row.label,
+        "group": row.group,
+        "priority": row.priority,
+        "effective_priority": row.priority,
+        "payload": _decode_json(row.payload),
+        "tags": decode_tags(row.tags),
+        "attempt": row.attempt,
+        "retries": row.retries,
+        "created_at": from_ms(row.created_at),
+        "run_at": optional_from_ms(row.due_at),
+        "expires_at": optional_from_ms(row.expires_at),
+        "started_at": optional_from_ms(row.started_at),
+        "parent_id": row.parent_id,
+        "progress": _progress(row.progress),
+        "last_error": row.last_error,
+    }
+
+
+def _progress(stored: str | None) -> TaskProgress | None:
+    return None if stored is None else readable(_decode_progress(stored))
+
+
+def _checked(row: _CommonRow, build: Any) -> Any:
+    try:
+        return build()
+    except (msgspec.MsgspecError, ValueError, OverflowError) as wrong:
+        raise StoreCorrupt(f"the stored row of task {row.id} is unreadable: {wrong}") from wrong

@@ -1,0 +1,289 @@
+"""The SQLite store: the Store socket filled with a writer, a reader and a lock."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from taskmill.errors import StoreError, SubmissionError
+from taskmill.model.filters import Filters
+from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.stages import Described, NewTask, Stored
+from taskmill.model.status import Ending
+from taskmill.ports import CancelResult, Clock, DispatchRight, Recovery, Turn, TurnResult
+from taskmill.store.sqlite import inbox, ledger, reading
+from taskmill.store.sqlite.connection import (
+    MEMORY,
+    Connection,
+    DatabaseError,
+    Durability,
+    connect,
+    create_file,
+    sqlite_module,
+    sqlite_version,
+    translated,
+    translated_errors,
+)
+from taskmill.store.sqlite.dispatch_lock import FileLock, NoLock
+from taskmill.store.sqlite.migrate import migrate, newest_version
+from taskmill.store.sqlite.thread import StoreThread
+from taskmill.store.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """One database file, or ``":memory:"``."""
+
+    def __init__(self, path: str | os.PathLike[str], durability: Durability, clock: Clock) -> None:
+        self.name = os.fspath(path)
+        self._durability = durability
+        self._clock = clock
+        self._in_memory = self.name == MEMORY
+        self.is_shared = not self._in_memory
+        self._arrivals: list[tuple[Sequence[NewTask], asyncio.Future[list[Stored]]]] = []
+        self.watch_added: Callable[[Sequence[NewTask], Sequence[Stored]], None] = lambda _tasks, _stored: None
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        if self._in_memory:
+            self._connection = self._prepared()
+            self._reading: Connection = self._connection
+            checkpointer = None
+        else:
+            self._reader = StoreThread("taskmill-reader", self._clock)
+            self._connection = await self._reader.run(self._prepared)
+            self._reading = await self._reader.run(
+                partial(connect, self.name, self._durability, read_only=True)
+            )
+            checkpointer = await self._reader.run(partial(connect, self.name, self._durability))
+        self._checkpointer = checkpointer
+        self._seen_version = self._data_version()
+        self._writer = Writer(
+            self._connection, checkpointer, self.name, full=self._durability == "full", clock=self._clock
+        )
+
+    def _prepared(self) -> Connection:
+        if not self._in_memory:
+            create_file(self.name)
+        connection = connect(self.name, self._durability)
+        try:
+            with translated_errors(self.name):
+                migrate(connection, self.name)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def close(self) -> None:
+        await self._writer.close()
+        if self._checkpointer is not None:
+            await self._reader.close()
+            self._checkpointer.close()
+            self._reading.close()
+        self._connection.close()
+
+    async def acquire_dispatch(self) -> DispatchRight:
+        return NoLock() if self._in_memory else FileLock(self.name + "-dispatch")
+
+    # Writing
+
+    def _write(self, request: Callable[[Connection], T], rows: int = 1) -> Awaitable[T]:
+        return self._writer.ask(request, rows)
+
+    async def add(self, tasks: Sequence[NewTask]) -> list[Stored]:
+        """Concurrent callers share one insert as well as one commit."""
+        answer: asyncio.Future[list[Stored]] = asyncio.get_running_loop().create_future()
+        self._arrivals.append((tasks, answer))
+        if len(self._arrivals) == 1:
+            asyncio.get_running_loop().call_soon(self._store_arrivals)
+        return await answer
+
+    def _store_arrivals(self) -> None:
+        arrivals, self._arrivals = self._arrivals, []
+        requests = [tasks for tasks, _ in arrivals]
+
+        def committed(answers: inbox.Answers) -> None:
+            for (tasks, waiting), answer in zip(arrivals, answers, strict=True):
+                if not isinstance(answer, SubmissionError):
+                    self.watch_added(tasks, answer)
+                    if not waiting.done():
+                        waiting.set_result(answer)
+                elif not waiting.done():
+                    waiting.set_exception(answer)
+
+        def failed(wrong: Exception) -> None:
+            for _, waiting in arrivals:
+                if not waiting.done():
+                    waiting.set_exception(wrong)
+
+        self._writer.post(
+            lambda connection: inbox.insert(connection, requests), sum(map(len, requests)), committed, failed
+        )
+
+    def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
+        """Store tasks inside the caller's own transaction; they exist once the caller commits."""
+        self._check_foreign_connection(connection)
+        assert isinstance(connection, Connection)  # noqa: S101 - checked just above
+        try:
+            (answer,) = inbox.insert(connection, [tasks])
+        except DatabaseError as wrong:
+            raise translated(wrong, self.name) from wrong
+        if isinstance(answer, SubmissionError):
+            raise answer
+        return answer
+
+    def _check_foreign_connection(self, connection: object) -> None:
+        if not isinstance(connection, Connection):
+            raise SubmissionError(
+                f"connection must be a {sqlite_module()}.Connection to {self.name}, "
+                f"not {type(connection).__module__}.{type(connection).__name__}; two SQLite libraries "
+                "in one process would break each other's locks"
+            )
+        if self._in_memory:
+            raise SubmissionError("connection= needs a scheduler on a file; this one is in memory")
+        opened = {row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"}
+        if not any(path and Path(path).samefile(self.name) for path in opened):
+            raise SubmissionError(
+                f"connection must be open on {self.name}, not on {', '.join(opened) or MEMORY}"
+            )
+
+    async def turn(self, turn: Turn) -> TurnResult:
+        heavy = turn.promote or turn.expire or turn.survey
+        rows = len(turn.judged) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
+        return await self._write(lambda connection: ledger.commit_turn(connection, turn), rows=rows)
+
+    async def recover(self, now: int) -> Recovery:
+        return await self._write(lambda connection: ledger.recover(connection, now), rows=ledger.BITE)
+
+    async def publish_types(self, types: Mapping[str, str]) -> None:
+        given = msgspec.json.encode(types).decode()
+
+        def publish(connection: Connection) -> None:
+            connection.execute(inbox.SQL["publish_types"], (given,))
+
+        await self._write(publish)
+
+    async def published_types(self) -> Mapping[str, str]:
+        def read(connection: Connection) -> dict[str, str]:
+            (found,) = connection.execute(inbox.SQL["published_types"]).fetchone()
+            types: dict[str, str] = msgspec.json.decode(found)
+            return types
+
+        return await self._read(read)
+
+    async def save(self, id: int, attempt: int, saved: str) -> bool:
+        def write(connection: Connection) -> bool:
+            return connection.execute(ledger.SQL["save"], (id, attempt, saved)).rowcount == 1
+
+        return await self._write(write)
+
+    async def cancel(self, ids: Sequence[int], now: int) -> CancelResult:
+        return await self._write(lambda connection: ledger.cancel(connection, ids, now), rows=len(ids))
+
+    async def revive(self, id: int, now: int) -> Described | None:
+        return await self._write(lambda connection: ledger.revive(connection, id, now))
+
+    async def prune(self, rules: Mapping[Ending, tuple[int | None, int | None]], now: int, limit: int) -> int:
+        return await self._write(lambda connection: ledger.prune(connection, rules, now, limit), rows=limit)
+
+    async def shift_relative(self, by_ms: int) -> None:
+        def write(connection: Connection) -> None:
+            connection.execute(ledger.SQL["shift_relative"], (by_ms,))
+
+        await self._write(write, rows=ledger.BITE)
+
+    # Reading
+
+    async def _read(self, request: Callable[[Connection], T]) -> T:
+        if self._in_memory:
+            return request(self._connection)
+
+        def read() -> T:
+            try:
+                return request(self._reading)
+            except DatabaseError as wrong:
+                raise translated(wrong, self.name) from wrong
+
+        return await self._reader.run(read)
+
+    def _data_version(self) -> int:
+        version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
+    async def foreign_changes(self) -> bool:
+        if self._in_memory:
+            return False
+        version = await self._write(lambda _: self._data_version(), rows=0)
+        before, self._seen_version = self._seen_version, version
+        return before != version
+
+    async def get(self, id: int) -> TaskRecord | HistoryRecord | None:
+        return await self._read(lambda connection: reading.get(connection, id))
+
+    async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None:
+        return await self._read(lambda connection: reading.find(connection, type, key))
+
+    async def ended_among(self, ids: Sequence[int]) -> list[int]:
+        return await self._read(lambda connection: reading.ended_among(connection, ids))
+
+    async def tasks(self, filters: Filters) -> list[TaskRecord]:
+        return await self._read(lambda connection: reading.tasks(connection, filters))
+
+    async def history(self, filters: Filters) -> list[HistoryRecord]:
+        return await self._read(lambda connection: reading.history(connection, filters))
+
+    async def count(self, filters: Filters) -> int:
+        return await self._read(lambda connection: reading.count(connection, filters))
+
+    async def counts(self) -> dict[str, int]:
+        return await self._read(reading.counts)
+
+    async def waiting_by_group(self) -> dict[str, int]:
+        return await self._read(reading.waiting_by_group)
+
+    async def stats(self, type: str) -> TypeStats:
+        return await self._read(lambda connection: reading.stats(connection, type))
+
+    async def tag_values(self, name: str) -> dict[str, int]:
+        return await self._read(lambda connection: reading.tag_values(connection, name))
+
+    async def facts(self) -> dict[str, Any]:
+        def read(connection: Connection) -> dict[str, Any]:
+            (problem,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+            return {"integrity": problem, "bytes": pages * page_size}
+
+        facts = await self._read(read)
+        wal = Path(self.name + "-wal")
+        return {
+            "store": self.name,
+            "kind": "sqlite",
+            "module": sqlite_module(),
+            "sqlite_version": ".".join(map(str, sqlite_version())),
+            "schema": newest_version(),
+            "durability": self._durability,
+            "wal_bytes": wal.stat().st_size if not self._in_memory and wal.exists() else 0,
+            **facts,
+        }
+
+
+def open_store(store: object, durability: Durability, clock: Clock) -> SqliteStore:
+    """The store a user's words name."""
+    if isinstance(store, str | os.PathLike):
+        name = os.fspath(store)
+        if isinstance(name, str):
+            if name.startswith(("postgresql://", "postgres://")):
+                raise StoreError(
+                    "PostgreSQL is not supported by this version; give the name of an SQLite file"
+                )
+            return SqliteStore(name, durability, clock)
+    raise StoreError(f"store must be a file name or ':memory:', not {type(store).__name__}")

@@ -1,0 +1,129 @@
+"""``ManualClock``: time as an object that only moves when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from datetime import UTC, datetime, timedelta
+
+from taskmill.errors import ConfigError
+from taskmill.model.durations import Duration, instant, milliseconds, to_ms
+
+_PATIENCE = 0.25
+"""Real seconds that settling gives to handlers in threads, which may themselves wait for this clock."""
+_SPINS = 20
+
+
+class ManualClock:
+    """A wall clock and a steady clock that stand still until :meth:`advance` or :meth:`jump`.
+
+    ``start`` is an aware datetime; its zone is the host zone of the test.
+    """
+
+    def __init__(self, start: datetime | None = None) -> None:
+        start = datetime(2030, 1, 1, tzinfo=UTC) if start is None else start
+        instant(start, "start", ConfigError)
+        self._zone = start.tzinfo
+        self._now = start.astimezone(UTC)
+        self._elapsed = timedelta()
+        self._sleepers: list[tuple[timedelta, int, asyncio.Event]] = []
+        self._order = itertools.count()
+        self._at_work = 0
+        self._may_block = 0
+        self._changed = asyncio.Event()
+
+    def now(self) -> datetime:
+        """The wall clock, in the zone of ``start``."""
+        return self._now.astimezone(self._zone)
+
+    def now_ms(self) -> int:
+        return to_ms(self._now)
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made; :meth:`jump` does not move it."""
+        return self._elapsed.total_seconds()
+
+    async def advance(self, duration: Duration) -> None:
+        """Let ``duration`` pass: everyone due on the way is woken in order, and settles before time goes on."""
+        target = self._elapsed + timedelta(milliseconds=milliseconds(duration, "duration"))
+        await self._settle()
+        while self._sleepers and self._sleepers[0][0] <= target:
+            at = self._sleepers[0][0]
+            self._move_to(max(at, self._elapsed))
+            while self._sleepers and self._sleepers[0][0] <= at:
+                heapq.heappop(self._sleepers)[2].set()
+            await self._settle()
+        self._move_to(target)
+        await self._settle()
+
+    async def jump(self, duration: Duration) -> None:
+        """Step the wall clock only, backwards if negative, as an administrator or a time server would."""
+        if isinstance(duration, timedelta):
+            step = duration
+        else:
+            step = timedelta(seconds=duration)
+        self._now += step
+        for _, _, event in self._sleepers:
+            event.set()
+        self._sleepers.clear()
+        await self._settle()
+
+    def _move_to(self, elapsed: timedelta) -> None:
+        self._now += elapsed - self._elapsed
+        self._elapsed = elapsed
+
+    async def wait(self, event: asyncio.Event, until: float | None) -> None:
+        if until is None:
+            # Registered all the same, so that a jump wakes the sleeper to look at the wall clock again.
+            until = self.monotonic() + 1e9
+        if event.is_set() or until <= self.monotonic():
+            return
+        # Rounded up, so that whoever sleeps until an instant never wakes a moment before it.
+        at = timedelta(milliseconds=-(-round(until * 1e6) // 1000))
+        sleeper = (at, next(self._order), event)
+        heapq.heappush(self._sleepers, sleeper)
+        try:
+            await event.wait()
+        finally:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+                heapq.heapify(self._sleepers)
+
+    async def sleep(self, duration: Duration) -> None:
+        """Sleep on this clock, for handlers under test."""
+        until = self.monotonic() + milliseconds(duration, "duration") / 1000
+        while self.monotonic() < until:
+            await self.wait(asyncio.Event(), until)
+
+    def work_begins(self, *, may_block: bool = False) -> None:
+        if may_block:
+            self._may_block += 1
+        else:
+            self._at_work += 1
+
+    def work_ends(self, *, may_block: bool = False) -> None:
+        if may_block:
+            self._may_block -= 1
+        else:
+            self._at_work -= 1
+        self._changed.set()
+
+    async def _settle(self) -> None:
+        """Let everything that can happen now happen: callbacks, the store's threads, and handlers in threads."""
+        loop = asyncio.get_running_loop()
+        patience_ends = loop.time() + _PATIENCE
+        quiet = 0
+        while quiet < _SPINS:
+            await asyncio.sleep(0)
+            quiet += 1
+            if getattr(loop, "_ready", ()):
+                quiet = 0
+            self._changed.clear()
+            left = None if self._at_work else patience_ends - loop.time()
+            if self._at_work or (self._may_block and left is not None and left > 0):
+                quiet = 0
+                timer = None if left is None else loop.call_later(left, self._changed.set)
+                await self._changed.wait()
+                if timer is not None:
+                    timer.cancel()
