@@ -11,7 +11,7 @@ from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.stages import Stored
 from taskmill.model.status import Ending, Kind
 
-R = TypeVar("R", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 
 class HandlesTasks(Protocol):
@@ -22,14 +22,12 @@ class HandlesTasks(Protocol):
     async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord: ...
 
 
-class Handle(Generic[R]):
+class Handle(Generic[R_co]):
     """Refers to one task. ``kind`` says what the submission did; see ``on_duplicate``."""
 
     __slots__ = ("_decode", "_scheduler", "id", "kind", "replaced_id")
 
-    def __init__(
-        self, scheduler: HandlesTasks, stored: Stored, decode: Callable[[Any], Any] | None = None
-    ) -> None:
+    def __init__(self, scheduler: HandlesTasks, stored: Stored, decode: Callable[[Any], Any] | None = None) -> None:
         self._scheduler = scheduler
         self._decode = decode
         self.id = stored.id
@@ -39,13 +37,13 @@ class Handle(Generic[R]):
     def __repr__(self) -> str:
         return f"<Handle {self.id} {self.kind}>"
 
-    async def result(self, timeout: Duration | None = None) -> R:
+    async def result(self, timeout: Duration | None = None) -> R_co:
         """The handler's value, or :class:`TaskFailed` with the history record if it did not succeed."""
         record = await self.wait(timeout)
         if record.ending is not Ending.COMPLETED:
             why = f": {record.error}" if record.error else ""
             raise TaskFailed(f"task {record.id} ({record.type}) ended as {record.ending}{why}", record)
-        value: R = record.result if self._decode is None else self._decode(record.result)
+        value: R_co = record.result if self._decode is None else self._decode(record.result)
         return value
 
     async def wait(self, timeout: Duration | None = None) -> HistoryRecord:

@@ -164,6 +164,11 @@ class Scheduler:
 
     # Dispatching
 
+    @property
+    def is_dispatching(self) -> bool:
+        """Whether this scheduler runs tasks now."""
+        return self._stopping is not None
+
     async def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop`. With ``standby``, wait for another dispatcher of the file to go first."""
         await self._dispatch(lambda _dispatcher: False, standby=standby)
@@ -302,10 +307,16 @@ class Scheduler:
         """Store one task. With ``connection`` it is stored in the caller's own transaction on the same file."""
         return (await self.submit_many([submission], connection=connection))[0]
 
-    async def submit_many(
-        self, submissions: Iterable[Submission], *, connection: object = None
-    ) -> list[Handle[Any]]:
+    async def submit_many(self, submissions: Iterable[Submission], *, connection: object = None) -> list[Handle[Any]]:
         """Store many tasks in one transaction; the handles are in input order."""
+        tasks = await self.resolve(submissions)
+        if connection is not None:
+            return self.submit_through(connection, tasks)
+        stored = await self._store.add(tasks) if tasks else []
+        return self._handles(tasks, stored)
+
+    async def resolve(self, submissions: Iterable[Submission]) -> list[NewTask]:
+        """Check submissions and apply defaults; nothing is stored yet."""
         self._opened()
         given = list(submissions)
         for submission in given:
@@ -313,18 +324,18 @@ class Scheduler:
                 raise SubmissionError(
                     f"submissions must be Submission objects such as task.prepare(...) makes, got {submission!r}"
                 )
-        if not given:
-            return []
         now = self._clock.now_ms()
         try:
-            tasks = [self._registry.resolve(submission, now) for submission in given]
+            return [self._registry.resolve(submission, now) for submission in given]
         except UnknownTaskType:
             self._registry.learn_foreign(await self._store.published_types())
-            tasks = [self._registry.resolve(submission, now) for submission in given]
-        if connection is None:
-            stored = await self._store.add(tasks)
-        else:
-            stored = self._store.add_through(connection, tasks)
+            return [self._registry.resolve(submission, now) for submission in given]
+
+    def submit_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Handle[Any]]:
+        """Store resolved tasks in the transaction of the caller's connection, in the caller's thread."""
+        return self._handles(tasks, self._store.add_through(connection, tasks) if tasks else [])
+
+    def _handles(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> list[Handle[Any]]:
         return [self._handle(task.type, answer) for task, answer in zip(tasks, stored, strict=True)]
 
     def _added(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> None:
@@ -379,7 +390,8 @@ class Scheduler:
 
     async def dead_letters(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
         """Tasks that ended as dead letters, newest first."""
-        return await self.history(**{**filters, "status": Ending.DEAD_LETTER})
+        filters["status"] = Ending.DEAD_LETTER
+        return await self.history(**filters)
 
     async def snapshot(self) -> Snapshot:
         """A picture of what runs and what waits."""
@@ -396,7 +408,7 @@ class Scheduler:
                 for name in sorted({*waiting, *busy})
             },
             max_concurrency=self._max_concurrency,
-            dispatching=self._dispatcher is not None,
+            dispatching=self.is_dispatching,
         )
 
     async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:

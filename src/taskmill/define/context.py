@@ -95,9 +95,7 @@ class Context:
         except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as wrong:
             raise InvalidState(f"saved state must be JSON: {wrong}") from None
         if len(encoded) > LARGEST_PAYLOAD:
-            raise InvalidState(
-                f"saved state is {len(encoded):,} bytes; at most {LARGEST_PAYLOAD:,} can be stored"
-            )
+            raise InvalidState(f"saved state is {len(encoded):,} bytes; at most {LARGEST_PAYLOAD:,} can be stored")
         self._saved = msgspec.json.decode(encoded)
         return self._link.save(encoded.decode())
 
@@ -143,6 +141,4 @@ class Progress:
     def _report_bytes(self, message: str | None) -> None:
         total = self._total
         fraction = min(self._done / total, 1.0) if total else None
-        self._link.report(
-            ProgressReport(fraction=fraction, message=message, done_bytes=self._done, total_bytes=total)
-        )
+        self._link.report(ProgressReport(fraction=fraction, message=message, done_bytes=self._done, total_bytes=total))

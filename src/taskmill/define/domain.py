@@ -135,7 +135,7 @@ class Domain:
             case several:
                 current = current_scheduler.get()
                 if current in several:
-                    return current  # type: ignore[return-value]
+                    return current
                 raise ConfigError(
                     f"domain {self.name!r} belongs to {len(several)} open schedulers; "
                     "say which one with scheduler.submit(task.prepare(...))"

@@ -62,7 +62,7 @@ class RegisteredType:
 
     @property
     def in_process(self) -> bool:
-        return self.defaults["run_in"] == "process"
+        return bool(self.defaults["run_in"] == "process")
 
     def published(self) -> str:
         return json_encode({name: self.defaults[name] for name in PUBLISHED}).decode()

@@ -11,6 +11,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
+from types import GenericAlias
 from typing import Any, get_type_hints
 
 import msgspec
@@ -56,9 +57,7 @@ class HandlerSignature:
             del parameters[0]
         for parameter in parameters:
             if hints.get(parameter.name) is context_type:
-                raise ConfigError(
-                    f"{type_name}: the Context must be the first parameter, not {parameter.name!r}"
-                )
+                raise ConfigError(f"{type_name}: the Context must be the first parameter, not {parameter.name!r}")
         self.returns: Any = hints.get("return", Any)
         self._signature = inspect.Signature(parameters)
         self._names = tuple(parameter.name for parameter in parameters)
@@ -70,20 +69,7 @@ class HandlerSignature:
         self._plain_positional = len(self._positional) == len(self._names)
 
     def _payload_decoder(self, parameters: list[_Parameter], hints: Mapping[str, Any]) -> Any:
-        fields: list[Any] = []
-        for parameter in parameters:
-            annotation = hints.get(parameter.name, Any)
-            if parameter.kind is _Parameter.VAR_POSITIONAL:
-                fields.append((parameter.name, list[annotation], msgspec.field(default_factory=list)))
-            elif parameter.kind is _Parameter.VAR_KEYWORD:
-                fields.append((parameter.name, dict[str, annotation], msgspec.field(default_factory=dict)))
-            elif parameter.default is _Parameter.empty:
-                fields.append((parameter.name, annotation))
-            else:
-                default = parameter.default
-                fields.append(
-                    (parameter.name, annotation, msgspec.field(default_factory=lambda value=default: value))
-                )
+        fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in parameters]
         try:
             payload = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=True)
             return msgspec.json.Decoder(payload, dec_hook=from_plain)
@@ -108,9 +94,7 @@ class HandlerSignature:
         except msgspec.ValidationError as wrong:
             raise SubmissionError(f"{self.type_name}: {_named(wrong)}") from None
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as wrong:
-            raise SubmissionError(
-                f"{self.type_name}: the payload cannot be stored as JSON: {wrong}"
-            ) from None
+            raise SubmissionError(f"{self.type_name}: the payload cannot be stored as JSON: {wrong}") from None
         return sized_payload(encoded, self.type_name)
 
     def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
@@ -159,6 +143,20 @@ class HandlerSignature:
             return msgspec.convert(result, self.returns, dec_hook=from_plain, str_keys=True)
         except (msgspec.ValidationError, TypeError):
             return result
+
+
+def _field(parameter: _Parameter, annotation: Any) -> tuple[Any, ...]:
+    """A parameter as a field of the payload struct."""
+    match parameter.kind:
+        case _Parameter.VAR_POSITIONAL:
+            return parameter.name, GenericAlias(list, (annotation,)), msgspec.field(default_factory=list)
+        case _Parameter.VAR_KEYWORD:
+            return parameter.name, GenericAlias(dict, (str, annotation)), msgspec.field(default_factory=dict)
+        case _ if parameter.default is _Parameter.empty:
+            return parameter.name, annotation
+        case _:
+            default = parameter.default
+            return parameter.name, annotation, msgspec.field(default_factory=lambda: default)
 
 
 def payload_digest(payload: str | bytes) -> str:

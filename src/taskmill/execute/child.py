@@ -139,9 +139,7 @@ def _call(handler: TaskType, call: Call, link: ChildLink) -> Any:
     if handler.signature.wants_context:
         stripped = call.record
         if stripped is None:
-            raise ConfigError(
-                f"{call.handler.type_name}: its worker process found another handler of that name"
-            )
+            raise ConfigError(f"{call.handler.type_name}: its worker process found another handler of that name")
         record = replace(stripped, payload=msgspec.json.decode(call.payload))
         args = [Context(lambda: record, link, call.saved, _NoState()), *args]
     context = contextvars.copy_context()

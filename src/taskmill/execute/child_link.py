@@ -53,9 +53,7 @@ class ChildLink:
         first, self._held_back = self._held_back is None, progress
         if first:
             if self._timer is None:
-                self._timer = threading.Thread(
-                    target=self._send_in_time, name="taskmill-progress", daemon=True
-                )
+                self._timer = threading.Thread(target=self._send_in_time, name="taskmill-progress", daemon=True)
                 self._timer.start()
             self._has_held_back.set()
 

@@ -43,9 +43,7 @@ def check_importable(function: Callable[..., Any], type_name: str) -> None:
             'let it do so under `if __name__ == "__main__":`'
         )
     if sys.platform == "win32" or getattr(sys, "frozen", False):
-        raise ConfigError(
-            f'{type_name}: run_in="process" needs a POSIX system and an ordinary Python interpreter'
-        )
+        raise ConfigError(f'{type_name}: run_in="process" needs a POSIX system and an ordinary Python interpreter')
     name = getattr(function, "__qualname__", "<nameless>")
     if "<" in name:
         raise ConfigError(
@@ -61,8 +59,7 @@ def check_importable(function: Callable[..., Any], type_name: str) -> None:
     module = sys.modules.get(address.module)
     if module is None or _plain(_look_up(module, name)) is not function:
         raise ConfigError(
-            f'{type_name}: run_in="process" finds a handler by its name, '
-            f"and {address.module}.{name} is something else"
+            f'{type_name}: run_in="process" finds a handler by its name, and {address.module}.{name} is something else'
         )
 
 

@@ -15,9 +15,7 @@ from taskmill.model.records import TaskRecord
 
 LENGTH_BYTES = 4
 
-_ANSWERS: dict[str, type[RawOutcome]] = {
-    kind.__name__: kind for kind in (Succeeded, Failed, GaveUp, Interrupted)
-}
+_ANSWERS: dict[str, type[RawOutcome]] = {kind.__name__: kind for kind in (Succeeded, Failed, GaveUp, Interrupted)}
 
 
 class Call(msgspec.Struct, tag=True):

@@ -69,10 +69,9 @@ def checked_filters(options: Mapping[str, Any]) -> Filters:
 
 
 def _status(value: object) -> Status | Ending:
-    for kind in (Status, Ending):
-        try:
-            return kind(value)  # type: ignore[return-value]
-        except ValueError:
-            continue
+    if value in [*Status]:
+        return Status(str(value))
+    if value in [*Ending]:
+        return Ending(str(value))
     words = ", ".join([*map(str, Status), *map(str, Ending)])
     raise ConfigError(f"status must be one of {words}; got {value!r}")

@@ -56,7 +56,7 @@ def _retry(value: object, name: str, error: type[Exception]) -> Retry:
     return value
 
 
-def _tags(value: object, name: str, error: type[Exception]) -> dict[str, str]:
+def _tags(value: object, _name: str, error: type[Exception]) -> dict[str, str]:
     try:
         return valid_tags(value)
     except InvalidTag as wrong:

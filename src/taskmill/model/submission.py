@@ -45,29 +45,21 @@ class Submission:
     options: Mapping[str, Any]
     encoded: str | None
 
-    def __init__(
-        self, type: str, payload: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
-    ) -> None:
+    def __init__(self, type: str, payload: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]) -> None:
         if not isinstance(type, str) or not type:
             raise SubmissionError(f"type must be a task type's name such as 'sync::transfer', got {type!r}")
         if payload is not None and not isinstance(payload, Mapping):
-            raise SubmissionError(
-                f"payload must map parameter names to values, not {payload.__class__.__name__}"
-            )
+            raise SubmissionError(f"payload must map parameter names to values, not {payload.__class__.__name__}")
         self._fill(type, payload or {}, checked_options(options, CALL_OPTIONS, SubmissionError), None)
 
     @classmethod
-    def prepared(
-        cls, type: str, payload: Mapping[str, Any], options: Mapping[str, Any], encoded: str
-    ) -> Submission:
+    def prepared(cls, type: str, payload: Mapping[str, Any], options: Mapping[str, Any], encoded: str) -> Submission:
         """A submission whose payload is encoded and whose options are checked already."""
         submission = object.__new__(cls)
         submission._fill(type, payload, options, encoded)
         return submission
 
-    def _fill(
-        self, type: str, payload: Mapping[str, Any], options: Mapping[str, Any], encoded: str | None
-    ) -> None:
+    def _fill(self, type: str, payload: Mapping[str, Any], options: Mapping[str, Any], encoded: str | None) -> None:
         object.__setattr__(self, "type", type)
         object.__setattr__(self, "payload", payload)
         object.__setattr__(self, "options", options)

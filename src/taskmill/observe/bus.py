@@ -22,9 +22,7 @@ CAPACITY = 10_000
 class Listener:
     """An async iterator of events; it listens from the moment it is created until it is closed or the bus is."""
 
-    def __init__(
-        self, bus: EventBus, kinds: tuple[type[Event], ...], domain: str | None, type: str | None
-    ) -> None:
+    def __init__(self, bus: EventBus, kinds: tuple[type[Event], ...], domain: str | None, type: str | None) -> None:
         self._bus = bus
         self._kinds = kinds
         self._domain = domain

@@ -38,9 +38,7 @@ class InboxPlan:
 
     fresh: list[NewTask] = field(default_factory=list[NewTask])
     raised: dict[int, int] = field(default_factory=dict[int, int])
-    answers: list[list[Answer] | SubmissionError] = field(
-        default_factory=list["list[Answer] | SubmissionError"]
-    )
+    answers: list[list[Answer] | SubmissionError] = field(default_factory=list["list[Answer] | SubmissionError"])
 
 
 def plan_inbox(requests: Sequence[Sequence[NewTask]], holders: Mapping[Name, Holder]) -> InboxPlan:
@@ -85,9 +83,7 @@ def _plan_request(
         id = holder.id if isinstance(holder, Holder) else None
         match answer_duplicate(task.on_duplicate, known, task.priority):
             case Refuse():
-                return DuplicateTask(
-                    f"{task.type}: an active task holds the key {task.key!r}", existing_id=known.id
-                )
+                return DuplicateTask(f"{task.type}: an active task holds the key {task.key!r}", existing_id=known.id)
             case KeepHolder(None):
                 answers.append(Answer("duplicate", id, at))
             case KeepHolder(priority):

@@ -18,9 +18,7 @@ from taskmill.policy.retry import retry_delay_ms
 MOST_CRASHES = 3
 
 
-def judge(
-    outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: int, random: float = 1.0
-) -> Verdict:
+def judge(outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: int, random: float = 1.0) -> Verdict:
     """``retries`` and ``crashes`` are those before this attempt."""
     match outcome:
         case Succeeded(result):

@@ -77,9 +77,7 @@ class Announcer:
                 after = timedelta(milliseconds=0 if due_at is None else due_at - now)
                 self._bus.about(TaskFailed, task, error=error, will_retry=True, retry_after=after)
             case Return():
-                logger.info(
-                    "task %d (%s) returns to the queue", task.id, task.type, extra=about(task.id, task.type)
-                )
+                logger.info("task %d (%s) returns to the queue", task.id, task.type, extra=about(task.id, task.type))
 
     def _ended(self, judged: Judged, ending: Ending, result: str | None, error: str | None) -> None:
         task = judged.task

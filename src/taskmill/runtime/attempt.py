@@ -124,9 +124,7 @@ class Attempt:
 
     async def _save(self, saved: str) -> None:
         if not await self._saver(self.task.id, self.task.attempt, saved):
-            raise InvalidState(
-                f"attempt {self.task.attempt} of task {self.task.id} is over; nothing was saved"
-            )
+            raise InvalidState(f"attempt {self.task.attempt} of task {self.task.id} is over; nothing was saved")
         self.task.saved = saved
 
     def context(self) -> Context:

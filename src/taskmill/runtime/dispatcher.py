@@ -268,15 +268,12 @@ class Dispatcher:
             attempts.extend(self.workshop.attempts.values())
         self._progressed = [attempt for attempt in attempts if attempt.take_progress(now)]
         return [
-            (attempt.task.id, attempt.task.attempt, _encode(attempt.progress).decode())
-            for attempt in self._progressed
+            (attempt.task.id, attempt.task.attempt, _encode(attempt.progress).decode()) for attempt in self._progressed
         ]
 
     def _sleep_until(self) -> float | None:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
-        moments = [
-            monotonic + (due - now) / 1000 for due in (self._next_due, self._next_expiry) if due is not None
-        ]
+        moments = [monotonic + (due - now) / 1000 for due in (self._next_due, self._next_expiry) if due is not None]
         if (deadline := self.workshop.next_deadline()) is not None:
             moments.append(deadline)
         if self._progress_waits:
@@ -340,7 +337,7 @@ class Dispatcher:
             match judged.verdict:
                 case TryAgain(_, None) | Return():
                     self._glimpse.add(Lane(task.group, task.priority), Place(task.queued_at, task.id))
-                case TryAgain(_, due_at):
+                case TryAgain(_, int(due_at)):
                     self._next_due = _earlier(self._next_due, due_at)
                 case End():
                     ended += 1

@@ -116,14 +116,10 @@ class Workshop:
             return
         try:
             args, kwargs = type.handler.signature.decode(task.payload)
-            work = Work(
-                type.handler, task.payload, args, kwargs, attempt.record, attempt.context, attempt, task.saved
-            )
+            work = Work(type.handler, task.payload, args, kwargs, attempt.record, attempt.context, attempt, task.saved)
             attempt.running = self._executors.choose(type).start(work, partial(self._handler_ended, attempt))
         except Exception as wrong:  # noqa: BLE001 - the task's own data or types may raise anything
-            logger.warning(
-                "task %d (%s) cannot start: %s", task.id, task.type, wrong, extra=about(task.id, task.type)
-            )
+            logger.warning("task %d (%s) cannot start: %s", task.id, task.type, wrong, extra=about(task.id, task.type))
             attempt.ended = True
             self._hand_on(attempt, GaveUp(f"the task cannot start: {error_text(wrong)}"))
             return
@@ -176,9 +172,7 @@ class Workshop:
         self._push(self._cancel_timeout, "overdue", attempt)
         if attempt.stop_reason is StopReason.CANCEL and not attempt.recorded:
             self.abandon(attempt)
-            self._finish_cancelled(
-                attempt, f"did not stop within {self._cancel_timeout:g} s of being cancelled"
-            )
+            self._finish_cancelled(attempt, f"did not stop within {self._cancel_timeout:g} s of being cancelled")
 
     def abandon(self, attempt: Attempt) -> None:
         """Settle the ending of an attempt whose handler will not end; it keeps its slot until it does."""

@@ -45,7 +45,7 @@ class ManualClock:
         return self._elapsed.total_seconds()
 
     async def advance(self, duration: Duration) -> None:
-        """Let ``duration`` pass: everyone due on the way is woken in order, and settles before time goes on."""
+        """Let ``duration`` pass: everyone due on the way is woken in order and settles before time goes on."""
         target = self._elapsed + timedelta(milliseconds=milliseconds(duration, "duration"))
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -59,11 +59,7 @@ class ManualClock:
 
     async def jump(self, duration: Duration) -> None:
         """Step the wall clock only, backwards if negative, as an administrator or a time server would."""
-        if isinstance(duration, timedelta):
-            step = duration
-        else:
-            step = timedelta(seconds=duration)
-        self._now += step
+        self._now += duration if isinstance(duration, timedelta) else timedelta(seconds=duration)
         for _, _, event in self._sleepers:
             event.set()
         self._sleepers.clear()
@@ -110,7 +106,7 @@ class ManualClock:
         self._changed.set()
 
     async def _settle(self) -> None:
-        """Let everything that can happen now happen: callbacks, the store's threads, and handlers in threads."""
+        """Let all that can happen now happen: callbacks, the store's threads, and handlers in threads."""
         loop = asyncio.get_running_loop()
         patience_ends = loop.time() + _PATIENCE
         quiet = 0

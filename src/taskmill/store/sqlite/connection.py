@@ -56,9 +56,7 @@ def connect(path: str, durability: Durability, *, read_only: bool = False) -> Co
             if path != MEMORY:
                 mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 if mode != "wal":
-                    raise StoreError(
-                        f"{path}: SQLite cannot use its write-ahead log there, it answers {mode!r}"
-                    )
+                    raise StoreError(f"{path}: SQLite cannot use its write-ahead log there, it answers {mode!r}")
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             # Checkpoints are ours to run, under the write lock: see the race above.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -115,9 +113,7 @@ def translated(wrong: Exception, path: str) -> StoreError:
     if "is full" in text:
         return StoreError(f"{path}: the disk is full; nothing was stored. Free some space and try again")
     if "unable to open" in text:
-        return StoreError(
-            f"{path} cannot be opened: check that the file and its folder may be read and written"
-        )
+        return StoreError(f"{path} cannot be opened: check that the file and its folder may be read and written")
     return StoreError(f"{path}: {text}")
 
 

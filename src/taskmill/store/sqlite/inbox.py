@@ -43,10 +43,7 @@ def _holders(connection: Connection, requests: Sequence[Sequence[NewTask]]) -> d
     if not wanted:
         return {}
     (found,) = connection.execute(SQL["key_holders"], (_encode(list(wanted)).decode(),)).fetchone()
-    return {
-        (type, key): Holder(id, status, priority)
-        for id, type, key, status, priority in _decode_holders(found)
-    }
+    return {(type, key): Holder(id, status, priority) for id, type, key, status, priority in _decode_holders(found)}
 
 
 def _insert_rows(connection: Connection, tasks: Sequence[NewTask]) -> int:

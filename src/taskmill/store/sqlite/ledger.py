@@ -37,7 +37,7 @@ _decode_described = msgspec.json.Decoder(list[Described]).decode
 _decode_lanes = msgspec.json.Decoder(list[Lane]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, list[Place]]]).decode
 _decode_stops = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
-_decode_orphans = msgspec.json.Decoder(list[tuple[int, int, int, int, str | None]]).decode
+_decode_orphans = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
 
 EndingRow = tuple[int, Ending, int, int | None, str | None, str | None]
 """id, ending, ended_at, duration_ms, result, error"""
@@ -143,10 +143,7 @@ def _claim(connection: Connection, turn: Turn, result: TurnResult) -> None:
                 result.unreadable.append(_decode(raw)[0])
         end_tasks(
             connection,
-            [
-                (id, Ending.DEAD_LETTER, turn.now, None, None, "the row is unreadable")
-                for id in result.unreadable
-            ],
+            [(id, Ending.DEAD_LETTER, turn.now, None, None, "the row is unreadable") for id in result.unreadable],
         )
     if len(result.claimed) > 1:
         place = {id: position for position, id in enumerate(turn.claims)}
@@ -170,8 +167,8 @@ def recover(connection: Connection, now: int) -> Recovery:
     recovery = Recovery()
     returns: list[tuple[int, Status, int, int, int | None, str | None]] = []
     poison: list[EndingRow] = []
-    for id, _attempt, retries, crashes, _stop in _decode_orphans(_one(connection, "orphans")):
-        crashes += 1
+    for id, retries, crashes_before in _decode_orphans(_one(connection, "orphans")):
+        crashes = crashes_before + 1
         if quarantined(crashes):
             poison.append((id, Ending.DEAD_LETTER, now, None, None, crash_message(crashes)))
         else:
@@ -194,9 +191,7 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     if row is None:
         return None
     type, group, duration_ms, key = row
-    holder = connection.execute(
-        "SELECT id FROM taskmill_task WHERE type = ? AND key = ?", (type, key)
-    ).fetchone()
+    holder = connection.execute("SELECT id FROM taskmill_task WHERE type = ? AND key = ?", (type, key)).fetchone()
     if holder is not None:
         raise DuplicateTask(f"{type}: task {holder[0]} holds the key {key!r} now", existing_id=holder[0])
     connection.execute(SQL["revive"], (id, now))
@@ -210,9 +205,7 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     return describe(connection, [id])[0]
 
 
-def prune(
-    connection: Connection, rules: Mapping[Ending, tuple[int | None, int | None]], now: int, limit: int
-) -> int:
+def prune(connection: Connection, rules: Mapping[Ending, tuple[int | None, int | None]], now: int, limit: int) -> int:
     """Delete at most ``limit`` rows of history that retention no longer keeps."""
     kept: dict[str, int] = _decode(_one(connection, "kept_by_ending"))
     left = limit

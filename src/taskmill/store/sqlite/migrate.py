@@ -43,9 +43,7 @@ def migrate(connection: Connection, path: str) -> int:
             if number > before:
                 for statement in statements(sql):
                     connection.execute(statement)
-                connection.execute(
-                    "INSERT INTO taskmill_schema (version, name) VALUES (?, ?)", (number, name)
-                )
+                connection.execute("INSERT INTO taskmill_schema (version, name) VALUES (?, ?)", (number, name))
     except BaseException:
         connection.execute("ROLLBACK")
         raise

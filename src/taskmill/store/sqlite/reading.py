@@ -37,9 +37,7 @@ def find(connection: Connection, type: str, key: str) -> TaskRecord | HistoryRec
     return _first(connection, "type = ? AND key = ?", (type, key))
 
 
-def _first(
-    connection: Connection, where: str, parameters: Sequence[Any]
-) -> TaskRecord | HistoryRecord | None:
+def _first(connection: Connection, where: str, parameters: Sequence[Any]) -> TaskRecord | HistoryRecord | None:
     # One read transaction, so that a task on its way to history is seen in one of the two places.
     connection.execute("BEGIN")
     try:
@@ -85,9 +83,7 @@ def count(connection: Connection, filters: Filters) -> int:
         statement = f"SELECT coalesce(sum(kept), 0) FROM taskmill_tally WHERE {where}"  # noqa: S608
     else:
         table, column = (
-            ("taskmill_history", "ending")
-            if isinstance(filters.status, Ending)
-            else ("taskmill_task", "status")
+            ("taskmill_history", "ending") if isinstance(filters.status, Ending) else ("taskmill_task", "status")
         )
         where, parameters = _conditions(filters, table, column)
         if filters.before is not None:
@@ -102,12 +98,10 @@ def counts(connection: Connection) -> dict[str, int]:
     """Every status and ending with the number of tasks in it."""
     found = {str(word): 0 for word in (*Status, *Ending)}
     (active,) = connection.execute(
-        "SELECT json_group_object(status, n) FROM"
-        " (SELECT status, count(*) AS n FROM taskmill_task GROUP BY status)"
+        "SELECT json_group_object(status, n) FROM (SELECT status, count(*) AS n FROM taskmill_task GROUP BY status)"
     ).fetchone()
     (ended,) = connection.execute(
-        "SELECT json_group_object(ending, n) FROM"
-        " (SELECT ending, sum(kept) AS n FROM taskmill_tally GROUP BY ending)"
+        "SELECT json_group_object(ending, n) FROM (SELECT ending, sum(kept) AS n FROM taskmill_tally GROUP BY ending)"
     ).fetchone()
     return {**found, **_decode(active), **_decode(ended)}
 

@@ -6,6 +6,7 @@ into msgspec, however many rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -113,7 +114,7 @@ def _progress(stored: str | None) -> TaskProgress | None:
     return None if stored is None else readable(_decode_progress(stored))
 
 
-def _checked(row: _CommonRow, build: Any) -> Any:
+def _checked(row: _CommonRow, build: Callable[[], T]) -> T:
     try:
         return build()
     except (msgspec.MsgspecError, ValueError, OverflowError) as wrong:

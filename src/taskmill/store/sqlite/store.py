@@ -60,9 +60,7 @@ class SqliteStore:
         else:
             self._reader = StoreThread("taskmill-reader", self._clock)
             self._connection = await self._reader.run(self._prepared)
-            self._reading = await self._reader.run(
-                partial(connect, self.name, self._durability, read_only=True)
-            )
+            self._reading = await self._reader.run(partial(connect, self.name, self._durability, read_only=True))
             checkpointer = await self._reader.run(partial(connect, self.name, self._durability))
         self._checkpointer = checkpointer
         self._seen_version = self._data_version()
@@ -151,9 +149,7 @@ class SqliteStore:
             raise SubmissionError("connection= needs a scheduler on a file; this one is in memory")
         opened = {row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"}
         if not any(path and Path(path).samefile(self.name) for path in opened):
-            raise SubmissionError(
-                f"connection must be open on {self.name}, not on {', '.join(opened) or MEMORY}"
-            )
+            raise SubmissionError(f"connection must be open on {self.name}, not on {', '.join(opened) or MEMORY}")
 
     async def turn(self, turn: Turn) -> TurnResult:
         heavy = turn.promote or turn.expire or turn.survey
@@ -260,10 +256,11 @@ class SqliteStore:
             (problem,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             (page_size,) = connection.execute("PRAGMA page_size").fetchone()
-            return {"integrity": problem, "bytes": pages * page_size}
+            wal = Path(self.name + "-wal")
+            wal_bytes = wal.stat().st_size if self.is_shared and wal.exists() else 0
+            return {"integrity": problem, "bytes": pages * page_size, "wal_bytes": wal_bytes}
 
         facts = await self._read(read)
-        wal = Path(self.name + "-wal")
         return {
             "store": self.name,
             "kind": "sqlite",
@@ -271,7 +268,6 @@ class SqliteStore:
             "sqlite_version": ".".join(map(str, sqlite_version())),
             "schema": newest_version(),
             "durability": self._durability,
-            "wal_bytes": wal.stat().st_size if not self._in_memory and wal.exists() else 0,
             **facts,
         }
 
@@ -282,8 +278,6 @@ def open_store(store: object, durability: Durability, clock: Clock) -> SqliteSto
         name = os.fspath(store)
         if isinstance(name, str):
             if name.startswith(("postgresql://", "postgres://")):
-                raise StoreError(
-                    "PostgreSQL is not supported by this version; give the name of an SQLite file"
-                )
+                raise StoreError("PostgreSQL is not supported by this version; give the name of an SQLite file")
             return SqliteStore(name, durability, clock)
     raise StoreError(f"store must be a file name or ':memory:', not {type(store).__name__}")

@@ -158,14 +158,12 @@ class Writer:
         return True
 
     def _begin_patiently(self) -> None:
-        """Wait for the write lock of another process, in the thread; SQLite has no queue, so waits are random."""
+        """Wait for another process's write lock, in the thread; SQLite has no queue, so waits are random."""
         give_up_at = time.monotonic() + LOCK_PATIENCE
         longest = 0.001
         while not self._begin_now():
             if time.monotonic() > give_up_at:
-                raise StoreBusy(
-                    f"{self._path}: another process holds the write lock for {LOCK_PATIENCE:.0f} s"
-                )
+                raise StoreBusy(f"{self._path}: another process holds the write lock for {LOCK_PATIENCE:.0f} s")
             time.sleep(random.uniform(0, longest))  # noqa: S311 - spreading waits, not secrets
             longest = min(longest * 2, 0.02)
 

@@ -77,7 +77,7 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'running' AND stop IS
 
 -- name: orphans
 -- Tasks that were running when their dispatcher died.
-SELECT json_group_array(json_array(id, attempt, retries, crashes, stop))
+SELECT json_group_array(json_array(id, retries, crashes))
 FROM taskmill_task WHERE status = 'running';
 
 -- name: revive

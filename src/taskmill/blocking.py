@@ -1,0 +1,225 @@
+"""The same scheduler for programs without an event loop: scripts, Flask, Qt.
+
+``Scheduler`` here runs the asynchronous one on a background thread and waits for its answers; there is no second
+implementation. Its verbs block and return what the asynchronous verbs return, except that handles block, too, and
+events are an ordinary iterator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, Unpack
+
+from taskmill.handle import Handle as AsyncHandle
+from taskmill.model.durations import Duration
+from taskmill.model.events import Event
+from taskmill.model.filters import FilterOptions
+from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.retention import Retention
+from taskmill.model.snapshot import Snapshot
+from taskmill.model.submission import Submission
+from taskmill.scheduler import Scheduler as AsyncScheduler
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+__all__ = ["Handle", "Scheduler"]
+
+
+class Handle(Generic[R_co]):
+    """A submitted task, for code that may block."""
+
+    def __init__(self, handle: AsyncHandle[R_co], scheduler: Scheduler) -> None:
+        self._handle = handle
+        self._scheduler = scheduler
+        self.id = handle.id
+        self.kind = handle.kind
+        self.replaced_id = handle.replaced_id
+
+    def __repr__(self) -> str:
+        return repr(self._handle)
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """The handler's value, or ``TaskFailed``."""
+        return self._scheduler.call(self._handle.result(timeout))
+
+    def wait(self, timeout: Duration | None = None) -> HistoryRecord:
+        """Wait until the task has ended, however it did."""
+        return self._scheduler.call(self._handle.wait(timeout))
+
+    def cancel(self) -> bool:
+        """Cancel the task; ``False`` if it had ended already."""
+        return self._scheduler.call(self._handle.cancel())
+
+    def record(self) -> TaskRecord | HistoryRecord:
+        """The task as it is now."""
+        return self._scheduler.call(self._handle.record())
+
+
+class Scheduler:
+    """``with Scheduler("tasks.db", domains=[...]) as scheduler:`` takes the same settings as the asynchronous one.
+
+    Its verbs may be called from any thread except those of its own handlers' event loop.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._scheduler = AsyncScheduler(*args, **kwargs)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="taskmill-blocking", daemon=True)
+        self._thread.start()
+        try:
+            self.call(self._scheduler.open())
+        except BaseException:
+            self._end_loop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.call(self._scheduler.close())
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
+
+    def call(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine of the asynchronous scheduler on the background loop and wait for its result."""
+        if self._loop is None:
+            coroutine.close()
+            raise RuntimeError("the scheduler is not open; use `with Scheduler(...)`")
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("this would wait for itself: await the asynchronous verbs in handlers instead")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def run(self, *, standby: bool = False) -> None:
+        """Dispatch until :meth:`stop` is called from another thread."""
+        self.call(self._scheduler.run(standby=standby))
+
+    def run_until_idle(self, timeout: Duration | None = None) -> None:
+        """Dispatch until nothing runs and nothing may run now."""
+        self.call(self._scheduler.run_until_idle(timeout))
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Dispatch in the background for the duration of a ``with`` block."""
+        manager = self._scheduler.running()
+        self.call(_entered(manager))
+        try:
+            yield self
+        finally:
+            self.call(_exited(manager))
+
+    def stop(self, grace: Duration | None = None) -> None:
+        """Stop dispatching."""
+        self.call(self._scheduler.stop(grace))
+
+    def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:
+        """Store one task. ``connection`` is used in the calling thread."""
+        return self.submit_many([submission], connection=connection)[0]
+
+    def submit_many(self, submissions: Iterable[Submission], *, connection: object = None) -> list[Handle[Any]]:
+        """Store many tasks in one transaction."""
+        given = list(submissions)
+        if connection is None:
+            handles = self.call(self._scheduler.submit_many(given))
+        else:
+            # An sqlite3 connection belongs to the thread that opened it.
+            prepared = self.call(self._scheduler.resolve(given))
+            handles = self._scheduler.submit_through(connection, prepared)
+        return [Handle(handle, self) for handle in handles]
+
+    def get(self, id: int) -> TaskRecord | HistoryRecord:
+        """The task with this id, active or ended."""
+        return self.call(self._scheduler.get(id))
+
+    def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None:
+        """The active task with this key, else the last that ended, else ``None``."""
+        return self.call(self._scheduler.find(type, key))
+
+    def tasks(self, **filters: Unpack[FilterOptions]) -> list[TaskRecord]:
+        """Active tasks, oldest first."""
+        return self.call(self._scheduler.tasks(**filters))
+
+    def history(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
+        """Ended tasks, newest first."""
+        return self.call(self._scheduler.history(**filters))
+
+    def count(self, **filters: Unpack[FilterOptions]) -> int:
+        """How many tasks match."""
+        return self.call(self._scheduler.count(**filters))
+
+    def stats(self, type: str) -> TypeStats:
+        """What is known about a task type."""
+        return self.call(self._scheduler.stats(type))
+
+    def tag_values(self, key: str) -> dict[str, int]:
+        """Each value of a tag among active tasks and how many have it."""
+        return self.call(self._scheduler.tag_values(key))
+
+    def dead_letters(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
+        """Tasks that ended as dead letters."""
+        return self.call(self._scheduler.dead_letters(**filters))
+
+    def snapshot(self) -> Snapshot:
+        """A picture of what runs and what waits."""
+        return self.call(self._scheduler.snapshot())
+
+    def events(self, *kinds: type[Event], domain: str | None = None, type: str | None = None) -> Iterator[Event]:
+        """Listen from now on; iterating blocks until the next event."""
+        listener = self.call(_called(lambda: self._scheduler.events(*kinds, domain=domain, type=type)))
+
+        def follow() -> Iterator[Event]:
+            while True:
+                try:
+                    yield self.call(listener.__anext__())
+                except StopAsyncIteration:
+                    return
+
+        return follow()
+
+    def cancel(self, id: int) -> bool:
+        """Cancel a task; ``False`` if it had ended already."""
+        return self.call(self._scheduler.cancel(id))
+
+    def cancel_where(self, **filters: Unpack[FilterOptions]) -> list[int]:
+        """Cancel every active task that matches."""
+        return self.call(self._scheduler.cancel_where(**filters))
+
+    def retry_dead(self, id: int) -> Handle[Any]:
+        """Bring a dead letter back to the queue."""
+        return Handle(self.call(self._scheduler.retry_dead(id)), self)
+
+    def set_max_concurrency(self, n: int) -> None:
+        """How many tasks may run at once, from now on."""
+        self.call(self._scheduler.set_max_concurrency(n))
+
+    def prune(self, retention: Retention | None = None) -> int:
+        """Apply retention now."""
+        return self.call(self._scheduler.prune(retention))
+
+
+async def _entered(manager: AbstractAsyncContextManager[Any]) -> None:
+    await manager.__aenter__()
+
+
+async def _exited(manager: AbstractAsyncContextManager[Any]) -> None:
+    await manager.__aexit__(None, None, None)
+
+
+async def _called(function: Callable[[], R]) -> R:
+    return function()

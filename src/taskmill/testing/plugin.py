@@ -1,0 +1,43 @@
+"""The pytest plugin that ships with taskmill.
+
+Fixtures: ``manual_clock``, and ``taskmill_scheduler``, a factory for open schedulers in memory on that clock::
+
+    async def test_upload(taskmill_scheduler, manual_clock):
+        scheduler = await taskmill_scheduler(domains=[sync])
+        await upload.submit("a.jpg")
+        scheduler.assert_submitted(upload, path="a.jpg")
+        await scheduler.run_until_idle()
+
+With ``inline=True`` every submission is run to its end before ``submit`` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from taskmill.testing.clock import ManualClock
+from taskmill.testing.scheduler import ObservedScheduler
+
+SchedulerFactory = Callable[..., Awaitable[ObservedScheduler]]
+
+
+@pytest.fixture
+def manual_clock() -> ManualClock:
+    """A clock that only moves when the test says so."""
+    return ManualClock()
+
+
+@pytest.fixture
+async def taskmill_scheduler(manual_clock: ManualClock) -> AsyncIterator[SchedulerFactory]:
+    """Makes open schedulers in memory on ``manual_clock``; they are closed after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def make(*, inline: bool = False, **settings: Any) -> ObservedScheduler:
+            settings.setdefault("clock", manual_clock)
+            return await stack.enter_async_context(ObservedScheduler(inline=inline, **settings))
+
+        yield make
