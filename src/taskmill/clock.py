@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from datetime import UTC, datetime
 
@@ -28,11 +29,9 @@ class SystemClock:
         left = _LONGEST_WAIT if until is None else min(until - self.monotonic(), _LONGEST_WAIT)
         if event.is_set() or left <= 0:
             return
-        timer = asyncio.get_running_loop().call_later(left, event.set)
-        try:
-            await event.wait()
-        finally:
-            timer.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await event.wait()
 
     def work_begins(self, *, may_block: bool = False) -> None:
         """Nobody needs to know."""

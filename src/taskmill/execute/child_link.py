@@ -45,17 +45,15 @@ class ChildLink:
         self._saves: dict[int, Future[None]] = {}
 
     def report(self, progress: ProgressReport) -> None:
+        self._held_back = progress
         if time.monotonic() >= self._next_report:
             with self._reporting:
-                self._held_back = progress
                 self._send_held_back()
-            return
-        first, self._held_back = self._held_back is None, progress
-        if first:
+        elif not self._has_held_back.is_set():
+            self._has_held_back.set()
             if self._timer is None:
                 self._timer = threading.Thread(target=self._send_in_time, name="taskmill-progress", daemon=True)
                 self._timer.start()
-            self._has_held_back.set()
 
     def save(self, saved: str) -> Awaitable[None]:
         if self._closed:

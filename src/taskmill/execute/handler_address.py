@@ -39,7 +39,7 @@ def check_importable(function: Callable[..., Any], type_name: str) -> None:
     """Refuse a handler that another process could not find."""
     if _loading_main:
         raise ConfigError(
-            "a worker process loads the main script to find a handler, and the script makes a scheduler again; "
+            "a worker process loads the main script to find a handler, and the script makes a scheduler; "
             'let it do so under `if __name__ == "__main__":`'
         )
     if sys.platform == "win32" or getattr(sys, "frozen", False):

@@ -30,8 +30,8 @@ MOST_IDLE = max(2, os.cpu_count() or 1)
 class ProcessExecutor:
     """A worker process per running handler, kept for the next one when it is done.
 
-    ``inherit`` names the descriptors that workers hold as long as they live: the right to dispatch. One executor
-    serves one such right, and is closed before the right is released.
+    ``inherit`` names the descriptors that workers hold as long as they live: the right to dispatch. An executor
+    serves one such right, and is closed before that is released.
     """
 
     def __init__(self, clock: Clock, inherit: Callable[[], Sequence[int]] = tuple) -> None:

@@ -1,8 +1,8 @@
 """One worker process as the scheduler sees it: start it, talk to it, end it, and know when it is dead.
 
 Its death is told by the operating system, not by the end of the socket: a process that the handler forked may
-keep the socket open. The worker leads a process group of its own, so that Ctrl-C in a terminal passes it by and
-what a handler started is ended with it.
+keep the socket open. The worker leads a process group of its own: Ctrl-C in a terminal passes it by, and what a
+handler started is ended with it.
 """
 
 from __future__ import annotations

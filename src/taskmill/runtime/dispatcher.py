@@ -318,10 +318,10 @@ class Dispatcher:
         for task, id in self._added_meanwhile:
             self._note_new(task, id)
         self._added_meanwhile.clear()
-        self._apply_verdicts(turn, result)
-        self._announcer.expired(result.expired, turn.now)
         if turn.progress:
             self._announcer.progressed(self._progressed)
+        self._apply_verdicts(turn, result)
+        self._announcer.expired(result.expired, turn.now)
         for claimed in result.claimed:
             self._start(claimed)
         for id, _attempt, stop in result.stops:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 from datetime import UTC, datetime, timedelta
@@ -27,7 +28,7 @@ class ManualClock:
         self._zone = start.tzinfo
         self._now = start.astimezone(UTC)
         self._elapsed = timedelta()
-        self._sleepers: list[tuple[timedelta, int, asyncio.Event]] = []
+        self._sleepers: list[tuple[timedelta, int, asyncio.Timeout]] = []
         self._order = itertools.count()
         self._at_work = 0
         self._may_block = 0
@@ -52,7 +53,7 @@ class ManualClock:
             at = self._sleepers[0][0]
             self._move_to(max(at, self._elapsed))
             while self._sleepers and self._sleepers[0][0] <= at:
-                heapq.heappop(self._sleepers)[2].set()
+                _ring(heapq.heappop(self._sleepers)[2])
             await self._settle()
         self._move_to(target)
         await self._settle()
@@ -60,8 +61,8 @@ class ManualClock:
     async def jump(self, duration: Duration) -> None:
         """Step the wall clock only, backwards if negative, as an administrator or a time server would."""
         self._now += duration if isinstance(duration, timedelta) else timedelta(seconds=duration)
-        for _, _, event in self._sleepers:
-            event.set()
+        for _, _, alarm in self._sleepers:
+            _ring(alarm)
         self._sleepers.clear()
         await self._settle()
 
@@ -77,14 +78,16 @@ class ManualClock:
             return
         # Rounded up, so that whoever sleeps until an instant never wakes a moment before it.
         at = timedelta(milliseconds=-(-round(until * 1e6) // 1000))
-        sleeper = (at, next(self._order), event)
-        heapq.heappush(self._sleepers, sleeper)
-        try:
-            await event.wait()
-        finally:
-            if sleeper in self._sleepers:
-                self._sleepers.remove(sleeper)
-                heapq.heapify(self._sleepers)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as alarm:
+                sleeper = (at, next(self._order), alarm)
+                heapq.heappush(self._sleepers, sleeper)
+                try:
+                    await event.wait()
+                finally:
+                    if sleeper in self._sleepers:
+                        self._sleepers.remove(sleeper)
+                        heapq.heapify(self._sleepers)
 
     async def sleep(self, duration: Duration) -> None:
         """Sleep on this clock, for handlers under test."""
@@ -123,3 +126,7 @@ class ManualClock:
                 await self._changed.wait()
                 if timer is not None:
                     timer.cancel()
+
+
+def _ring(alarm: asyncio.Timeout) -> None:
+    alarm.reschedule(asyncio.get_running_loop().time())

@@ -22,6 +22,12 @@ import pytest
 from taskmill.testing.clock import ManualClock
 from taskmill.testing.scheduler import ObservedScheduler
 
+try:
+    from pytest_asyncio import fixture as async_fixture
+except ImportError:
+    # Another plugin may run asynchronous tests; it then takes ordinary fixtures.
+    async_fixture = pytest.fixture
+
 SchedulerFactory = Callable[..., Awaitable[ObservedScheduler]]
 
 
@@ -31,7 +37,7 @@ def manual_clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture
+@async_fixture
 async def taskmill_scheduler(manual_clock: ManualClock) -> AsyncIterator[SchedulerFactory]:
     """Makes open schedulers in memory on ``manual_clock``; they are closed after the test."""
     async with AsyncExitStack() as stack:

@@ -1,0 +1,122 @@
+"""``python -m benchmarks``: measure, print a table, write ``bench.json``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import taskmill
+from benchmarks.measuring import Report, Settings
+from taskmill.store.sqlite.connection import sqlite_module, sqlite_version
+
+MEASUREMENTS = {
+    "import": "import_time",
+    "e2e": "end_to_end",
+    "submit": "concurrent_submit",
+    "drain": "drain_against_huey",
+    "latency": "latency",
+    "busy": "busy_submit",
+    "depth": "depth",
+    "memory": "memory",
+    "open": "opening",
+}
+"""The name of each measurement and the module whose ``measure`` does it."""
+
+
+def main() -> int:
+    arguments = _arguments()
+    parent: Path = arguments.dir
+    _refuse_memory_disk(parent)
+    folder = Path(tempfile.mkdtemp(prefix="taskmill-bench-", dir=parent))
+    settings = Settings(folder, quick=arguments.quick)
+    reports: dict[str, Report] = {}
+    about: dict[str, Any] = _facts(folder, arguments.quick)
+    try:
+        for name in arguments.only:
+            began = time.perf_counter()
+            print(f"{name} …", flush=True)
+            module = importlib.import_module(f"benchmarks.{MEASUREMENTS[name]}")
+            reports[name] = module.measure(settings)
+            about[name] = {**reports[name].about, "took_s": round(time.perf_counter() - began, 1)}
+    finally:
+        shutil.rmtree(folder)
+    _print_table(reports)
+    numbers = {key: value for report in reports.values() for key, value in report.numbers.items()}
+    Path("bench.json").write_text(json.dumps({**numbers, "about": about}, indent=2) + "\n")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", type=_names, default=list(MEASUREMENTS), help=f"some of {','.join(MEASUREMENTS)}")
+    parser.add_argument("--quick", action="store_true", help="fewer tasks and rounds; numbers are rough")
+    parser.add_argument(
+        "--dir", type=Path, default=Path.cwd(), help="where the databases go for the time being; a real disk"
+    )
+    return parser.parse_args()
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := [name for name in names if name not in MEASUREMENTS]:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; choose from {', '.join(MEASUREMENTS)}")
+    return names
+
+
+def _refuse_memory_disk(folder: Path) -> None:
+    if (kind := _filesystem(folder)) in ("tmpfs", "ramfs"):
+        sys.exit(f"{folder} is {kind}: an fsync costs nothing there; give --dir on a real disk")
+
+
+def _filesystem(folder: Path) -> str:
+    """The kind of file system that holds ``folder``, as far as the kernel tells."""
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return "unknown"
+    here = folder.resolve()
+    holding = [fields for fields in mounts if here.is_relative_to(fields[1])]
+    return max(holding, key=lambda fields: len(fields[1]))[2] if holding else "unknown"
+
+
+def _facts(folder: Path, quick: bool) -> dict[str, Any]:
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "quick": quick,
+        "durability": "full",
+        "machine": platform.machine(),
+        "system": platform.platform(),
+        "cpus": os.cpu_count(),
+        "load_at_start": os.getloadavg()[0],
+        "filesystem": _filesystem(folder),
+        "python": platform.python_version(),
+        "sqlite_module": sqlite_module(),
+        "sqlite": ".".join(map(str, sqlite_version())),
+        "msgspec": msgspec.__version__,
+        "taskmill": taskmill.__version__,
+    }
+
+
+def _print_table(reports: dict[str, Report]) -> None:
+    print(f"\n{'number':<28}{'value':>10}   {'target':<9}")
+    for report in reports.values():
+        for name, value in report.numbers.items():
+            target = report.targets.get(name)
+            judged = "" if target is None else "met" if target.is_met_by(value) else "MISSED"
+            print(f"{name:<28}{value:>10.4g}   {str(target or ''):<9} {judged}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""``drain_vs_huey``: how fast a full queue is emptied, taskmill at its defaults against SqliteHuey at its
+own.
+
+Both files lie on the same disk and are filled before the clock starts. huey runs its real ``Consumer`` with
+default settings (one worker thread, WAL, SQLite's default ``synchronous``, which is FULL unless the library
+was built otherwise, results on, though a handler that returns ``None`` stores none), from the start of the
+consumer until the last handler has run. taskmill runs with ``max_concurrency=8``, full durability and its
+default retention, until all tasks are in history. huey deletes a row when it is taken, so a kill loses the
+work; taskmill keeps it and writes history. huey drains fewer tasks where it is slow; rates are compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measuring import Report, Settings, Target, flush_to_disk, interleaved, median_ratio, summary
+from benchmarks.workload import domain, fill
+from taskmill import Scheduler
+
+
+def measure(settings: Settings) -> Report:
+    huey_tasks = settings.tasks // 4
+    rates = interleaved(
+        settings.rounds,
+        {"huey": partial(_huey, settings, huey_tasks), "taskmill": partial(_taskmill, settings)},
+    )
+    report = Report()
+    for name, found in rates.items():
+        report.about[f"{name}_tasks_per_s"] = summary(found)
+    report.about |= {"taskmill_tasks": settings.tasks, "huey_tasks": huey_tasks, **_huey_facts(settings)}
+    report.add("drain_vs_huey", median_ratio(rates["taskmill"], rates["huey"]), Target(">=", 5))
+    return report
+
+
+def _taskmill(settings: Settings) -> float:
+    file = settings.new_file("drain")
+
+    async def drain() -> float:
+        async with Scheduler(file, domains=[domain]) as scheduler:
+            await fill(scheduler, settings.tasks)
+            flush_to_disk()
+            began = time.perf_counter()
+            await scheduler.run_until_idle()
+            return time.perf_counter() - began
+
+    took = asyncio.run(drain())
+    settings.discard(file)
+    return settings.tasks / took
+
+
+def _huey(settings: Settings, tasks: int) -> float:
+    file = settings.new_file("huey")
+    last = threading.Event()
+    left = tasks
+
+    def count(i: int) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            last.set()
+
+    _fill_huey(file, tasks)
+    huey = _new_huey(file)
+    huey.task(name="noop")(count)
+    flush_to_disk()
+    handlers = {signum: signal.getsignal(signum) for signum in signal.valid_signals()}
+    consumer = huey.create_consumer()
+    began = time.perf_counter()
+    consumer.start()
+    last.wait()
+    took = time.perf_counter() - began
+    consumer.stop(graceful=True)
+    _restore(handlers)
+    huey.storage.close()
+    settings.discard(file)
+    return tasks / took
+
+
+def _fill_huey(file: Path, tasks: int) -> None:
+    """Filling is not measured, so it need not wait for the disk."""
+    huey = _new_huey(file, fsync=False)
+    noop = huey.task(name="noop")(lambda i: None)
+    for i in range(tasks):
+        noop(i)
+    huey.storage.close()
+
+
+def _new_huey(file: Path, **options: Any) -> Any:
+    from huey import SqliteHuey
+
+    # Its consumer would print two lines per task; silence is in huey's favour.
+    logging.getLogger("huey").setLevel(logging.WARNING)
+    return SqliteHuey(filename=str(file), **options)
+
+
+def _restore(handlers: dict[Any, Any]) -> None:
+    for signum, handler in handlers.items():
+        if handler is not None and signal.getsignal(signum) is not handler:
+            signal.signal(signum, handler)
+
+
+def _huey_facts(settings: Settings) -> dict[str, Any]:
+    import huey as package
+    from huey.consumer_options import ConsumerConfig
+
+    file = settings.new_file("huey")
+    storage = _new_huey(file).storage
+    (synchronous,) = storage.sql("PRAGMA synchronous", results=True)[0]
+    (journal,) = storage.sql("PRAGMA journal_mode", results=True)[0]
+    storage.close()
+    settings.discard(file)
+    config = ConsumerConfig()
+    return {
+        "huey_version": package.__version__,
+        "huey_synchronous": synchronous,
+        "huey_journal_mode": journal,
+        "huey_workers": config.workers,
+        "huey_worker_type": config.worker_type,
+    }

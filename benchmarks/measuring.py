@@ -1,0 +1,131 @@
+"""What every measurement shares: settings, targets, interleaved rounds, medians, percentiles, scratch files.
+
+A number from one machine says little, a ratio of two numbers taken side by side says something. So the sides
+of a comparison run alternately in one process, the order turns around each round, and the median of the
+rounds counts.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a number should be."""
+
+    relation: Literal[">=", "<=", "<"]
+    limit: float
+
+    def is_met_by(self, value: float) -> bool:
+        match self.relation:
+            case ">=":
+                return value >= self.limit
+            case "<=":
+                return value <= self.limit
+            case "<":
+                return value < self.limit
+
+    def __str__(self) -> str:
+        return f"{self.relation} {self.limit:g}"
+
+
+@dataclass(slots=True)
+class Report:
+    """The numbers of one measurement, their targets, and everything raw that led to them."""
+
+    numbers: dict[str, float] = field(default_factory=dict[str, float])
+    targets: dict[str, Target] = field(default_factory=dict[str, Target])
+    about: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def add(self, name: str, value: float, target: Target | None = None) -> None:
+        self.numbers[name] = significant(value)
+        if target is not None:
+            self.targets[name] = target
+
+
+class Settings:
+    """How much to measure, and where."""
+
+    def __init__(self, folder: Path, *, quick: bool) -> None:
+        self.folder = folder
+        self.quick = quick
+        self.tasks = 4_000 if quick else 20_000
+        self.rounds = 3 if quick else 5
+        self.backlog = 100_000 if quick else 1_000_000
+        self.samples = 200 if quick else 600
+        self._count = itertools.count(1)
+
+    def new_file(self, stem: str) -> Path:
+        """A database name nobody has used, in a folder of its own."""
+        folder = self.folder / f"{stem}-{next(self._count)}"
+        folder.mkdir()
+        return folder / "tasks.db"
+
+    def discard(self, file: Path) -> None:
+        shutil.rmtree(file.parent)
+
+
+def interleaved(rounds: int, sides: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Run every side once per round, in turning order; returns what each gave, round by round."""
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(rounds):
+        names = list(sides) if turn % 2 == 0 else list(reversed(list(sides)))
+        for name in names:
+            gc.collect()
+            found[name].append(sides[name]())
+    return found
+
+
+def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    """The median of the rounds' own ratios: what slows a whole round slows both of its sides."""
+    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that at least ``percent`` of all values do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(len(ordered) * percent / 100) - 1, 0)]
+
+
+def summary(values: Sequence[float]) -> dict[str, Any]:
+    """Raw values for the ``about`` part, with their median in front."""
+    return {
+        "median": significant(statistics.median(values)),
+        "rounds": [significant(value) for value in values],
+    }
+
+
+def significant(value: float) -> float:
+    """Four digits: more would pretend."""
+    return float(f"{value:.4g}")
+
+
+def flush_to_disk() -> None:
+    """What earlier steps left to the system to write must not be paid for by the next."""
+    os.sync()
+
+
+def run_child(arguments: Sequence[str]) -> str:
+    """Run a fresh interpreter with the same taskmill; returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, *arguments], env=child_environment(), cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def child_environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}

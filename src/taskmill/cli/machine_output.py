@@ -1,0 +1,45 @@
+"""JSON for programs: records, events and snapshots as plain values.
+
+Instants are ISO 8601 in UTC, durations are seconds, enums their words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+
+def plain(value: object) -> Any:
+    """The value in terms of JSON."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [plain(item) for item in cast("Sequence[object]", value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def print_document(value: object) -> None:
+    """One JSON document, laid out for people as well."""
+    _write(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def print_line(value: object) -> None:
+    """One JSON object on one line, at once: whoever reads the pipe waits for it."""
+    _write(json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")))
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

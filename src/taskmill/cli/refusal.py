@@ -1,0 +1,25 @@
+"""How a command says no: one sentence on stderr and an exit code a script can rely on."""
+
+from __future__ import annotations
+
+from taskmill import AlreadyRunning, InvalidState, StoreBusy, TaskmillError, TaskNotFound
+
+DONE = 0
+REFUSED = 1
+"""The command was understood, but there is no such task, a problem was found, or somebody else is in the way."""
+WRONG = 2
+"""The command line or the file is wrong; argparse uses the same code."""
+INTERRUPTED = 130
+
+
+class Refusal(Exception):
+    """Ends a command with a sentence for the person who typed it."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def exit_code(wrong: TaskmillError) -> int:
+    refused = isinstance(wrong, AlreadyRunning | InvalidState | StoreBusy | TaskNotFound)
+    return REFUSED if refused else WRONG

@@ -1,0 +1,213 @@
+"""``taskmill run``: dispatch a scheduler of the user's own code until a signal says stop.
+
+The first SIGINT or SIGTERM stops gracefully; the second ends the process at once, which costs nothing but the
+attempts under way: they run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from taskmill import Scheduler
+from taskmill.cli import machine_output, screen, words
+from taskmill.cli.refusal import DONE
+from taskmill.cli.target import find_scheduler
+from taskmill.events import (
+    Event,
+    EventsMissed,
+    TaskCancelled,
+    TaskCompleted,
+    TaskDeadLettered,
+    TaskEvent,
+    TaskExpired,
+    TaskFailed,
+    TaskProgressed,
+)
+
+SUMMARY = "Run the tasks of a scheduler in your code, until SIGINT or SIGTERM"
+
+LOOK_INTERVAL = 0.05
+STANDBY_INTERVAL = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="MODULE:SCHEDULER", help="such as app.tasks:scheduler")
+    parser.add_argument("--standby", action="store_true", help="if another one dispatches, wait and take over")
+    parser.add_argument("--verbose", action="store_true", help="a line for each event, not only for failures")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    scheduler = find_scheduler(arguments.target)
+    # The module may have set up logging itself; then this changes nothing.
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    voice = _JsonVoice() if arguments.json else _Voice(verbose=arguments.verbose)
+    asyncio.run(_run(scheduler, arguments.target, voice, standby=arguments.standby))
+    return DONE
+
+
+async def _run(scheduler: Scheduler, target: str, voice: _Voice, *, standby: bool) -> None:
+    stop_asked = asyncio.Event()
+
+    def ask_to_stop(name: str) -> None:
+        voice.stopping(name)
+        stop_asked.set()
+
+    with _signals(ask_to_stop):
+        async with scheduler:
+            listening = asyncio.create_task(_listen(scheduler, voice))
+            running = asyncio.create_task(scheduler.run(standby=standby))
+            stop_wanted = asyncio.create_task(stop_asked.wait())
+            starting = asyncio.create_task(_announce_start(scheduler, target, voice, standby=standby))
+            try:
+                await asyncio.wait([running, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
+                await scheduler.stop()
+                await running
+            finally:
+                starting.cancel()
+                stop_wanted.cancel()
+                await asyncio.wait([starting, stop_wanted])
+        # Closing the scheduler ends the listener, after the last event.
+        await listening
+    voice.stopped(target)
+
+
+async def _announce_start(scheduler: Scheduler, target: str, voice: _Voice, *, standby: bool) -> None:
+    looks = 0
+    while not (await scheduler.snapshot()).dispatching:
+        looks += 1
+        if standby and looks == 2:
+            voice.standing_by(target)
+        await asyncio.sleep(STANDBY_INTERVAL if standby and looks > 2 else LOOK_INTERVAL)
+    voice.started(target)
+
+
+async def _listen(scheduler: Scheduler, voice: _Voice) -> None:
+    async for event in scheduler.events():
+        voice.heard(event)
+
+
+@contextlib.contextmanager
+def _signals(ask_to_stop: Callable[[str], None]) -> Iterator[None]:
+    """The first signal asks, the second insists."""
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def received(number: int, _frame: object = None) -> None:
+        nonlocal asked
+        if asked:
+            sys.stdout.flush()
+            os._exit(128 + number)
+        asked = True
+        loop.call_soon_threadsafe(ask_to_stop, signal.Signals(number).name)
+
+    before = {number: signal.signal(number, received) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Voice:
+    """Tells a person what happens: the start, the end, and what went wrong in between."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._endings: Counter[str] = Counter()
+
+    def started(self, target: str) -> None:
+        screen.say(f"{target} is dispatching (process {os.getpid()}); Ctrl-C stops it")
+
+    def standing_by(self, target: str) -> None:
+        screen.say(f"{target} is standing by: another scheduler dispatches this file")
+
+    def stopping(self, name: str) -> None:
+        screen.say(f"{name}: stopping once running tasks have ended; a second signal exits at once")
+
+    def stopped(self, target: str) -> None:
+        screen.say(f"{target} has stopped; ended here: {words.counted(self._endings)}")
+
+    def heard(self, event: Event) -> None:
+        if (ending := _ending(event)) is not None:
+            self._endings[ending] += 1
+        if self._verbose or isinstance(event, TaskFailed | TaskDeadLettered | EventsMissed):
+            screen.say(f"{event.at.astimezone():%H:%M:%S} {_sentence(event)}")
+
+
+class _JsonVoice(_Voice):
+    """Tells a program: one JSON object per line, every event."""
+
+    def __init__(self) -> None:
+        super().__init__(verbose=True)
+
+    def started(self, target: str) -> None:
+        self._tell("started", target=target, process=os.getpid())
+
+    def standing_by(self, target: str) -> None:
+        self._tell("standing_by", target=target)
+
+    def stopping(self, name: str) -> None:
+        self._tell("stopping", signal=name)
+
+    def stopped(self, target: str) -> None:
+        self._tell("stopped", target=target, ended=self._endings)
+
+    def heard(self, event: Event) -> None:
+        if (ending := _ending(event)) is not None:
+            self._endings[ending] += 1
+        machine_output.print_line({"event": type(event).__name__, **machine_output.plain(event)})
+
+    def _tell(self, event: str, **details: object) -> None:
+        machine_output.print_line({"event": event, **details})
+
+
+def _ending(event: Event) -> str | None:
+    """The ending an event tells of, if it is the last of its task."""
+    match event:
+        case TaskCompleted():
+            return "completed"
+        case TaskFailed(will_retry=False):
+            return "failed"
+        case TaskDeadLettered():
+            return "dead_letter"
+        case TaskCancelled():
+            return "cancelled"
+        case TaskExpired():
+            return "expired"
+        case _:
+            return None
+
+
+def _sentence(event: Event) -> str:
+    if isinstance(event, EventsMissed):
+        return f"{words.plural(event.count, 'event')} came too fast to be shown"
+    if not isinstance(event, TaskEvent):
+        return type(event).__name__
+    task = " ".join(filter(None, [f"task {event.task_id}", event.type, event.label or event.key]))
+    match event:
+        case TaskCompleted(duration=took):
+            return f"{task}: completed in {words.duration(took)}"
+        case TaskFailed(error=error, will_retry=True, retry_after=after):
+            when = "at once" if not after else f"in {words.duration(after)}"
+            return f"{task}: attempt failed, again {when}: {words.first_line(error)}"
+        case TaskFailed(error=error):
+            return f"{task}: failed: {words.first_line(error)}"
+        case TaskDeadLettered(error=error):
+            return f"{task}: dead letter: {words.first_line(error or '')}"
+        case TaskProgressed(progress=progress):
+            return f"{task}: {words.progress(progress)}"
+        case _:
+            return f"{task}: {_verb(type(event).__name__)}"
+
+
+def _verb(kind: str) -> str:
+    """``TaskDispatched`` → ``dispatched``."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind.removeprefix("Task")).strip()

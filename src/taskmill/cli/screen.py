@@ -1,0 +1,109 @@
+"""Text for people: aligned columns anywhere, colours where a terminal and rich are there.
+
+Without rich, or into a pipe, the same words appear in plain columns and nothing is shortened.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from taskmill.cli.words import printable
+
+INSTALL_RICH = "pip install 'taskmill[cli]'"
+
+STYLES = {
+    "running": "cyan",
+    "pending": "default",
+    "scheduled": "blue",
+    "blocked": "yellow",
+    "paused": "yellow",
+    "waiting": "magenta",
+    "completed": "green",
+    "failed": "red",
+    "dead_letter": "bold red",
+    "cancelled": "yellow",
+    "superseded": "dim",
+    "expired": "yellow",
+    "dependency_failed": "red",
+    "ok": "green",
+    "note": "yellow",
+    "problem": "bold red",
+}
+
+
+def has_rich() -> bool:
+    return importlib.util.find_spec("rich") is not None
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def say(text: str = "") -> None:
+    sys.stdout.write(printable(text) + "\n")
+    sys.stdout.flush()
+
+
+def complain(text: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.write(f"taskmill: {printable(text)}\n")
+    sys.stderr.flush()
+
+
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: frozenset[str] = frozenset(),
+    wrap: bool = False,
+) -> None:
+    """Rows under headings, ``numbers`` flush right. On a terminal the last column gives way, or wraps."""
+    cleaned = [[printable(cell) for cell in row] for row in rows]
+    if is_terminal() and has_rich():
+        _rich_table(headings, cleaned, numbers, wrap)
+    else:
+        _plain_table(headings, cleaned, numbers)
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> None:
+    """Names and values, one pair to a line; further lines of a value are indented below its first."""
+    listed = list(pairs)
+    width = max((len(name) for name, _ in listed), default=0)
+    for name, value in listed:
+        first, *more = value.splitlines() or [""]
+        say(f"{name:<{width}}  {first}".rstrip())
+        for line in more:
+            say(" " * (width + 2) + line)
+
+
+def _plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[str]) -> None:
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    for row in chain([headings], rows):
+        cells = [
+            cell.rjust(width) if heading in numbers else cell.ljust(width)
+            for heading, cell, width in zip(headings, row, widths, strict=True)
+        ]
+        say("  ".join(cells).rstrip())
+
+
+def _rich_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[str], wrap: bool
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        shown.add_column(
+            heading, justify="right" if heading in numbers else "left", no_wrap=heading != headings[-1]
+        )
+    for row in rows:
+        shown.add_row(
+            *(Text(cell, style=STYLES.get(cell, ""), no_wrap=not wrap, overflow="ellipsis") for cell in row)
+        )
+    Console().print(shown)

@@ -1,0 +1,107 @@
+"""The FILE of a command: found, checked and opened without ever creating one.
+
+A scheduler creates what it does not find, which is right for programs and wrong here: a mistyped name must not leave
+a new database behind, and another program's database must not gain our tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from taskmill import AlreadyRunning, Scheduler
+from taskmill.cli.refusal import WRONG, Refusal
+
+VARIABLE = "TASKMILL_STORE"
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"the database (default: ${VARIABLE})")
+
+
+def add_file_and_ids(parser: argparse.ArgumentParser, ids: str) -> None:
+    parser.add_argument(
+        "file_and_ids",
+        nargs="+",
+        metavar="FILE ID" if ids == "one" else "FILE ID...",
+        help=f"the database (may be left out when ${VARIABLE} is set), then the id{'' if ids == 'one' else 's'}",
+    )
+
+
+def chosen_file(given: str | None) -> str:
+    """The FILE of the command line, else the environment's; it exists and is a taskmill database."""
+    file = given or os.environ.get(VARIABLE, "")
+    if not file:
+        raise Refusal(f"no FILE is given and {VARIABLE} is not set", WRONG)
+    if "://" not in file:
+        _check(file)
+    return file
+
+
+def chosen_file_and_ids(words: list[str]) -> tuple[str, list[int]]:
+    """A first word that is not a number is the FILE; a file named by digits alone can be written ``./12``."""
+    given = None if words[0].isascii() and words[0].isdigit() else words[0]
+    ids = words if given is None else words[1:]
+    for word in ids:
+        if not (word.isascii() and word.isdigit()):
+            raise Refusal(f"an id is a whole number, got {word!r}", WRONG)
+    if not ids:
+        raise Refusal("give the id of a task after FILE", WRONG)
+    if any(int(word) > 2**63 - 1 for word in ids):
+        raise Refusal("an id has at most 19 digits", WRONG)
+    return chosen_file(given), [int(word) for word in ids]
+
+
+@contextlib.asynccontextmanager
+async def opened(file: str) -> AsyncIterator[Scheduler]:
+    """A scheduler that only looks and controls; history is not its to prune."""
+    async with Scheduler(file, retention=None) as scheduler:
+        yield scheduler
+
+
+async def dispatcher_of(scheduler: Scheduler) -> str | None:
+    """Who dispatches the file, in the store's own words, or ``None``.
+
+    The only sure sign is the right to dispatch: ask for it and give it back before anything is claimed.
+    """
+    asking = asyncio.create_task(scheduler.run())
+    await asyncio.sleep(0)
+    await scheduler.stop(0)
+    try:
+        await asking
+    except AlreadyRunning as taken:
+        return str(taken).partition(";")[0]
+    return None
+
+
+def _check(file: str) -> None:
+    path = Path(file)
+    if path.is_dir():
+        raise Refusal(f"{file} is a folder, not a database file", WRONG)
+    try:
+        with path.open("rb") as reading:
+            header = reading.read(16)
+    except FileNotFoundError:
+        raise Refusal(f"{file} does not exist", WRONG) from None
+    except OSError as wrong:
+        raise Refusal(f"{file} cannot be read: {wrong.strerror}", WRONG) from None
+    if header != b"SQLite format 3\0":
+        raise Refusal(f"{file} is not an SQLite database", WRONG)
+    if not _has_our_tables(path):
+        raise Refusal(f"{file} is an SQLite database without taskmill's tables", WRONG)
+
+
+def _has_our_tables(path: Path) -> bool:
+    # Closed again before the scheduler opens the file: two SQLite libraries must never hold it at once.
+    with contextlib.suppress(sqlite3.Error):
+        looking = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        with contextlib.closing(looking):
+            found = looking.execute("SELECT count(*) FROM sqlite_master WHERE name = 'taskmill_schema'")
+            return bool(found.fetchone()[0])
+    # Unreadable or busy: the scheduler has the better words for it.
+    return True

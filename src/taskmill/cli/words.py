@@ -1,0 +1,125 @@
+"""Numbers and instants in words people read at a glance; nothing a terminal would obey."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from taskmill import HistoryRecord, Priority, TaskProgress, TaskRecord
+
+_PRIORITY_NAMES = {int(level): level.name.lower() for level in Priority}
+
+
+def duration(value: timedelta | float) -> str:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    for unit, name, smaller, smaller_name in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= unit:
+            rest = whole % unit // smaller
+            return f"{whole // unit} {name}" + (f" {rest} {smaller_name}" if rest else "")
+    return f"{whole} s"
+
+
+def ago(at: datetime, now: datetime | None = None) -> str:
+    """``3 s ago``, ``in 5 min``."""
+    seconds = ((datetime.now(UTC) if now is None else now) - at).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    whole = round(abs(seconds))
+    return f"{_coarse(whole)} ago" if seconds > 0 else f"in {_coarse(whole)}"
+
+
+def _coarse(seconds: int) -> str:
+    return f"{seconds} s" if seconds < 60 else duration(seconds)
+
+
+def local_time(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S} ({ago(at)})"
+
+
+def size(count: float) -> str:
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 999.5:
+            return f"{count:.1f} {unit}" if count < 99.95 else f"{count:.0f} {unit}"
+    return f"{count / 1000:.1f} TB"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """``290 completed, 3 dead letter``; what is zero is not worth a word."""
+    return ", ".join(f"{count:,} {spoken(word)}" for word, count in counts.items() if count) or "none"
+
+
+def spoken(word: str) -> str:
+    return word.replace("_", " ")
+
+
+def priority_level(value: int) -> str:
+    return _PRIORITY_NAMES.get(value, str(value))
+
+
+def priority(record: TaskRecord | HistoryRecord) -> str:
+    base, effective = priority_level(record.priority), priority_level(record.effective_priority)
+    return base if base == effective else f"{base}, now {effective}"
+
+
+def progress(value: TaskProgress) -> str:
+    parts: list[str] = []
+    if value.fraction is not None:
+        parts.append(f"{value.fraction:.0%}")
+    if value.done_bytes is not None:
+        total = "" if value.total_bytes is None else f" of {size(value.total_bytes)}"
+        parts.append(f"{size(value.done_bytes)}{total}")
+    if value.rate:
+        parts.append(f"{size(value.rate)}/s")
+    if value.eta:
+        parts.append(f"{duration(value.eta)} left")
+    if value.message:
+        parts.append(value.message)
+    return ", ".join(parts)
+
+
+def subject(record: TaskRecord | HistoryRecord) -> str:
+    """What tells this task from others of its type."""
+    if record.label or record.key:
+        return record.label or record.key or ""
+    return compact(record.payload) if record.payload else ""
+
+
+def compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+def printable(text: str) -> str:
+    """The text with control characters made visible: stored text must not be able to drive the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else _visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

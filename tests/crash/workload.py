@@ -1,0 +1,175 @@
+"""The task types that the children of the crash tests run. Each attempt puts its start and its end on record.
+
+How long they work is part of the load, not a wait for anything: it decides how many are under way when the kill comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from taskmill import Context, Domain, GiveUp, Retry
+from tests.crash.journal import Journal
+
+domain = Domain("crash", tags={"made": "here"})
+
+journal: Journal
+"""Set by the child before it opens its scheduler."""
+
+noticed: Callable[[], None] = lambda: None  # noqa: E731 - replaced by children that tell when they start to work
+
+STEPS = 4
+
+
+def start(ctx: Context) -> None:
+    journal.write("start", id=ctx.task.id, attempt=ctx.attempt, step=ctx.saved.get("step", 0))
+    noticed()
+
+
+def done(ctx: Context, marker: str) -> str:
+    result = f"{marker} by attempt {ctx.attempt}"
+    journal.write("end", id=ctx.task.id, attempt=ctx.attempt, how="done", result=result)
+    return result
+
+
+def failed(ctx: Context) -> None:
+    journal.write("end", id=ctx.task.id, attempt=ctx.attempt, how="failed")
+
+
+def stopped(ctx: Context) -> None:
+    journal.write("end", id=ctx.task.id, attempt=ctx.attempt, how="stopped")
+
+
+def hooked(ctx: Context) -> None:
+    journal.write("hook", id=ctx.task.id, attempt=ctx.attempt)
+
+
+@domain.task
+async def quick(ctx: Context, marker: str) -> str:
+    start(ctx)
+    return done(ctx, marker)
+
+
+@domain.task(tags=lambda marker: {"pace": "slow"}, group="slow")
+async def slow(ctx: Context, marker: str) -> str:
+    start(ctx)
+    try:
+        for part in range(3):
+            ctx.progress(part / 3)
+            await asyncio.sleep(0.02)
+    except asyncio.CancelledError:
+        stopped(ctx)
+        raise
+    return done(ctx, marker)
+
+
+@slow.on_cancel
+async def slow_cancelled(ctx: Context, marker: str) -> None:
+    hooked(ctx)
+    await asyncio.sleep(0.005)
+
+
+@domain.task(priority=64)
+def threaded(ctx: Context, marker: str) -> str:
+    start(ctx)
+    for _ in range(4):
+        if ctx.cancelled:
+            stopped(ctx)
+            ctx.check_cancelled()
+        time.sleep(0.01)
+    return done(ctx, marker)
+
+
+@threaded.on_cancel
+def threaded_cancelled(ctx: Context, marker: str) -> None:
+    hooked(ctx)
+
+
+@domain.task(retry=Retry.constant(3, 0))
+async def flaky(ctx: Context, marker: str, fails: int) -> str:
+    """Fails as often as its policy allows, at once retried, and then succeeds."""
+    start(ctx)
+    if ctx.task.retries < fails:
+        failed(ctx)
+        raise RuntimeError("not yet")
+    return done(ctx, marker)
+
+
+@domain.task(retry=Retry.constant(2, 0.02))
+def flaky_thread(ctx: Context, marker: str) -> str:
+    """Its retries wait for a moment, so that they are scheduled rather than pending."""
+    start(ctx)
+    if ctx.task.retries < 2:
+        failed(ctx)
+        raise RuntimeError("not yet")
+    return done(ctx, marker)
+
+
+@domain.task(retry=Retry.constant(1, 0))
+async def stepper(ctx: Context, marker: str) -> str:
+    """Goes on from what it saved; fails once half-way."""
+    start(ctx)
+    for step in range(ctx.saved.get("step", 0) + 1, STEPS + 1):
+        journal.write("saving", id=ctx.task.id, step=step)
+        await ctx.save(step=step)
+        journal.write("saved", id=ctx.task.id, step=step)
+        if step == STEPS // 2 and ctx.task.retries == 0:
+            failed(ctx)
+            raise RuntimeError("half-way")
+    return done(ctx, marker)
+
+
+@domain.task
+def stepper_thread(ctx: Context, marker: str) -> str:
+    start(ctx)
+    for step in range(ctx.saved.get("step", 0) + 1, STEPS + 1):
+        journal.write("saving", id=ctx.task.id, step=step)
+        ctx.save(step=step)
+        journal.write("saved", id=ctx.task.id, step=step)
+    return done(ctx, marker)
+
+
+@domain.task(retry=Retry.constant(1, 0), tags={"fate": "doomed"})
+async def doomed(ctx: Context, marker: str) -> None:
+    """Becomes a dead letter."""
+    start(ctx)
+    failed(ctx)
+    raise RuntimeError("never")
+
+
+@domain.task
+async def hopeless(ctx: Context, marker: str) -> None:
+    start(ctx)
+    failed(ctx)
+    raise GiveUp("no use")
+
+
+@domain.task(key=lambda marker, name: name)
+async def keyed(ctx: Context, marker: str, name: str) -> str:
+    start(ctx)
+    await asyncio.sleep(0.03)
+    return done(ctx, marker)
+
+
+@domain.task(ttl=0.02)
+async def fleeting(ctx: Context, marker: str) -> str:
+    """Often expires; only tasks of this type may leave history again."""
+    start(ctx)
+    return done(ctx, marker)
+
+
+@domain.task
+async def poison(ctx: Context, marker: str) -> None:
+    start(ctx)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+WITH_HOOK = {slow.name, threaded.name}
+PLAIN: list[Any] = [quick, slow, threaded, flaky_thread, stepper, stepper_thread, doomed, hopeless]
+"""Types that need nothing but a marker."""
+RETRIES = {flaky.name: 3, flaky_thread.name: 2, stepper.name: 1, doomed.name: 1}
+"""How often each may be retried; the others use the built-in three."""

@@ -1,0 +1,120 @@
+"""Time: delayed tasks, time-to-live, steps of the wall clock."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from taskmill import Domain, TaskFailed
+from taskmill.events import TaskExpired
+from taskmill.testing import ManualClock
+from taskmill.testing.plugin import SchedulerFactory
+
+
+async def test_a_delayed_task_starts_exactly_when_it_is_due(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
+) -> None:
+    domain = Domain("d")
+    starts: dict[str, float] = {}
+
+    @domain.task
+    async def note(name: str) -> None:
+        starts[name] = manual_clock.monotonic()
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    await note.options(run_after=10).submit("after")
+    await note.options(run_after=timedelta(milliseconds=1)).submit("soon")
+    await note.options(run_at=manual_clock.now() + timedelta(seconds=20)).submit("at")
+    await note.options(run_at=manual_clock.now() - timedelta(seconds=20)).submit("past")
+    assert await scheduler.count(status="scheduled") == 3
+    async with scheduler.running():
+        await manual_clock.advance(9.999)
+        assert "after" not in starts
+        await manual_clock.advance(100)
+    assert starts == {"past": 0, "soon": 0.001, "after": 10, "at": 20}
+
+
+async def test_future_work_does_not_keep_run_until_idle_waiting(taskmill_scheduler: SchedulerFactory) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> None: ...
+
+    scheduler = await taskmill_scheduler(domains=[domain])
+    await work.options(run_after=1000).submit()
+    await scheduler.run_until_idle()
+    assert await scheduler.count(status="scheduled") == 1
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=3), timedelta(hours=-3)])
+async def test_a_step_of_the_wall_clock_neither_hurries_nor_delays_relative_work(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, step: timedelta, any_store: str
+) -> None:
+    domain = Domain("d")
+    starts: dict[str, float] = {}
+
+    @domain.task
+    async def note(name: str) -> None:
+        starts[name] = manual_clock.monotonic()
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    await note.options(run_after=60).submit("relative")
+    await note.options(run_at=manual_clock.now() + timedelta(hours=4)).submit("absolute")
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await manual_clock.jump(step)
+        await note.submit("plain")
+        await manual_clock.advance(0)
+        assert starts == {"plain": 1}
+        await manual_clock.advance(58.999)
+        assert "relative" not in starts
+        await manual_clock.advance(0.001)
+        assert starts["relative"] == 60
+        await manual_clock.advance(timedelta(hours=8))
+    # An instant means the wall clock: it comes sooner or later with the step.
+    assert starts["absolute"] == 4 * 3600 - step.total_seconds()
+
+
+async def test_a_task_not_started_within_its_time_to_live_expires_and_never_runs(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
+) -> None:
+    domain = Domain("d", ttl=30)
+    ran: list[str] = []
+
+    @domain.task(key=lambda name: name)
+    async def note(name: str) -> None:
+        ran.append(name)
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    listener = scheduler.events(TaskExpired)
+    stale = await note.submit("stale")
+    lasting = await note.options(ttl=None).submit("lasting")
+    await manual_clock.advance(30)
+    await scheduler.run_until_idle()
+    assert ran == ["lasting"]
+    record = await stale.record()
+    assert record.ending == "expired"  # type: ignore[union-attr]
+    event = await anext(listener)
+    assert (event.task_id, event.dedup_key, event.age) == (stale.id, "stale", timedelta(seconds=30))  # type: ignore[attr-defined]
+    with pytest.raises(TaskFailed, match="expired"):
+        await stale.result()
+    assert await lasting.result() is None
+    assert (await note.submit("stale")).kind == "inserted", "the key is free again"
+
+
+async def test_expiry_happens_at_its_moment_while_dispatching(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> None: ...
+
+    scheduler = await taskmill_scheduler(domains=[domain])
+    handle = await work.options(run_after=100, ttl=10).submit()
+    async with scheduler.running():
+        await manual_clock.advance(9.999)
+        assert (await handle.record()).status == "scheduled"  # type: ignore[union-attr]
+        await manual_clock.advance(0.001)
+        assert (await handle.record()).ending == "expired"  # type: ignore[union-attr]
