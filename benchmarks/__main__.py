@@ -115,7 +115,7 @@ def _print_table(reports: dict[str, Report]) -> None:
         for name, value in report.numbers.items():
             target = report.targets.get(name)
             judged = "" if target is None else "met" if target.is_met_by(value) else "MISSED"
-            print(f"{name:<28}{value:>10.4g}   {str(target or ''):<9} {judged}")
+            print(f"{name:<28}{value:>10.4g}   {target or ''!s:<9} {judged}")
 
 
 if __name__ == "__main__":

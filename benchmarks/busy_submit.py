@@ -19,6 +19,7 @@ from taskmill import Domain, Priority, Scheduler
 SLICE = 0.0005
 SLICES = 20
 PAUSE = 0.002
+REFILL = 2_000
 
 
 def measure(settings: Settings) -> Report:
@@ -60,14 +61,16 @@ async def _sample(settings: Settings, slices: int) -> tuple[list[float], float, 
 
     waits: list[float] = []
     file = settings.new_file("busy")
-    # What is left when the samples are taken is of no interest: half a second per sample is more than enough.
-    waiting = settings.samples * 1000 // slices
     async with Scheduler(file, domains=[domain], max_concurrency=8, shutdown_grace=1) as scheduler:
-        await scheduler.submit_many([burn.prepare(i) for i in range(waiting)])
+        await scheduler.submit_many([burn.prepare(i) for i in range(REFILL)])
+        waiting = REFILL
         async with scheduler.running():
             await asyncio.sleep(0.2)
             burned_before, ended_before, began = burned, ended, time.perf_counter()
             for i in range(settings.samples):
+                if waiting - ended < REFILL // 2:
+                    await scheduler.submit_many([burn.prepare(i) for i in range(REFILL)])
+                    waiting += REFILL
                 asked = time.perf_counter()
                 await sampled.submit(i)
                 waits.append((time.perf_counter() - asked) * 1000)

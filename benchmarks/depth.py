@@ -22,24 +22,19 @@ DISPATCHED = 1_000
 
 def measure(settings: Settings) -> Report:
     deep = deep_file(settings)
+    shallow = settings.new_file("shallow")
+    fill_file(shallow, DISPATCHED)
     times = interleaved(
         settings.rounds + 2,
-        {"deep": partial(_dispatch, deep, settings.backlog), "shallow": partial(_shallow, settings)},
+        {"deep": partial(_dispatch, deep, settings.backlog), "shallow": partial(_dispatch, shallow, DISPATCHED)},
     )
+    settings.discard(shallow)
     report = Report()
     for name, found in times.items():
         report.about[f"{name}_us_per_task"] = summary([seconds * 1e6 for seconds in found])
     report.about |= {"dispatched": DISPATCHED, "deep": settings.backlog, "shallow": DISPATCHED}
     report.add("depth_1m_vs_1k", median_ratio(times["deep"], times["shallow"]), Target("<=", 1.5))
     return report
-
-
-def _shallow(settings: Settings) -> float:
-    file = settings.new_file("shallow")
-    fill_file(file, DISPATCHED)
-    seconds = _dispatch(file, DISPATCHED)
-    settings.discard(file)
-    return seconds
 
 
 def _dispatch(file: Path, waiting: int) -> float:

@@ -119,10 +119,15 @@ def flush_to_disk() -> None:
     os.sync()
 
 
-def run_child(arguments: Sequence[str]) -> str:
+def run_child(arguments: Sequence[str], **environment: str) -> str:
     """Run a fresh interpreter with the same taskmill; returns what it printed."""
     done = subprocess.run(
-        [sys.executable, *arguments], env=child_environment(), cwd=ROOT, check=True, capture_output=True, text=True
+        [sys.executable, *arguments],
+        env={**child_environment(), **environment},
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     return done.stdout
 

@@ -119,9 +119,7 @@ def _around(original: Callable[..., Any], is_time: Callable[[], bool], moment: s
     return around
 
 
-def _around_coroutine(
-    original: Callable[..., Any], is_time: Callable[[], bool], moment: str
-) -> Callable[..., Any]:
+def _around_coroutine(original: Callable[..., Any], is_time: Callable[[], bool], moment: str) -> Callable[..., Any]:
     @functools.wraps(original)
     async def around(*args: Any, **kwargs: Any) -> Any:
         now = is_time()

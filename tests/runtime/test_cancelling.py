@@ -13,9 +13,7 @@ from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
 
-async def test_a_waiting_task_ends_at_once_and_never_runs(
-    taskmill_scheduler: SchedulerFactory, any_store: str
-) -> None:
+async def test_a_waiting_task_ends_at_once_and_never_runs(taskmill_scheduler: SchedulerFactory, any_store: str) -> None:
     domain = Domain("d")
     ran: list[int] = []
 

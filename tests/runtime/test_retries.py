@@ -59,9 +59,7 @@ async def test_a_retry_waits_for_its_delay(taskmill_scheduler: SchedulerFactory,
     assert starts == [0, 1, 3, 7, 12]
 
 
-async def test_retry_later_names_its_own_delay(
-    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
-) -> None:
+async def test_retry_later_names_its_own_delay(taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock) -> None:
     domain = Domain("d")
     starts: list[float] = []
 

@@ -19,8 +19,8 @@ from taskmill.cli.screen import complain
 class Command(Protocol):
     """What each module of a command offers."""
 
-    SUMMARY: str
-
+    @property
+    def SUMMARY(self) -> str: ...  # noqa: N802 - a constant of the module
     def add_arguments(self, parser: argparse.ArgumentParser, /) -> None: ...
     def execute(self, arguments: argparse.Namespace, /) -> int: ...
 

@@ -108,9 +108,7 @@ def _permissions(file: str) -> Finding:
     mode = stat.S_IMODE(Path(file).stat().st_mode)
     if not mode & 0o077:
         return Finding("ok", "permissions", f"{mode:04o}, for its owner only")
-    return Finding(
-        "note", "permissions", f"{mode:04o}: other users may open it, payloads included; chmod 600 {file}"
-    )
+    return Finding("note", "permissions", f"{mode:04o}: other users may open it, payloads included; chmod 600 {file}")
 
 
 def _dead_letters(count: int) -> Finding:

@@ -13,21 +13,19 @@ import logging
 import os
 import signal
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from taskmill import Scheduler
 from taskmill.cli import machine_output, screen, words
 from taskmill.cli.refusal import DONE
+from taskmill.cli.tally import Tally
 from taskmill.cli.target import find_scheduler
 from taskmill.events import (
     Event,
     EventsMissed,
-    TaskCancelled,
     TaskCompleted,
     TaskDeadLettered,
     TaskEvent,
-    TaskExpired,
     TaskFailed,
     TaskProgressed,
 )
@@ -41,16 +39,22 @@ STANDBY_INTERVAL = 1.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="MODULE:SCHEDULER", help="such as app.tasks:scheduler")
     parser.add_argument("--standby", action="store_true", help="if another one dispatches, wait and take over")
-    parser.add_argument("--verbose", action="store_true", help="a line for each event, not only for failures")
+    parser.add_argument("--verbose", action="store_true", help="a line for each event")
 
 
 def execute(arguments: argparse.Namespace) -> int:
     scheduler = find_scheduler(arguments.target)
-    # The module may have set up logging itself; then this changes nothing.
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _log_failures()
     voice = _JsonVoice() if arguments.json else _Voice(verbose=arguments.verbose)
     asyncio.run(_run(scheduler, arguments.target, voice, standby=arguments.standby))
     return DONE
+
+
+def _log_failures() -> None:
+    """Failures go to the log on stderr, unless the module has set up logging in its own way."""
+    if not logging.getLogger().hasHandlers():
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("taskmill").setLevel(logging.INFO)
 
 
 async def _run(scheduler: Scheduler, target: str, voice: _Voice, *, standby: bool) -> None:
@@ -95,7 +99,7 @@ async def _listen(scheduler: Scheduler, voice: _Voice) -> None:
 
 
 @contextlib.contextmanager
-def _signals(ask_to_stop: Callable[[str], None]) -> Iterator[None]:
+def _signals(ask_to_stop: Callable[[str], None]) -> Generator[None]:
     """The first signal asks, the second insists."""
     loop = asyncio.get_running_loop()
     asked = False
@@ -117,11 +121,11 @@ def _signals(ask_to_stop: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Voice:
-    """Tells a person what happens: the start, the end, and what went wrong in between."""
+    """Tells a person about the start and the end, and with ``verbose`` about everything in between."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
-        self._endings: Counter[str] = Counter()
+        self._tally = Tally()
 
     def started(self, target: str) -> None:
         screen.say(f"{target} is dispatching (process {os.getpid()}); Ctrl-C stops it")
@@ -133,12 +137,11 @@ class _Voice:
         screen.say(f"{name}: stopping once running tasks have ended; a second signal exits at once")
 
     def stopped(self, target: str) -> None:
-        screen.say(f"{target} has stopped; ended here: {words.counted(self._endings)}")
+        screen.say(f"{target} has stopped; ended here: {words.counted(self._tally.endings)}")
 
     def heard(self, event: Event) -> None:
-        if (ending := _ending(event)) is not None:
-            self._endings[ending] += 1
-        if self._verbose or isinstance(event, TaskFailed | TaskDeadLettered | EventsMissed):
+        self._tally.hear(event)
+        if self._verbose:
             screen.say(f"{event.at.astimezone():%H:%M:%S} {_sentence(event)}")
 
 
@@ -158,32 +161,14 @@ class _JsonVoice(_Voice):
         self._tell("stopping", signal=name)
 
     def stopped(self, target: str) -> None:
-        self._tell("stopped", target=target, ended=self._endings)
+        self._tell("stopped", target=target, ended=self._tally.endings)
 
     def heard(self, event: Event) -> None:
-        if (ending := _ending(event)) is not None:
-            self._endings[ending] += 1
+        self._tally.hear(event)
         machine_output.print_line({"event": type(event).__name__, **machine_output.plain(event)})
 
     def _tell(self, event: str, **details: object) -> None:
         machine_output.print_line({"event": event, **details})
-
-
-def _ending(event: Event) -> str | None:
-    """The ending an event tells of, if it is the last of its task."""
-    match event:
-        case TaskCompleted():
-            return "completed"
-        case TaskFailed(will_retry=False):
-            return "failed"
-        case TaskDeadLettered():
-            return "dead_letter"
-        case TaskCancelled():
-            return "cancelled"
-        case TaskExpired():
-            return "expired"
-        case _:
-            return None
 
 
 def _sentence(event: Event) -> str:
@@ -200,8 +185,8 @@ def _sentence(event: Event) -> str:
             return f"{task}: attempt failed, again {when}: {words.first_line(error)}"
         case TaskFailed(error=error):
             return f"{task}: failed: {words.first_line(error)}"
-        case TaskDeadLettered(error=error):
-            return f"{task}: dead letter: {words.first_line(error or '')}"
+        case TaskDeadLettered():
+            return f"{task}: no attempt is left, it is a dead letter"
         case TaskProgressed(progress=progress):
             return f"{task}: {words.progress(progress)}"
         case _:

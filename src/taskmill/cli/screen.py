@@ -90,20 +90,14 @@ def _plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers
         say("  ".join(cells).rstrip())
 
 
-def _rich_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[str], wrap: bool
-) -> None:
+def _rich_table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[str], wrap: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
-        shown.add_column(
-            heading, justify="right" if heading in numbers else "left", no_wrap=heading != headings[-1]
-        )
+        shown.add_column(heading, justify="right" if heading in numbers else "left", no_wrap=heading != headings[-1])
     for row in rows:
-        shown.add_row(
-            *(Text(cell, style=STYLES.get(cell, ""), no_wrap=not wrap, overflow="ellipsis") for cell in row)
-        )
+        shown.add_row(*(Text(cell, style=STYLES.get(cell, ""), no_wrap=not wrap, overflow="ellipsis") for cell in row))
     Console().print(shown)

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 from taskmill import HistoryRecord, TaskRecord
@@ -38,40 +39,47 @@ async def _get(file: str, id: int) -> TaskRecord | HistoryRecord:
 
 
 def _facts(record: TaskRecord | HistoryRecord) -> Iterator[tuple[str, str]]:
+    """What there is to say; a name without a value is left out."""
     ended = record if isinstance(record, HistoryRecord) else None
-    yield "task", str(record.id)
-    yield "type", record.type
-    if isinstance(record, HistoryRecord):
-        yield "ending", str(record.ending)
-    else:
-        yield "status", str(record.status)
-    for name, text in (("label", record.label), ("key", record.key), ("group", record.group)):
-        if text:
-            yield name, text
-    yield "priority", words.priority(record)
-    if record.tags:
-        yield "tags", ", ".join(f"{name}={value}" for name, value in record.tags.items())
-    if record.parent_id is not None:
-        yield "parent", str(record.parent_id)
-    yield "attempts", f"{record.attempt}, of them retries {record.retries}" if record.retries else str(record.attempt)
-    yield "submitted", words.local_time(record.created_at)
-    for name, at in (("due", record.run_at), ("expires", record.expires_at), ("started", record.started_at)):
-        if at is not None:
-            yield name, words.local_time(at)
-    if ended is not None:
-        yield "ended", words.local_time(ended.ended_at)
-        if ended.duration is not None:
-            yield "took", words.duration(ended.duration)
-    if record.progress is not None:
-        yield "progress", words.progress(record.progress)
+    yield from _said(
+        ("task", record.id),
+        ("type", record.type),
+        ("ending", record.ending) if isinstance(record, HistoryRecord) else ("status", record.status),
+        ("label", record.label),
+        ("key", record.key),
+        ("group", record.group),
+        ("priority", words.priority(record)),
+        ("tags", ", ".join(f"{name}={value}" for name, value in record.tags.items())),
+        ("parent", record.parent_id),
+        ("attempts", f"{record.attempt}, of them retries: {record.retries}"),
+        ("submitted", record.created_at),
+        ("due", record.run_at),
+        ("expires", record.expires_at),
+        ("started", record.started_at),
+        ("ended", ended and ended.ended_at),
+        ("took", ended and ended.duration),
+        ("progress", record.progress and words.progress(record.progress)),
+    )
     yield "payload", _laid_out(record.payload)
-    if record.last_error and (ended is None or record.last_error != ended.error):
-        yield "last error", record.last_error
+    if ended is None or record.last_error != ended.error:
+        yield from _said(("last error", record.last_error))
     if ended is not None:
-        if ended.error:
-            yield "error", ended.error
+        yield from _said(("error", ended.error))
         if ended.result is not None:
             yield "result", _laid_out(ended.result)
+
+
+def _said(*pairs: tuple[str, object]) -> Iterator[tuple[str, str]]:
+    for name, value in pairs:
+        match value:
+            case None | "":
+                continue
+            case datetime():
+                yield name, words.local_time(value)
+            case timedelta():
+                yield name, words.duration(value)
+            case _:
+                yield name, str(value)
 
 
 def _laid_out(value: Any) -> str:

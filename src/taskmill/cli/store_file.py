@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from taskmill import AlreadyRunning, Scheduler
@@ -58,7 +58,7 @@ def chosen_file_and_ids(words: list[str]) -> tuple[str, list[int]]:
 
 
 @contextlib.asynccontextmanager
-async def opened(file: str) -> AsyncIterator[Scheduler]:
+async def opened(file: str) -> AsyncGenerator[Scheduler]:
     """A scheduler that only looks and controls; history is not its to prune."""
     async with Scheduler(file, retention=None) as scheduler:
         yield scheduler

@@ -1,0 +1,180 @@
+"""The demonstration's live view: counts, running tasks with their progress, groups, and what ended last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.layout import Layout
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from taskmill import Ending, Snapshot, Status, TaskRecord
+from taskmill.cli import words
+from taskmill.cli.performance import Performance
+from taskmill.cli.screen import STYLES
+from taskmill.events import TaskCancelled, TaskCompleted, TaskDeadLettered, TaskEvent, TaskExpired, TaskFailed
+
+BAR = 16
+
+
+class LiveView:
+    """Redraws the whole terminal at each look; leaves it as it was."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._live = Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def draw(self, performance: Performance) -> None:
+        if performance.picture is not None:
+            self._live.update(frame(performance, performance.picture), refresh=True)
+
+
+def frame(performance: Performance, picture: Snapshot) -> RenderableType:
+    slots = picture.max_concurrency
+    whole, below = Layout(), Layout(minimum_size=4)
+    groups = max(len(picture.groups), 4) + 3
+    below.split_row(
+        Layout(Panel(_recent(performance.recent), title="ended last", title_align="left", border_style="dim"), ratio=3),
+        Layout(Panel(_groups(picture, slots), title="groups", title_align="left", border_style="dim"), ratio=2),
+    )
+    whole.split_column(
+        Layout(_head(performance, picture), size=4),
+        Layout(
+            Panel(
+                _running(picture.running),
+                title=f"running {len(picture.running)} of {slots} slots",
+                title_align="left",
+                border_style="dim",
+            ),
+            size=slots + 2,
+        ),
+        Layout(below, minimum_size=groups),
+    )
+    return whole
+
+
+def _head(performance: Performance, picture: Snapshot) -> RenderableType:
+    total = len(performance.plan.pieces)
+    top = Table.grid(expand=True, padding=(0, 1))
+    top.add_column(no_wrap=True)
+    top.add_column(ratio=1)
+    top.add_column(no_wrap=True, justify="right")
+    top.add_row(
+        Text.assemble((" taskmill demo", "bold"), f"  {performance.ended:,} of {total:,} ended"),
+        ProgressBar(total=total, completed=min(performance.ended, total)),
+        Text(f"{performance.elapsed:.0f} s "),
+    )
+    return Group(top, _counts(picture, Status, "active"), _counts(picture, Ending, "ended"))
+
+
+def _counts(picture: Snapshot, kinds: Iterable[Status | Ending], name: str) -> Text:
+    line = Text(f" {name:<7}", style="dim", no_wrap=True, overflow="ellipsis")
+    for kind in kinds:
+        if count := picture.counts.get(kind, 0):
+            line.append(f" {count:,}", style=f"not dim bold {STYLES.get(kind, '')}")
+            line.append(f" {words.spoken(kind)} ", style=f"not dim {STYLES.get(kind, '')}")
+    return line
+
+
+def _running(records: Iterable[TaskRecord]) -> Table:
+    table = Table.grid(expand=True, padding=(0, 1))
+    table.add_column(justify="right", no_wrap=True, style="dim", width=5)
+    table.add_column(no_wrap=True, width=11)
+    table.add_column(no_wrap=True, style="dim", width=11)
+    table.add_column(no_wrap=True, ratio=1)
+    table.add_column(no_wrap=True, width=BAR)
+    table.add_column(no_wrap=True, width=22)
+    now = datetime.now(UTC)
+    for record in sorted(records, key=lambda record: record.id):
+        progress = record.progress
+        fraction = progress.fraction if progress is not None else None
+        table.add_row(
+            str(record.id),
+            Text(_short(record.type)),
+            Text(record.group or "-"),
+            Text(words.printable(words.subject(record)), overflow="ellipsis"),
+            ProgressBar(total=1, completed=fraction or 0.0, width=BAR),
+            Text(_pace(record, now), style="dim"),
+        )
+    return table
+
+
+def _pace(record: TaskRecord, now: datetime) -> str:
+    progress = record.progress
+    if progress is not None and progress.total_bytes and progress.fraction is not None:
+        rate = f" {words.size(progress.rate)}/s" if progress.rate else ""
+        return f"{progress.fraction:>4.0%} of {words.size(progress.total_bytes)}{rate}"
+    if progress is not None and progress.fraction:
+        return f"{progress.fraction:>4.0%} {progress.message or ''}"
+    if record.retries:
+        return f"retry {record.retries}"
+    if record.started_at is not None:
+        return f"for {words.duration(now - record.started_at)}"
+    return ""
+
+
+def _groups(picture: Snapshot, slots: int) -> Table:
+    table = Table.grid(expand=True, padding=(0, 1))
+    table.add_column(no_wrap=True, ratio=1)
+    table.add_column(no_wrap=True, width=slots)
+    table.add_column(no_wrap=True, justify="right", width=11)
+    for group in picture.groups.values():
+        table.add_row(
+            Text(group.name or "(no group)", overflow="ellipsis"),
+            Text("■" * group.running, style=STYLES["running"]),
+            Text(f"{group.pending:,} pending", style="" if group.pending else "dim"),
+        )
+    return table
+
+
+def _recent(events: Iterable[TaskEvent]) -> Table:
+    table = Table.grid(expand=True, padding=(0, 1))
+    table.add_column(no_wrap=True, width=11)
+    table.add_column(no_wrap=True, justify="right", style="dim", width=5)
+    table.add_column(no_wrap=True, width=11)
+    table.add_column(no_wrap=True, ratio=1)
+    for event in reversed(list(events)):
+        ending, detail = _told(event)
+        about = " · ".join(filter(None, [event.label, detail]))
+        table.add_row(
+            Text(words.spoken(ending), style=STYLES[ending]),
+            str(event.task_id),
+            Text(_short(event.type)),
+            Text(words.printable(about), overflow="ellipsis"),
+        )
+    return table
+
+
+def _told(event: TaskEvent) -> tuple[str, str]:
+    match event:
+        case TaskCompleted(duration=took):
+            return "completed", words.duration(took)
+        case TaskFailed(error=error):
+            return "failed", words.first_line(error)
+        case TaskDeadLettered(error=error):
+            return "dead_letter", words.first_line(error or "")
+        case TaskCancelled():
+            return "cancelled", ""
+        case TaskExpired(age=age):
+            return "expired", f"not started within {words.duration(age)}"
+        case _:
+            return "completed", ""
+
+
+def _short(type: str) -> str:
+    return type.partition("::")[2] or type

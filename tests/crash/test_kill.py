@@ -1,0 +1,149 @@
+"""One file, killed again and again: nothing that was promised is ever broken."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.crash.audit import CRASHED, Auditor
+from tests.crash.children import Child, was_killed
+from tests.crash.points import POINTS
+
+ROUNDS = int(os.environ.get("TASKMILL_CRASH_ROUNDS", "40"))
+SEED = int(os.environ.get("TASKMILL_CRASH_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
+POISON_EVERY = 12
+LONGEST_ROUND = 8.0
+"""A child that has not come to its named point by then is killed all the same."""
+MOST_DRAINS = 200
+
+
+class Rounds:
+    """The life of one file under fire."""
+
+    def __init__(self, folder: Path, journal: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.file = folder / "tasks.db"
+        self.auditor = Auditor(self.file, journal, folder)
+        self.kills: Counter[str] = Counter()
+        self._folder = folder
+        self._journal = journal
+        self._number = 0
+
+    def run(self, number: int) -> None:
+        """Half of the rounds end at a moment of chance, the others at a named point, each in its turn."""
+        if number % 2:
+            self._kill_by_chance()
+        else:
+            point = POINTS[number // 2 % len(POINTS)]
+            self._kill_at(point.name, self.random.randint(1, point.most))
+
+    def _kill_by_chance(self) -> None:
+        with self._child("work", actions=60) as child:
+            if self.random.random() < 0.8:
+                child.hear("open")
+                moment = self.random.uniform(0, 0.6)
+            else:
+                # Perhaps before it has even opened the file.
+                moment = self.random.uniform(0, 0.5)
+            if not child.ends_within(moment):
+                child.kill()
+            self._bury(child, "by chance")
+
+    def _kill_at(self, point: str, nth: int) -> None:
+        with self._child("work", point=point, nth=nth) as child:
+            reached = child.ends_within(LONGEST_ROUND)
+            if not reached:
+                child.kill()
+            self._bury(child, point if reached else "too late for its point")
+
+    def drain(self) -> None:
+        """Run to the end; poison tasks may kill that as well, three times each."""
+        for _ in range(MOST_DRAINS):
+            with self._child("drain") as child:
+                assert child.ends_within(120), "everything should have come to its end"
+                if not self._bury(child, "poison"):
+                    return
+        raise AssertionError("it never comes to an end")
+
+    def _child(self, role: str, point: str | None = None, nth: int = 1, actions: int = 20) -> Child:
+        self._number += 1
+        return Child(
+            who=f"{role}{self._number}",
+            folder=self._folder,
+            role=role,
+            file=str(self.file),
+            journal=str(self._journal),
+            seed=self.random.randrange(10**9),
+            point=point,
+            nth=nth,
+            actions=actions,
+            poison=role == "work" and self._number % POISON_EVERY == 0,
+        )
+
+    def _bury(self, child: Child, cause: str) -> bool:
+        """Whether the child was killed; then check what it left."""
+        code = child.wait()
+        killed = was_killed(code)
+        assert killed or code == 0, f"{child.who} ended with {code}:\n{child.complaint()}"
+        assert "database is locked" not in child.complaint()
+        self.auditor.deaths[child.who] = child.killed_at or 0.0
+        self.auditor.check(clean=not killed)
+        if killed and child.who in self.auditor.poisoned:
+            cause = "poison"
+        self.kills[cause if killed else "none, it had finished"] += 1
+        assert not self.auditor.wrong, "\n".join(self.auditor.wrong[:20])
+        return killed
+
+    def summary(self) -> str:
+        facts, contents = self.auditor.facts, self.auditor.contents
+        endings = Counter(row["ending"] for row in contents.ended.values())
+        quarantined = sum(row["error"] == CRASHED for row in contents.ended.values())
+        return "\n".join(
+            [
+                f"{self.kills.total()} processes on one file, {contents.sequence} tasks,"
+                f" {facts['start']} attempts, {facts['ack']} submissions acknowledged, {facts['refused']} refused",
+                f"{facts['saved']} states saved, {facts['cancelled']} cancellations, {facts['hook']} on_cancel"
+                f" hooks, {facts['revived']} dead letters revived, {quarantined} tasks quarantined",
+                "endings: " + ", ".join(f"{ending} {n}" for ending, n in endings.most_common()),
+                "killed:",
+                *(f"  {n:4} {cause}" for cause, n in self.kills.most_common()),
+            ]
+        )
+
+
+@contextmanager
+def kept_when_it_fails(folder: Path, seed: int) -> Iterator[Path]:
+    """A place for the journal, in memory where there is such a place: its syncs must not slow the children down."""
+    memory = Path("/dev/shm")
+    place = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else folder, prefix="taskmill-"))
+    try:
+        yield place / "journal"
+    except BaseException:
+        kept = Path(tempfile.mkdtemp(prefix=f"taskmill-crash-{seed}-"))
+        shutil.copytree(folder, kept / "files")
+        shutil.copytree(place, kept / "journal")
+        print(f"\nTASKMILL_CRASH_SEED={seed} plays it again; everything is kept in {kept}")
+        raise
+    finally:
+        shutil.rmtree(place)
+
+
+@pytest.mark.timeout(120 + 5 * ROUNDS)
+def test_no_promise_is_broken_by_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with kept_when_it_fails(tmp_path, SEED) as journal:
+        rounds = Rounds(tmp_path, journal, SEED)
+        for number in range(ROUNDS):
+            rounds.run(number)
+        rounds.drain()
+        rounds.auditor.check_finished()
+        assert not rounds.auditor.wrong, "\n".join(rounds.auditor.wrong[:20])
+    with capsys.disabled():
+        print(f"\n{ROUNDS} rounds, seed {SEED}\n{rounds.summary()}")

@@ -1,0 +1,320 @@
+"""The program that is killed: ``python -m tests.crash.victim '{"role": …}'``.
+
+Roles: ``work`` dispatches and, beside that, submits, cancels and revives; ``drain`` brings everything to its end;
+``client`` does all but dispatch until it is told to stop; ``dispatch`` and ``standby`` only dispatch; ``open`` opens
+and closes the files it is told of. Whatever it is about to ask and whatever it was answered goes to the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from taskmill import Retention, Scheduler, Submission
+from taskmill.errors import AlreadyRunning, InvalidState, SubmissionError
+from taskmill.store.sqlite import writer
+from tests.crash import points, workload
+from tests.crash.journal import Journal
+
+ENOUGH_WAITING = 120
+"""With more than this waiting, a round submits nothing and works off what is there."""
+SUBMITTERS = 3
+KEYS = 4
+
+KEEP_ALL_BUT_EXPIRED = Retention(max_count=None, per_status={"expired": Retention(max_count=10)})
+
+
+class Order(msgspec.Struct):
+    """What the parent wants of a child."""
+
+    role: str
+    who: str
+    file: str
+    journal: str
+    seed: int
+    actions: int = 20
+    point: str | None = None
+    nth: int = 1
+    poison: bool = False
+
+
+def say(word: str) -> None:
+    print(word, flush=True)
+
+
+class Parent:
+    """The words the parent sends."""
+
+    async def heard(self) -> str:
+        if not hasattr(self, "_reader"):
+            self._reader = asyncio.StreamReader()
+            await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(self._reader), sys.stdin
+            )
+        return (await self._reader.readline()).decode().strip()
+
+
+class Customer:
+    """Asks a scheduler for random things, and keeps the record straight."""
+
+    def __init__(self, scheduler: Scheduler, order: Order, journal: Journal) -> None:
+        self._scheduler = scheduler
+        self._order = order
+        self._journal = journal
+        self._random = random.Random(order.seed)
+        self._numbers = itertools.count()
+        self._reviving = asyncio.Lock()
+        self._known: list[int] = []
+        """Ids this process was given."""
+
+    def _marker(self) -> str:
+        return f"{self._order.who}-{next(self._numbers)}"
+
+    async def act(self) -> None:
+        deeds: list[tuple[int, Callable[[], Coroutine[Any, Any, None]]]] = [
+            (30, self._submit_plain),
+            (10, self._submit_flaky),
+            (12, self._submit_batch),
+            (12, self._submit_keyed),
+            (8, self._submit_later),
+            (6, self._submit_fleeting),
+            (4, self._submit_nonsense),
+            (20, self._cancel_some),
+            (6, self._revive_some),
+            (2, self._prune),
+            (8, self._look_around),
+        ]
+        (deed,) = self._random.choices([deed for _, deed in deeds], [weight for weight, _ in deeds])
+        await deed()
+
+    async def _ask(self, *submissions: Submission) -> None:
+        """Submit, with the question and the answer on record."""
+        markers = [submission.payload["marker"] for submission in submissions]
+        types = [submission.type for submission in submissions]
+        self._journal.write("ask", markers=markers, types=types)
+        try:
+            if len(submissions) == 1:
+                handles = [await self._scheduler.submit(submissions[0])]
+            else:
+                handles = await self._scheduler.submit_many(submissions)
+        except SubmissionError as wrong:
+            self._journal.write("refused", markers=markers, why=type(wrong).__name__)
+            return
+        self._journal.write(
+            "ack",
+            markers=markers,
+            ids=[handle.id for handle in handles],
+            kinds=[handle.kind for handle in handles],
+        )
+        self._known += [handle.id for handle in handles]
+
+    def _plain(self) -> Submission:
+        submission: Submission = self._random.choice(workload.PLAIN).prepare(marker=self._marker())
+        return submission
+
+    def _keyed(self, on_duplicate: str) -> Submission:
+        task = workload.keyed.options(on_duplicate=on_duplicate, priority=self._random.choice([64, 128]))
+        return task.prepare(marker=self._marker(), name=f"key {self._random.randrange(KEYS)}")
+
+    async def _submit_plain(self) -> None:
+        await self._ask(self._plain())
+
+    async def submit_poison(self) -> None:
+        await self._ask(workload.poison.prepare(marker=self._marker()))
+
+    async def _submit_flaky(self) -> None:
+        await self._ask(workload.flaky.prepare(marker=self._marker(), fails=self._random.randint(1, 3)))
+
+    async def _submit_batch(self) -> None:
+        batch = [self._plain() for _ in range(self._random.randint(2, 6))]
+        fault = self._random.random()
+        if fault < 0.2:
+            batch.insert(self._random.randrange(len(batch)), self._keyed("reject"))
+        elif fault < 0.3:
+            batch.append(Submission(workload.flaky.name, {"marker": self._marker(), "fails": "many"}))
+        await self._ask(*batch)
+
+    async def _submit_keyed(self) -> None:
+        await self._ask(self._keyed(self._random.choice(["reject", "skip"])))
+
+    async def _submit_later(self) -> None:
+        task = workload.quick.options(run_after=self._random.uniform(0.01, 0.2))
+        await self._ask(task.prepare(marker=self._marker()))
+
+    async def _submit_fleeting(self) -> None:
+        await self._ask(workload.fleeting.prepare(marker=self._marker()))
+
+    async def _submit_nonsense(self) -> None:
+        payload = {"marker": self._marker(), "fails": "many"}
+        await self._ask(Submission(workload.flaky.name, payload))
+
+    async def _cancel_some(self) -> None:
+        recent = self._known[-12:]
+        if running := await self._scheduler.tasks(status="running", limit=8):
+            recent += [record.id for record in running if record.type in workload.WITH_HOOK]
+        if not recent:
+            return
+        id = self._random.choice(recent)
+        self._journal.write("cancelling", id=id)
+        try:
+            answer = await self._scheduler.cancel(id)
+        except LookupError:
+            self._journal.write("unknown", id=id)
+        else:
+            self._journal.write("cancelled", id=id, answer=answer)
+
+    async def _revive_some(self) -> None:
+        # One at a time, so that the attempt on record is the one that the revival follows.
+        async with self._reviving:
+            found = await self._scheduler.dead_letters(type=workload.doomed.name, limit=5)
+            if not found:
+                return
+            record = self._random.choice(found)
+            self._journal.write("reviving", id=record.id, attempt=record.attempt)
+            try:
+                await self._scheduler.retry_dead(record.id)
+            except InvalidState:
+                return
+            self._journal.write("revived", id=record.id, attempt=record.attempt)
+
+    async def _prune(self) -> None:
+        await self._scheduler.prune()
+
+    async def _look_around(self) -> None:
+        await self._scheduler.snapshot()
+        await self._scheduler.tasks(tags={"made": "here"}, limit=20)
+        await self._scheduler.history(limit=20)
+        await self._scheduler.count(status="completed")
+        await self._scheduler.find(workload.keyed.name, "key 1")
+
+
+def scheduler_for(order: Order) -> Scheduler:
+    return Scheduler(
+        order.file,
+        domains=[workload.domain],
+        max_concurrency=6,
+        retention=KEEP_ALL_BUT_EXPIRED,
+        cancel_timeout=20,
+        durability="full",
+    )
+
+
+async def work(order: Order, journal: Journal) -> None:
+    async with scheduler_for(order) as scheduler:
+        say("open")
+        customer = Customer(scheduler, order, journal)
+        if order.poison:
+            await customer.submit_poison()
+        async with scheduler.running():
+            if await scheduler.count() < ENOUGH_WAITING:
+                await _act_together(customer, order.actions)
+            await _all_ended(scheduler)
+
+
+async def _act_together(customer: Customer, actions: int) -> None:
+    async def act() -> None:
+        for _ in range(actions):
+            await customer.act()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(SUBMITTERS):
+            group.create_task(act())
+
+
+async def _all_ended(scheduler: Scheduler) -> None:
+    while active := await scheduler.tasks():
+        for record in active:
+            await scheduler.wait(record.id, timeout=60)
+
+
+async def drain(order: Order, journal: Journal) -> None:
+    async with scheduler_for(order) as scheduler:
+        say("open")
+        async with scheduler.running():
+            await _all_ended(scheduler)
+        await scheduler.run_until_idle(timeout=60)
+
+
+async def client(order: Order, journal: Journal) -> None:
+    """Everything but dispatching, until the parent says stop."""
+    async with scheduler_for(order) as scheduler:
+        say("open")
+        customer = Customer(scheduler, order, journal)
+        told = asyncio.ensure_future(Parent().heard())
+        while not told.done():
+            if await scheduler.count() < ENOUGH_WAITING:
+                await customer.act()
+            else:
+                await asyncio.sleep(0.01)
+
+
+async def dispatch(order: Order, journal: Journal) -> None:
+    """Dispatch until the parent says stop; tell of the first handler that starts here."""
+    is_first = True
+
+    def noticed() -> None:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            say("working")
+
+    workload.noticed = noticed
+    async with scheduler_for(order) as scheduler:
+        say("open")
+        dispatching = asyncio.ensure_future(scheduler.run(standby=order.role == "standby"))
+        told = asyncio.ensure_future(Parent().heard())
+        await asyncio.wait([dispatching, told], return_when=asyncio.FIRST_COMPLETED)
+        if dispatching.done():
+            try:
+                await dispatching
+            except AlreadyRunning:
+                say("already running")
+                await told
+                return
+        await scheduler.stop()
+        await dispatching
+
+
+async def open_files(order: Order, journal: Journal) -> None:
+    """Open each file the parent names, leave a task in it, close it."""
+    parent = Parent()
+    say("open")
+    for number in itertools.count():
+        file = await parent.heard()
+        if file in ("", "stop"):
+            return
+        async with Scheduler(file, domains=[workload.domain]) as scheduler:
+            await scheduler.submit(workload.quick.prepare(marker=f"{order.who}-{number}"))
+        say("done")
+
+
+ROLES: dict[str, Callable[[Order, Journal], Coroutine[Any, Any, None]]] = {
+    "work": work,
+    "drain": drain,
+    "client": client,
+    "dispatch": dispatch,
+    "standby": dispatch,
+    "open": open_files,
+}
+
+
+def main() -> None:
+    order = msgspec.convert(json.loads(sys.argv[1]), Order)
+    journal = workload.journal = Journal(Path(order.journal), order.who)
+    # Small, so that a round sees several checkpoints.
+    writer.CHECKPOINT_BYTES = 128 * 1024
+    if order.point is not None:
+        points.arm(order.point, order.nth)
+    asyncio.run(ROLES[order.role](order, journal))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""The glimpse never loses sight of a waiting task, whatever is added, read and taken."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, insort
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskmill.model.stages import Lane, Place
+from taskmill.policy.ranking import rank
+from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
+
+FRONT = 200
+LANES = [Lane("", 1), Lane("", 2), Lane("g", 1)]
+
+
+class Disk:
+    """The truth: all waiting rows by lane."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Lane, list[Place]] = {lane: [] for lane in LANES}
+        self.ids = 0
+
+    def add(self, lane: Lane, queued_at: int) -> Place:
+        self.ids += 1
+        place = Place(queued_at, self.ids)
+        insort(self.rows[lane], place)
+        return place
+
+    def front(self, lane: Lane) -> list[Place]:
+        return self.rows[lane][:FRONT]
+
+    def holds(self, lane: Lane, place: Place) -> bool:
+        at = bisect_left(self.rows[lane], place)
+        return self.rows[lane][at : at + 1] == [place]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 30))
+def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: int) -> None:
+    disk, glimpse = Disk(), Glimpse(FRONT)
+    now = 0
+    for _ in range(rounds):
+        action = random_.choice(["add", "many", "old", "take", "take", "foreign", "stale"])
+        lane = random_.choice(LANES)
+        now += random_.randint(0, 3)
+        if action == "add":
+            glimpse.add(lane, disk.add(lane, now))
+        elif action == "many":
+            for _ in range(random_.randint(1, 1500)):
+                glimpse.add(lane, disk.add(lane, now))
+        elif action == "old":
+            glimpse.add(lane, disk.add(lane, random_.randint(0, now)))
+        elif action == "foreign":
+            disk.add(lane, now)
+            glimpse.survey([known for known in LANES if disk.rows[known]])
+            glimpse.doubt([known for known in LANES if disk.rows[known]])
+        elif action == "stale" and disk.rows[lane]:
+            del disk.rows[lane][random_.randrange(len(disk.rows[lane]))]
+        else:
+            take(disk, glimpse, random_.randint(1, 300))
+    while any(disk.rows.values()):
+        take(disk, glimpse, 500)
+
+
+def take(disk: Disk, glimpse: Glimpse, count: int) -> None:
+    """Claim up to ``count`` tasks as the dispatcher does; what is claimed must be the most urgent there is."""
+    for _ in range(count):
+        glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()})
+        heads = glimpse.heads()
+        if not heads:
+            assert not any(disk.rows.values()), "tasks wait on disk and nobody knows"
+            return
+        lane, place = min(heads, key=lambda head: rank(*head))
+        glimpse.take(lane)
+        if not disk.holds(lane, place):
+            continue  # stale, the claim finds nothing
+        best = min(rank(other, disk.rows[other][0]) for other in LANES if disk.rows[other])
+        assert rank(lane, place) == best
+        disk.rows[lane].remove(place)
+
+
+def test_memory_stays_bounded() -> None:
+    known = LaneGlimpse()
+    known.complete = True
+    for n in range(100_000):
+        known.add(Place(n, n))
+    assert len(known.places) <= 2048
+    assert not known.complete
