@@ -189,7 +189,7 @@ async def refused(
         ),
         pytest.param(lambda: ship.submit("box"), "parcel", id="text for a dataclass"),
         pytest.param(lambda: put.submit(SURROGATE), "path", id="lone surrogate"),
-        pytest.param(lambda: anything.submit(object()), "object", id="an object"),
+        pytest.param(lambda: anything.submit(object()), "value", id="an object"),
         pytest.param(lambda: anything.submit(2**70), "value", id="an int beyond 64 bits"),
         pytest.param(lambda: anything.submit({1: {(): 2}}), "value", id="a key JSON has no word for"),
     ],
@@ -319,15 +319,22 @@ async def test_run_after_and_run_at_exclude_each_other(scheduler: Scheduler, pat
     async def at_once() -> None:
         await put.options(run_after=5, run_at=at).submit("a")
 
-    async def one_after_the_other() -> None:
-        await put.options(run_after=5).options(run_at=at).submit("a")
-
     async def by_name() -> None:
         await scheduler.submit(Submission("box::put", {"path": "a"}, run_after=5, run_at=at))
 
-    for call in (at_once, one_after_the_other, by_name):
+    for call in (at_once, by_name):
         wrong = await refused(path, call, SubmissionError, "run_after")
         assert "run_at" in str(wrong)
+
+
+async def test_of_run_after_and_run_at_said_one_after_the_other_the_last_counts(path: Path) -> None:
+    clock = ManualClock()
+    at = clock.now() + timedelta(days=1)
+    async with Scheduler(path, domains=[box], clock=clock):
+        last_is_at = await put.options(run_after=5).options(run_at=at).submit("a")
+        last_is_after = await put.options(run_at=at).options(run_after=5).submit("a")
+        assert (await last_is_at.record()).run_at == at
+        assert (await last_is_after.record()).run_at == clock.now() + timedelta(seconds=5)
 
 
 BAD_TAGS: list[Any] = [
@@ -707,7 +714,7 @@ BAD_SETTINGS: list[tuple[str, object]] = [
     *(("durability", value) for value in ("none", "FULL", None, True)),
     *(("domains", value) for value in (["box"], "box", 5, None, box)),
     *(("clock", value) for value in (5, "now", datetime(2030, 1, 1, tzinfo=UTC))),
-    *(("store", value) for value in (5, None, b"tasks.db", "", NUL)),
+    *(("store", value) for value in (5, None, b"tasks.db", ["tasks.db"])),
 ]
 
 
@@ -854,14 +861,12 @@ async def _open_and_close(path: Path) -> None:
 
 
 async def _refuses_to_open(path: Path, error: type[Exception], *says: str) -> None:
-    """Opening raises exactly this class and leaves nothing behind in this process."""
-    before = set(threading.enumerate())
+    """Opening raises exactly this class, and nobody can submit."""
     with pytest.raises(error) as caught:
         await _open_and_close(path)
     assert type(caught.value) is error
     for text in (str(path), *says):
         assert text in str(caught.value)
-    assert set(threading.enumerate()) <= before
     with pytest.raises(ConfigError, match="box"):
         await put.submit("a")
 
@@ -872,6 +877,21 @@ async def test_a_file_that_is_not_a_database_is_refused_and_left_alone(path: Pat
     await _refuses_to_open(path, StoreCorrupt, "not an SQLite database")
     assert path.read_bytes() == content
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("name", ["", NUL, SURROGATE, "x" * 5000])
+async def test_a_name_no_file_can_have_is_refused(name: str) -> None:
+    with pytest.raises((ConfigError, StoreError)):
+        async with Scheduler(name):
+            pass
+
+
+async def test_a_failed_open_leaves_no_thread_behind(path: Path) -> None:
+    path.write_bytes(b"hello\n")
+    before = set(threading.enumerate())
+    with pytest.raises(StoreError):
+        await _open_and_close(path)
+    assert set(threading.enumerate()) <= before
 
 
 async def test_a_folder_is_refused(path: Path) -> None:
@@ -1109,7 +1129,7 @@ async def checkpointing(disk: Disk) -> None:
                 except StoreError:
                     await asyncio.sleep(0)
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(5):
             await asyncio.gather(submit(MIB - 100, 12), submit(10, 100), submit(10, 100))
         assert {record.id for record in await scheduler.tasks()} == acknowledged
     assert _active_ids(path) == acknowledged
@@ -1216,16 +1236,20 @@ def _history(path: Path, id: int) -> tuple[str, str | None] | None:
         return row
 
 
+def _impatient(path: Path, clock: ManualClock | None = None) -> Scheduler:
+    return Scheduler(path, domains=[box], shutdown_grace=0, cancel_timeout=0.1, clock=clock)
+
+
 @pytest.mark.parametrize("heard", [False, True], ids=["unheard", "heard"])
 @pytest.mark.parametrize(("column", "value"), [*RUNNABLE_DAMAGE, *HARMLESS_DAMAGE])
 async def test_a_corrupt_row_ends_with_an_error_and_the_others_run(
     path: Path, column: str, value: object, heard: bool
 ) -> None:
-    async with Scheduler(path, domains=[box]) as scheduler:
+    async with _impatient(path) as scheduler:
         before, corrupt, after = [await put.options(retry=Retry.none()).submit("a") for _ in range(3)]
         damage(path, column, value, corrupt.id)
         listener = scheduler.events() if heard else None
-        await scheduler.run_until_idle(timeout=2)
+        await scheduler.run_until_idle(timeout=1)
         assert await before.result(timeout=1) == 1
         assert await after.result(timeout=1) == 1
         ended = _history(path, corrupt.id)
@@ -1241,10 +1265,10 @@ async def test_a_corrupt_row_ends_with_an_error_and_the_others_run(
 
 @pytest.mark.parametrize(("column", "value"), HARMLESS_DAMAGE)
 async def test_a_corrupt_row_whose_handler_raises_still_ends(path: Path, column: str, value: object) -> None:
-    async with Scheduler(path, domains=[box]) as scheduler:
+    async with _impatient(path) as scheduler:
         corrupt = await explode.options(retry=Retry.none()).submit("bang")
         damage(path, column, value, corrupt.id)
-        await scheduler.run_until_idle(timeout=2)
+        await scheduler.run_until_idle(timeout=1)
         ended = _history(path, corrupt.id)
         assert ended is not None
         assert ended[0] in ("failed", "dead_letter")
@@ -1252,7 +1276,7 @@ async def test_a_corrupt_row_whose_handler_raises_still_ends(path: Path, column:
 
 @pytest.mark.parametrize(("column", "value"), [*RUNNABLE_DAMAGE, *HARMLESS_DAMAGE])
 async def test_a_corrupt_task_can_be_cancelled(path: Path, column: str, value: object) -> None:
-    async with Scheduler(path, domains=[box]) as scheduler:
+    async with _impatient(path) as scheduler:
         corrupt = await put.submit("a")
         damage(path, column, value, corrupt.id)
         listener = scheduler.events()
@@ -1264,18 +1288,19 @@ async def test_a_corrupt_task_can_be_cancelled(path: Path, column: str, value: o
 @pytest.mark.parametrize(("column", "value"), [*RUNNABLE_DAMAGE, *HARMLESS_DAMAGE])
 async def test_a_corrupt_task_can_expire(path: Path, column: str, value: object) -> None:
     clock = ManualClock()
-    async with Scheduler(path, domains=[box], clock=clock) as scheduler:
+    async with _impatient(path, clock) as scheduler:
         corrupt = await put.options(ttl=10, run_after=60).submit("a")
         healthy = await put.options(run_after=30).submit("a")
         damage(path, column, value, corrupt.id)
         listener = scheduler.events()
         async with scheduler.running():
             await clock.advance(40)
-            assert (await healthy.record()).started_at is not None
-            ended = _history(path, corrupt.id)
-            assert ended is not None
-            assert ended[0] == "expired"
+            ended = _history(path, corrupt.id), _history(path, healthy.id)
+            stopping = asyncio.create_task(scheduler.stop())
+            await clock.advance(10)
+            await stopping
         await listener.aclose()
+        assert ended == (("expired", None), ("completed", None))
 
 
 async def _play(part: str, where: str) -> None:

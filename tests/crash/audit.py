@@ -180,7 +180,8 @@ class Auditor:
         if task.runner is not None:
             dead = task.runner != who and self.deaths.get(task.runner, float("inf")) < line["at"]
             self._expect(
-                dead, f"task {id}: attempt {attempt} by {who} overlaps attempt {task.started} by {task.runner}"
+                dead,
+                f"task {id}: attempt {attempt} by {who} overlaps attempt {task.started} by {task.runner}",
             )
         self._expect(id not in self._ended_before or task.revived > 0, f"task {id} had ended and ran again by {who}")
         self._expect(
@@ -294,7 +295,8 @@ class Auditor:
         self._check_common(row, task)
         self._expect(not task.cancel_refused, f"task {id} is active, but cancel() said it had ended")
         self._expect(
-            not task.cancelled or row["stop"] == "cancel", f"task {id} is active, its cancellation is forgotten"
+            not task.cancelled or row["stop"] == "cancel",
+            f"task {id} is active, its cancellation is forgotten",
         )
         self._expect(row["crashes"] < MOST_CRASHES, f"task {id} is active after {row['crashes']} crashes")
         spent = row["retries"] + row["crashes"] + (row["status"] == "running")
@@ -344,10 +346,12 @@ class Auditor:
     def _check_common(self, row: Row, task: Known) -> None:
         id = row["id"]
         self._expect(
-            row["attempt"] >= task.started, f"task {id}: attempt {task.started} ran, {row['attempt']} is known"
+            row["attempt"] >= task.started,
+            f"task {id}: attempt {task.started} ran, {row['attempt']} is known",
         )
         self._expect(
-            row["retries"] <= task.failures, f"task {id}: {row['retries']} retries of {task.failures} failures"
+            row["retries"] <= task.failures,
+            f"task {id}: {row['retries']} retries of {task.failures} failures",
         )
         most = workload.RETRIES.get(row["type"], 3)
         self._expect(row["retries"] <= most, f"task {id}: {row['retries']} retries, at most {most} are allowed")

@@ -27,7 +27,14 @@ class Child:
         self.killed_at: float | None = None
         self._errors = (folder / f"{who}.stderr").open("w+b")
         self._process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "tests.crash.victim", json.dumps({"who": who, **order})],
+            [
+                sys.executable,
+                "-X",
+                "faulthandler",
+                "-m",
+                "tests.crash.victim",
+                json.dumps({"who": who, **order}),
+            ],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -196,19 +196,20 @@ class Customer:
         await self._scheduler.find(workload.keyed.name, "key 1")
 
 
-def scheduler_for(order: Order) -> Scheduler:
+def scheduler_for(order: Order, journal: Journal) -> Scheduler:
     return Scheduler(
         order.file,
         domains=[workload.domain],
         max_concurrency=6,
         retention=KEEP_ALL_BUT_EXPIRED,
+        state=[journal],
         cancel_timeout=20,
         durability="full",
     )
 
 
 async def work(order: Order, journal: Journal) -> None:
-    async with scheduler_for(order) as scheduler:
+    async with scheduler_for(order, journal) as scheduler:
         say("open")
         customer = Customer(scheduler, order, journal)
         if order.poison:
@@ -236,7 +237,7 @@ async def _all_ended(scheduler: Scheduler) -> None:
 
 
 async def drain(order: Order, journal: Journal) -> None:
-    async with scheduler_for(order) as scheduler:
+    async with scheduler_for(order, journal) as scheduler:
         say("open")
         async with scheduler.running():
             await _all_ended(scheduler)
@@ -245,7 +246,7 @@ async def drain(order: Order, journal: Journal) -> None:
 
 async def client(order: Order, journal: Journal) -> None:
     """Everything but dispatching, until the parent says stop."""
-    async with scheduler_for(order) as scheduler:
+    async with scheduler_for(order, journal) as scheduler:
         say("open")
         customer = Customer(scheduler, order, journal)
         told = asyncio.ensure_future(Parent().heard())
@@ -267,7 +268,7 @@ async def dispatch(order: Order, journal: Journal) -> None:
             say("working")
 
     workload.noticed = noticed
-    async with scheduler_for(order) as scheduler:
+    async with scheduler_for(order, journal) as scheduler:
         say("open")
         dispatching = asyncio.ensure_future(scheduler.run(standby=order.role == "standby"))
         told = asyncio.ensure_future(Parent().heard())
@@ -308,7 +309,7 @@ ROLES: dict[str, Callable[[Order, Journal], Coroutine[Any, Any, None]]] = {
 
 def main() -> None:
     order = msgspec.convert(json.loads(sys.argv[1]), Order)
-    journal = workload.journal = Journal(Path(order.journal), order.who)
+    journal = Journal(Path(order.journal), order.who)
     # Small, so that a round sees several checkpoints.
     writer.CHECKPOINT_BYTES = 128 * 1024
     if order.point is not None:

@@ -17,35 +17,32 @@ from tests.crash.journal import Journal
 
 domain = Domain("crash", tags={"made": "here"})
 
-journal: Journal
-"""Set by the child before it opens its scheduler."""
-
 noticed: Callable[[], None] = lambda: None  # noqa: E731 - replaced by children that tell when they start to work
 
 STEPS = 4
 
 
 def start(ctx: Context) -> None:
-    journal.write("start", id=ctx.task.id, attempt=ctx.attempt, step=ctx.saved.get("step", 0))
+    ctx.state(Journal).write("start", id=ctx.task.id, attempt=ctx.attempt, step=ctx.saved.get("step", 0))
     noticed()
 
 
 def done(ctx: Context, marker: str) -> str:
     result = f"{marker} by attempt {ctx.attempt}"
-    journal.write("end", id=ctx.task.id, attempt=ctx.attempt, how="done", result=result)
+    ctx.state(Journal).write("end", id=ctx.task.id, attempt=ctx.attempt, how="done", result=result)
     return result
 
 
 def failed(ctx: Context) -> None:
-    journal.write("end", id=ctx.task.id, attempt=ctx.attempt, how="failed")
+    ctx.state(Journal).write("end", id=ctx.task.id, attempt=ctx.attempt, how="failed")
 
 
 def stopped(ctx: Context) -> None:
-    journal.write("end", id=ctx.task.id, attempt=ctx.attempt, how="stopped")
+    ctx.state(Journal).write("end", id=ctx.task.id, attempt=ctx.attempt, how="stopped")
 
 
 def hooked(ctx: Context) -> None:
-    journal.write("hook", id=ctx.task.id, attempt=ctx.attempt)
+    ctx.state(Journal).write("hook", id=ctx.task.id, attempt=ctx.attempt)
 
 
 @domain.task
@@ -115,9 +112,9 @@ async def stepper(ctx: Context, marker: str) -> str:
     start(ctx)
     goal = STEPS // 2 if ctx.task.retries == 0 else STEPS
     for step in range(ctx.saved.get("step", 0) + 1, goal + 1):
-        journal.write("saving", id=ctx.task.id, step=step)
+        ctx.state(Journal).write("saving", id=ctx.task.id, step=step)
         await ctx.save(step=step)
-        journal.write("saved", id=ctx.task.id, step=step)
+        ctx.state(Journal).write("saved", id=ctx.task.id, step=step)
     if ctx.task.retries == 0:
         failed(ctx)
         raise RuntimeError("half-way")
@@ -128,9 +125,9 @@ async def stepper(ctx: Context, marker: str) -> str:
 def stepper_thread(ctx: Context, marker: str) -> str:
     start(ctx)
     for step in range(ctx.saved.get("step", 0) + 1, STEPS + 1):
-        journal.write("saving", id=ctx.task.id, step=step)
+        ctx.state(Journal).write("saving", id=ctx.task.id, step=step)
         ctx.save(step=step)
-        journal.write("saved", id=ctx.task.id, step=step)
+        ctx.state(Journal).write("saved", id=ctx.task.id, step=step)
     return done(ctx, marker)
 
 

@@ -117,7 +117,8 @@ class _Lines:
 
 
 def _print(account: Account) -> None:
+    screen.paragraph("A sync workload ran on a temporary SQLite file, which a second scheduler then read back:")
     for check in account.checks:
-        screen.say(f"{'✓' if check.holds else '✗'} {check.text}")
+        screen.paragraph(f"{'✓' if check.holds else '✗'} {check.text}", indent="  ")
     if not account.balances:
         screen.complain("the account does not balance: this is a bug in taskmill, please report it")

@@ -21,7 +21,7 @@ from taskmill.cli.performance import Performance
 from taskmill.cli.screen import STYLES
 from taskmill.events import TaskCancelled, TaskCompleted, TaskDeadLettered, TaskEvent, TaskExpired, TaskFailed
 
-BAR = 16
+NARROW = 96
 
 
 class LiveView:
@@ -41,22 +41,26 @@ class LiveView:
 
     def draw(self, performance: Performance) -> None:
         if performance.picture is not None:
-            self._live.update(frame(performance, performance.picture), refresh=True)
+            narrow = self._live.console.width < NARROW
+            self._live.update(frame(performance, performance.picture, narrow=narrow), refresh=True)
 
 
-def frame(performance: Performance, picture: Snapshot) -> RenderableType:
+def frame(performance: Performance, picture: Snapshot, *, narrow: bool) -> RenderableType:
     slots = picture.max_concurrency
     whole, below = Layout(), Layout(minimum_size=4)
     groups = max(len(picture.groups), 4) + 3
     below.split_row(
         Layout(Panel(_recent(performance.recent), title="ended last", title_align="left", border_style="dim"), ratio=3),
-        Layout(Panel(_groups(picture, slots), title="groups", title_align="left", border_style="dim"), ratio=2),
+        Layout(
+            Panel(_groups(picture, slots), title="groups: running, pending", title_align="left", border_style="dim"),
+            ratio=2,
+        ),
     )
     whole.split_column(
-        Layout(_head(performance, picture), size=4),
+        Layout(_head(performance, picture), size=3),
         Layout(
             Panel(
-                _running(picture.running),
+                _running(picture.running, bar=8 if narrow else 16),
                 title=f"running {len(picture.running)} of {slots} slots",
                 title_align="left",
                 border_style="dim",
@@ -79,7 +83,10 @@ def _head(performance: Performance, picture: Snapshot) -> RenderableType:
         ProgressBar(total=total, completed=min(performance.ended, total)),
         Text(f"{performance.elapsed:.0f} s "),
     )
-    return Group(top, _counts(picture, Status, "active"), _counts(picture, Ending, "ended"))
+    ended = _counts(picture, Ending, "ended")
+    if performance.retries_seen:
+        ended.append(f" after {performance.retries_seen:,} retries")
+    return Group(top, _counts(picture, Status, "active"), ended)
 
 
 def _counts(picture: Snapshot, kinds: Iterable[Status | Ending], name: str) -> Text:
@@ -91,14 +98,14 @@ def _counts(picture: Snapshot, kinds: Iterable[Status | Ending], name: str) -> T
     return line
 
 
-def _running(records: Iterable[TaskRecord]) -> Table:
+def _running(records: Iterable[TaskRecord], *, bar: int) -> Table:
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(justify="right", no_wrap=True, style="dim", width=5)
     table.add_column(no_wrap=True, width=11)
     table.add_column(no_wrap=True, style="dim", width=11)
     table.add_column(no_wrap=True, ratio=1)
-    table.add_column(no_wrap=True, width=BAR)
-    table.add_column(no_wrap=True, width=22)
+    table.add_column(no_wrap=True, width=bar)
+    table.add_column(no_wrap=True, width=25)
     now = datetime.now(UTC)
     for record in sorted(records, key=lambda record: record.id):
         progress = record.progress
@@ -108,7 +115,7 @@ def _running(records: Iterable[TaskRecord]) -> Table:
             Text(_short(record.type)),
             Text(record.group or "-"),
             Text(words.printable(words.subject(record)), overflow="ellipsis"),
-            ProgressBar(total=1, completed=fraction or 0.0, width=BAR),
+            ProgressBar(total=1, completed=fraction or 0.0, width=bar),
             Text(_pace(record, now), style="dim"),
         )
     return table
@@ -132,12 +139,12 @@ def _groups(picture: Snapshot, slots: int) -> Table:
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(no_wrap=True, ratio=1)
     table.add_column(no_wrap=True, width=slots)
-    table.add_column(no_wrap=True, justify="right", width=11)
+    table.add_column(no_wrap=True, justify="right", width=6)
     for group in picture.groups.values():
         table.add_row(
             Text(group.name or "(no group)", overflow="ellipsis"),
             Text("■" * group.running, style=STYLES["running"]),
-            Text(f"{group.pending:,} pending", style="" if group.pending else "dim"),
+            Text(f"{group.pending:,}", style="" if group.pending else "dim"),
         )
     return table
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from taskmill import Ending, HistoryRecord, Status, TaskRecord
@@ -106,11 +107,12 @@ def _active_row(record: TaskRecord) -> list[str]:
 
 
 def _when(record: TaskRecord) -> str:
+    """How long it runs, when it is due, or when it was submitted."""
     if record.status is Status.RUNNING and record.started_at is not None:
-        return f"started {words.ago(record.started_at)}"
+        return f"since {words.duration(datetime.now(UTC) - record.started_at)}"
     if record.status is Status.SCHEDULED and record.run_at is not None:
-        return f"due {words.ago(record.run_at)}"
-    return f"submitted {words.ago(record.created_at)}"
+        return words.ago(record.run_at)
+    return words.ago(record.created_at)
 
 
 def _about(record: TaskRecord) -> str:

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Generator
 
 from taskmill import Scheduler
@@ -107,7 +106,6 @@ def _signals(ask_to_stop: Callable[[str], None]) -> Generator[None]:
     def received(number: int, _frame: object = None) -> None:
         nonlocal asked
         if asked:
-            sys.stdout.flush()
             os._exit(128 + number)
         asked = True
         loop.call_soon_threadsafe(ask_to_stop, signal.Signals(number).name)

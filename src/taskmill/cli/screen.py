@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
@@ -46,6 +48,13 @@ def is_terminal() -> bool:
 def say(text: str = "") -> None:
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
+
+
+def paragraph(text: str, *, indent: str = "") -> None:
+    """Text that breaks between words on a terminal; its further lines are indented."""
+    width = shutil.get_terminal_size().columns if is_terminal() else sys.maxsize
+    for line in textwrap.wrap(text, width, subsequent_indent=indent):
+        say(line)
 
 
 def complain(text: str) -> None:

@@ -194,8 +194,12 @@ class Dispatcher:
             or self._returns
             or self.workshop.slots_taken
             or not self._glimpse.is_empty
-            or (self._next_due is not None and self._next_due <= self._clock.now_ms())
+            or self._is_past(self._next_due)
+            or self._is_past(self._next_expiry)
         )
+
+    def _is_past(self, at: int | None) -> bool:
+        return at is not None and at <= self._clock.now_ms()
 
     # Planning
 
@@ -203,10 +207,18 @@ class Dispatcher:
         now = self._clock.now_ms()
         turn = Turn(now=now, judged=self._judge(now), pass_over=self._unknown_types)
         turn.returns, self._returns = self._returns, []
-        turn.promote = self._next_due is not None and self._next_due <= now
-        turn.expire = self._next_expiry is not None and self._next_expiry <= now
+        turn.promote = self._is_past(self._next_due)
+        turn.expire = self._is_past(self._next_expiry)
         turn.survey, self._survey_wanted = self._survey_wanted, False
         turn.progress = self._gather_progress()
+        for judged in turn.judged:
+            # Verdicts are committed before claims: what returns to the queue may start in the same turn.
+            match judged.verdict:
+                case Return() | TryAgain(_, None):
+                    task = judged.task
+                    self._glimpse.add(Lane(task.group, task.priority), Place(task.queued_at, task.id))
+                case _:
+                    continue
         if self._claiming:
             turn.claims = self._pick(self.max_concurrency - self.workshop.slots_taken)
             turn.refill = self._glimpse.unread()
@@ -335,12 +347,12 @@ class Dispatcher:
                 self._verdict_lost(attempt)
                 continue
             match judged.verdict:
-                case TryAgain(_, None) | Return():
-                    self._glimpse.add(Lane(task.group, task.priority), Place(task.queued_at, task.id))
                 case TryAgain(_, int(due_at)):
                     self._next_due = _earlier(self._next_due, due_at)
                 case End():
                     ended += 1
+                case _:
+                    pass  # it waits again, and the plan has put it in its place
             if not isinstance(judged.verdict, End) and task.expires_at is not None:
                 self._next_expiry = _earlier(self._next_expiry, task.expires_at)
             self._announcer.judged(judged, turn.now)

@@ -1,0 +1,114 @@
+"""The house rules that a reader relies on and a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import taskmill
+
+PACKAGE = Path(taskmill.__file__).parent
+ROOT = Path(__file__).parents[2]
+FILES = sorted(PACKAGE.rglob("*.py"))
+NAMES = [str(file.relative_to(PACKAGE)) for file in FILES]
+
+LONGEST_FILE = 400
+VAGUE = {"manager", "util", "utils", "helper", "helpers", "common", "base", "misc"}
+
+
+def test_there_are_files_to_check() -> None:
+    assert len(FILES) > 20
+
+
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_a_file_fits_in_a_readers_head(file: Path) -> None:
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+
+
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_a_module_says_what_it_is_for(file: Path) -> None:
+    if file.name == "_version.py":
+        return
+    said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+    assert said
+    assert said.strip()
+
+
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_no_error_is_swallowed_in_silence(file: Path) -> None:
+    silent = [
+        node.lineno
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.ExceptHandler) and _is_silent(node)) or _suppresses_everything(node)
+    ]
+    assert silent == []
+
+
+def _is_silent(handler: ast.ExceptHandler) -> bool:
+    return all(
+        isinstance(step, ast.Pass)
+        or (isinstance(step, ast.Expr) and isinstance(step.value, ast.Constant) and step.value.value is ...)
+        for step in handler.body
+    )
+
+
+def _suppresses_everything(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) not in ("suppress", "contextlib.suppress"):
+        return False
+    return any(ast.unparse(given) in ("Exception", "BaseException") for given in node.args)
+
+
+def test_the_search_for_silence_finds_it() -> None:
+    tree = ast.parse("try:\n    a\nexcept:\n    pass\ntry:\n    a\nexcept E:\n    ...\ntry:\n    a\nexcept E:\n    b\n")
+    found = [_is_silent(node) for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+    assert sorted(found) == [False, True, True]
+    assert _suppresses_everything(ast.parse("contextlib.suppress(Exception)", mode="eval").body)
+    assert not _suppresses_everything(ast.parse("contextlib.suppress(OSError)", mode="eval").body)
+
+
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_files_are_named_for_what_they_hold(file: Path) -> None:
+    assert not VAGUE & set(file.with_suffix("").relative_to(PACKAGE).parts)
+
+
+def test_type_checkers_may_trust_the_annotations() -> None:
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    found = sorted(entry.name for entry in (PACKAGE / "store" / "sqlite" / "migrations").glob("*.sql"))
+    assert found
+    numbers = []
+    for name in found:
+        assert re.fullmatch(r"\d{4}_[a-z0-9_]+\.sql", name)
+        numbers.append(int(name[:4]))
+    assert numbers == list(range(1, len(found) + 1))
+
+
+def test_every_statement_by_name_has_a_name_of_its_own() -> None:
+    for file in (PACKAGE / "store" / "sqlite" / "queries").glob("*.sql"):
+        names = re.findall(r"^-- name: (\w+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        assert names
+        assert len(names) == len(set(names))
+
+
+def test_the_makefile_has_the_promised_targets() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    assert {"demo", "test", "check", "bench", "crash", "clean", "help"} <= targets
+    phony = re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    assert phony is not None
+    assert targets <= set(phony[1].split())
+
+
+def test_the_command_and_the_plugin_that_are_declared_exist() -> None:
+    declared = re.findall(
+        r'^taskmill = "([\w.]+)(?::\w+)?"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(declared) == 2
+    for module in declared:
+        path = PACKAGE.parent.joinpath(*module.split("."))
+        assert path.with_suffix(".py").is_file() or (path / "__init__.py").is_file(), module

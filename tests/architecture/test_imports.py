@@ -1,0 +1,205 @@
+"""Imports point downward only: the folder list is the architecture."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import taskmill
+
+PACKAGE = Path(taskmill.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# What each room may import of taskmill's own, besides itself.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "model": {"errors"},
+    "policy": {"errors", "model"},
+    "define": {"errors", "model"},
+    "ports": {"errors", "model"},
+    "clock": {"errors", "model"},
+    "handle": {"errors", "model"},
+    "events": {"model"},
+    "store": {"errors", "model", "policy", "define", "ports"},
+    "execute": {"errors", "model", "define", "ports", "observe"},
+    "observe": {"errors", "model", "policy", "define", "ports"},
+    "runtime": {"errors", "model", "policy", "define", "ports", "execute", "observe"},
+}
+DOORS = {"cli", "web", "tui"}
+PUBLIC = {"taskmill", "taskmill.events", "taskmill.cron", "taskmill.blocking"}
+
+IMPURE = {"asyncio", "sqlite3", "pysqlite3", "time", "random", "secrets", "threading", "os", "pathlib", "socket"}
+
+
+class Import(NamedTuple):
+    """One name that a module needs when it runs."""
+
+    file: str
+    line: int
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.module}"
+
+
+def room(module: str) -> str:
+    """``taskmill.store.sqlite.rows`` is in the room ``store``; ``taskmill`` itself is the front."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "taskmill"
+
+
+def module_name(file: Path) -> str:
+    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _only_for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _running_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node but those that only type checkers read; imports inside functions do run."""
+    for child in ast.iter_child_nodes(tree):
+        if _only_for_type_checkers(child):
+            assert isinstance(child, ast.If)
+            for other in child.orelse:
+                yield other
+                yield from _running_nodes(other)
+            continue
+        yield child
+        yield from _running_nodes(child)
+
+
+def imports_of(file: Path) -> list[Import]:
+    found: list[Import] = []
+    shown = str(file.relative_to(PACKAGE.parent))
+    for node in _running_nodes(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [Import(shown, node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{shown}:{node.lineno} is a relative import; say the whole name"
+            module = node.module or ""
+            for alias in node.names:
+                whole = f"{module}.{alias.name}"
+                is_module = _is_our_module(whole)
+                found.append(Import(shown, node.lineno, whole if is_module else module))
+    return found
+
+
+def _is_our_module(name: str) -> bool:
+    path = PACKAGE.parent.joinpath(*name.split("."))
+    return name.startswith("taskmill.") and (path.with_suffix(".py").exists() or path.is_dir())
+
+
+def _all_imports(of_room: str) -> list[Import]:
+    return [found for file in FILES if room(module_name(file)) == of_room for found in imports_of(file)]
+
+
+def _ours(imports: list[Import]) -> list[Import]:
+    return [found for found in imports if found.module.split(".")[0] == "taskmill"]
+
+
+def _shown(imports: list[Import]) -> str:
+    return "\n".join(map(str, imports))
+
+
+def test_the_reader_of_imports_sees_what_runs_and_only_that(tmp_path: Path) -> None:
+    tree = ast.parse(
+        "if TYPE_CHECKING:\n    import a\nelse:\n    import b\ndef f():\n    import c\ntry:\n    import d\n"
+        "except ImportError:\n    import e\n"
+    )
+    names = [alias.name for node in _running_nodes(tree) if isinstance(node, ast.Import) for alias in node.names]
+    assert names == ["b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize("name", sorted(ALLOWED))
+def test_a_room_imports_only_what_lies_below_it(name: str) -> None:
+    imports = _all_imports(name)
+    assert any(room(module_name(file)) == name for file in FILES), f"there is no room {name}"
+    wrong = [found for found in _ours(imports) if room(found.module) not in ALLOWED[name] | {name}]
+    assert wrong == [], _shown(wrong)
+
+
+def test_policy_and_model_have_no_clock_no_chance_and_no_io() -> None:
+    wrong = [found for of in ("policy", "model") for found in _all_imports(of) if found.module.split(".")[0] in IMPURE]
+    assert wrong == [], _shown(wrong)
+
+
+def test_policy_never_asks_what_time_it_is() -> None:
+    asked = [
+        f"{file.name}:{node.lineno} {node.attr}"
+        for file in FILES
+        if room(module_name(file)) in ("policy", "model")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today", "time_ns", "monotonic")
+    ]
+    assert asked == []
+
+
+def test_only_the_store_knows_sqlite() -> None:
+    wrong = [
+        found
+        for file in FILES
+        if room(module_name(file)) != "store"
+        for found in imports_of(file)
+        if found.module.split(".")[0] in ("sqlite3", "pysqlite3", "psycopg")
+    ]
+    assert wrong == [], _shown(wrong)
+
+
+def test_one_file_chooses_the_sqlite_library() -> None:
+    choosing = {
+        found.file
+        for file in FILES
+        for found in imports_of(file)
+        if found.module.split(".")[0] in ("sqlite3", "pysqlite3")
+    }
+    assert choosing == {"taskmill/store/sqlite/connection.py"}
+
+
+def test_only_the_composition_root_knows_the_store() -> None:
+    wrong = [
+        found
+        for file in FILES
+        if room(module_name(file)) not in ("store", "scheduler")
+        for found in _ours(imports_of(file))
+        if room(found.module) == "store"
+    ]
+    assert wrong == [], _shown(wrong)
+
+
+def test_nothing_below_the_composition_root_imports_it() -> None:
+    wrong = [
+        found
+        for file in FILES
+        if room(module_name(file)) in ALLOWED
+        for found in _ours(imports_of(file))
+        if room(found.module) in {"scheduler", "taskmill", "testing", "blocking", "cron", *DOORS}
+    ]
+    assert wrong == [], _shown(wrong)
+
+
+def test_peoples_doors_use_only_the_public_names() -> None:
+    wrong = [
+        found
+        for file in FILES
+        if room(module_name(file)) in DOORS
+        for found in _ours(imports_of(file))
+        if found.module not in PUBLIC and room(found.module) != room(module_name(file))
+    ]
+    assert wrong == [], _shown(wrong)
+
+
+def test_nothing_shipped_imports_the_help_for_tests() -> None:
+    wrong = [
+        found
+        for file in FILES
+        if room(module_name(file)) != "testing"
+        for found in _ours(imports_of(file))
+        if room(found.module) == "testing"
+    ]
+    assert wrong == [], _shown(wrong)

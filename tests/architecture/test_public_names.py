@@ -1,0 +1,135 @@
+"""The names users type are fixed: adding or removing one is a decision, made here."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+import taskmill
+import taskmill.events
+from taskmill import TaskmillError
+
+NAMES = {
+    "AlreadyRunning",
+    "ConfigError",
+    "Context",
+    "CyclicDependency",
+    "DependencyFailed",
+    "Domain",
+    "DuplicateTask",
+    "Ending",
+    "GiveUp",
+    "GroupSnapshot",
+    "Handle",
+    "HistoryRecord",
+    "InvalidDependency",
+    "InvalidState",
+    "InvalidTag",
+    "OnDependencyFailure",
+    "OnDuplicate",
+    "PayloadTooLarge",
+    "Priority",
+    "Retention",
+    "Retry",
+    "RetryLater",
+    "Scheduler",
+    "SchemaTooNew",
+    "Snapshot",
+    "Status",
+    "StoreBusy",
+    "StoreCorrupt",
+    "StoreError",
+    "Submission",
+    "SubmissionError",
+    "Task",
+    "TaskFailed",
+    "TaskNotFound",
+    "TaskProgress",
+    "TaskRecord",
+    "TaskmillError",
+    "TtlFrom",
+    "TypeStats",
+    "UnknownTaskType",
+    "__version__",
+}
+
+EVENTS = {
+    "Event",
+    "EventsMissed",
+    "TaskCancelled",
+    "TaskCompleted",
+    "TaskDeadLettered",
+    "TaskDispatched",
+    "TaskEvent",
+    "TaskExpired",
+    "TaskFailed",
+    "TaskProgressed",
+    "TaskSubmitted",
+}
+
+ABOUT_A_TASK = {"task_id", "type", "domain", "key", "label", "tags", "group", "base_priority", "effective_priority"}
+
+
+def test_the_names_of_taskmill_are_these() -> None:
+    assert set(taskmill.__all__) == NAMES
+
+
+def test_the_names_of_events_are_these() -> None:
+    assert set(taskmill.events.__all__) == EVENTS
+
+
+@pytest.mark.parametrize("module", ["taskmill", "taskmill.events", "taskmill.testing"])
+def test_public_names_are_listed_once_and_in_order(module: str) -> None:
+    listed = importlib.import_module(module).__all__
+    assert list(listed) == sorted(set(listed))
+
+
+@pytest.mark.parametrize("module", ["taskmill", "taskmill.events", "taskmill.testing"])
+def test_every_public_name_can_be_imported_and_is_documented(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert inspect.getdoc(loaded)
+    for name in loaded.__all__:
+        value = getattr(loaded, name)
+        if name == "__version__":
+            assert isinstance(value, str)
+            continue
+        own = value.__dict__.get("__doc__")
+        assert own, f"{module}.{name} has no docstring"
+        assert not own.startswith(f"{name}("), f"{module}.{name} has only the signature as its docstring"
+
+
+@pytest.mark.parametrize(
+    "kind", [taskmill.Scheduler, taskmill.Handle, taskmill.Context, taskmill.Task, taskmill.Domain, taskmill.Retry]
+)
+def test_every_public_verb_is_documented(kind: type) -> None:
+    # What a domain or a submission offers to the engine is not for users.
+    inner = {"bind", "unbind", "type", "domain"}
+    undocumented = [
+        name
+        for name, value in vars(kind).items()
+        if not name.startswith("_")
+        and name not in inner
+        and (inspect.isroutine(value) or isinstance(value, property))
+        and not inspect.getdoc(value)
+    ]
+    assert undocumented == []
+
+
+def test_every_event_about_a_task_carries_its_description() -> None:
+    kinds = [getattr(taskmill.events, name) for name in taskmill.events.__all__]
+    for kind in kinds:
+        fields = {field for base in kind.__mro__ for field in getattr(base, "__annotations__", {})}
+        assert {"seq", "at"} <= fields
+        if kind.__name__.startswith("Task"):
+            assert fields >= ABOUT_A_TASK
+
+
+def test_every_error_is_a_taskmill_error_except_the_words_of_handlers() -> None:
+    errors = [
+        value
+        for name in taskmill.__all__
+        if isinstance(value := getattr(taskmill, name), type) and issubclass(value, Exception)
+    ]
+    assert {kind.__name__ for kind in errors if not issubclass(kind, TaskmillError)} == {"RetryLater", "GiveUp"}

@@ -1,0 +1,62 @@
+"""Indexes that tests defend: the statements of the hot path never scan a table."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from taskmill.store.sqlite.inbox import SQL as INBOX
+from taskmill.store.sqlite.ledger import SQL as LEDGER
+from taskmill.store.sqlite.migrate import migrate
+
+TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag")
+
+
+@pytest.fixture
+def database() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection, ":memory:")
+    yield connection
+    connection.close()
+
+
+def plan(database: sqlite3.Connection, sql: str) -> list[str]:
+    parameters = [None] * max((int(c) for c in sql.split("?")[1:] for c in c[:1] if c.isdigit()), default=0)
+    return [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+
+
+@pytest.mark.parametrize("name", [name for name in {**INBOX, **LEDGER} if name != "published_types"])
+def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Connection, name: str) -> None:
+    steps = plan(database, {**INBOX, **LEDGER}[name])
+    scans = [
+        step
+        for step in steps
+        if step.startswith("SCAN")
+        and any(step.split()[1] == table for table in TABLES)
+        and "USING" not in step  # a partial index holds only the rows that are wanted
+    ]
+    assert scans == [], f"{name}: {steps}"
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("key_holders", "taskmill_task_key"),
+        ("lanes", "taskmill_task_queue"),
+        ("front_of_lanes", "taskmill_task_queue"),
+        ("due", "taskmill_task_due"),
+        ("next_due", "taskmill_task_due"),
+        ("expired", "taskmill_task_expiry"),
+        ("next_expiry", "taskmill_task_expiry"),
+        ("stop_requests", "taskmill_task_running"),
+        ("orphans", "taskmill_task_running"),
+        ("oldest_of_ending", "taskmill_history_ending"),
+        ("older_of_ending", "taskmill_history_ending"),
+    ],
+)
+def test_a_statement_uses_the_index_made_for_it(database: sqlite3.Connection, name: str, index: str) -> None:
+    steps = plan(database, {**INBOX, **LEDGER}[name])
+    assert any(index in step for step in steps), steps
+    assert not any("TEMP B-TREE" in step for step in steps), f"{name} sorts: {steps}"

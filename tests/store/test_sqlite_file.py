@@ -1,0 +1,166 @@
+"""The file itself: permissions, migrations, locks of other processes, faults in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from taskmill import Domain, Scheduler, SchemaTooNew, StoreBusy, StoreError
+from taskmill.clock import SystemClock
+from taskmill.model.filters import Filters
+from taskmill.store.sqlite import writer as writer_module
+from taskmill.store.sqlite.connection import Connection, connect
+from taskmill.store.sqlite.migrate import migrations, newest_version
+from taskmill.store.sqlite.store import SqliteStore
+from taskmill.testing.store_contract import new_task
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "t.db")
+
+
+async def test_the_file_and_its_companions_are_for_their_owner_only(path: str) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> None: ...
+
+    async with Scheduler(path, domains=[domain]) as scheduler:
+        await work.submit()
+        await scheduler.run_until_idle()
+        for suffix in ("", "-wal", "-shm", "-dispatch"):
+            mode = Path(path + suffix).stat().st_mode
+            assert stat.S_IMODE(mode) == 0o600, f"{suffix or 'the file'} is {stat.filemode(mode)}"
+
+
+async def test_migrations_are_numbered_recorded_and_applied_once(path: str) -> None:
+    for _ in range(2):
+        async with Scheduler(path):
+            pass
+    raw = sqlite3.connect(path)
+    assert raw.execute("SELECT version, name FROM taskmill_schema ORDER BY 1").fetchall() == [
+        (number, name) for number, name, _ in migrations()
+    ]
+    assert [number for number, _, _ in migrations()] == list(range(1, newest_version() + 1))
+    raw.close()
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(path: str) -> None:
+    async with Scheduler(path):
+        pass
+    raw = sqlite3.connect(path)
+    raw.execute("INSERT INTO taskmill_schema VALUES (999, 'from the future')")
+    raw.commit()
+    before = list(raw.iterdump())
+    with pytest.raises(SchemaTooNew, match="999"):
+        async with Scheduler(path):
+            pass
+    assert list(raw.iterdump()) == before
+    raw.close()
+
+
+async def test_the_queue_shares_the_applications_file(path: str) -> None:
+    raw = sqlite3.connect(path)
+    raw.executescript("PRAGMA user_version = 42; CREATE TABLE task (mine TEXT); INSERT INTO task VALUES ('kept');")
+    async with Scheduler(path):
+        pass
+    assert raw.execute("SELECT mine FROM task").fetchall() == [("kept",)]
+    assert raw.execute("PRAGMA user_version").fetchone() == (42,)
+    raw.close()
+
+
+async def test_a_lock_held_by_another_process_delays_and_is_never_shown(path: str) -> None:
+    store = SqliteStore(path, "full", SystemClock())
+    await store.open()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    adding = asyncio.create_task(store.add([new_task()]))
+    reading = await store.count(Filters())
+    assert reading == 0, "readers do not wait"
+    assert not adding.done()
+    other.execute("COMMIT")
+    assert (await adding)[0].kind == "inserted"
+    other.close()
+    await store.close()
+
+
+async def test_a_lock_that_is_never_given_up_is_a_clear_error(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "LOCK_PATIENCE", 0.05)
+    store = SqliteStore(path, "full", SystemClock())
+    await store.open()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy, match="another process"):
+        await store.add([new_task()])
+    other.execute("COMMIT")
+    assert await store.count(Filters()) == 0, "what was refused was not stored"
+    await store.add([new_task()])
+    other.close()
+    await store.close()
+
+
+async def test_one_faulty_request_does_not_fail_those_that_share_its_transaction(path: str) -> None:
+    connection = connect(path, "full")
+    connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
+    writer = writer_module.Writer(connection, None, path, full=True, clock=SystemClock())
+
+    def insert(n: int) -> writer_module.Request[int]:
+        def request(connection: Connection) -> int:
+            connection.execute("INSERT INTO t VALUES (?)", (n,))
+            return n
+
+        return request
+
+    answers = await asyncio.gather(*(writer.ask(insert(n)) for n in (1, 2, 2, 3)), return_exceptions=True)
+    assert [answer for answer in answers if not isinstance(answer, Exception)] == [1, 2, 3]
+    assert isinstance(answers[2], StoreError)
+    assert connection.execute("SELECT n FROM t").fetchall() == [(1,), (2,), (3,)]
+    await writer.close()
+    connection.close()
+
+
+async def test_concurrent_requests_share_commits(path: str) -> None:
+    store = SqliteStore(path, "full", SystemClock())
+    await store.open()
+    before = store._writer.commits
+    await asyncio.gather(*(store.add([new_task()]) for _ in range(200)))
+    assert store._writer.commits - before <= 3
+    assert await store.count(Filters()) == 200
+    await store.close()
+
+
+async def test_the_log_is_copied_back_and_stays_bounded(path: str) -> None:
+    store = SqliteStore(path, "process", SystemClock())
+    await store.open()
+    payload = '"' + "x" * 100_000 + '"'
+    for _ in range(40):
+        await store.add([new_task(payload) for _ in range(10)])
+    assert Path(path + "-wal").stat().st_size < 4 * writer_module.CHECKPOINT_BYTES
+    assert await store.count(Filters()) == 400
+    await store.close()
+
+
+async def test_what_is_durable_survives_without_closing(path: str) -> None:
+    """A second connection sees what was acknowledged, as a process that comes after a kill would."""
+    store = SqliteStore(path, "full", SystemClock())
+    await store.open()
+    (stored,) = await store.add([new_task()])
+    raw = sqlite3.connect(path)
+    assert raw.execute("SELECT id FROM taskmill_task").fetchall() == [(stored.id,)]
+    assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    raw.close()
+    await store.close()
+
+
+async def test_durability_sets_how_commits_reach_the_disk(path: str) -> None:
+    for durability, level in (("full", 2), ("process", 1)):
+        connection = connect(path, durability)  # type: ignore[arg-type]
+        assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+        assert connection.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
+        assert connection.execute("PRAGMA mmap_size").fetchone() == (0,)
+        connection.close()
