@@ -28,7 +28,7 @@ check: $(INSTALLED)   ## lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 crash: $(INSTALLED)   ## the long run of the crash harness: at least 300 rounds of kill -9
 	TASKMILL_CRASH_ROUNDS=300 $(BIN)/python -m pytest tests/crash -n 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
@@ -115,7 +115,7 @@ class Scheduler:
         self.call(self._scheduler.run_until_idle(timeout))
 
     @contextmanager
-    def running(self) -> Iterator[Self]:
+    def running(self) -> Generator[Self, None, None]:
         """Dispatch in the background for the duration of a ``with`` block."""
         manager = self._scheduler.running()
         self.call(_entered(manager))

@@ -130,6 +130,8 @@ class Store(Protocol):
     """Everything durable. Each coroutine that writes returns after its transaction is committed."""
 
     name: str
+    front_size: int
+    """How many places of a lane a refill reads; fewer mean that there are no more."""
     is_shared: bool
     """Whether other processes may use the store."""
     watch_added: Callable[[Sequence[NewTask], Sequence[Stored]], None]

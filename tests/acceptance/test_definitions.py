@@ -103,6 +103,7 @@ KINDS: list[tuple[Any, Any]] = [
     (str, "päth/🙂\n\0"),
     (int, -(2**63)),
     (int, 2**63 - 1),
+    (int, 2**70 + 1),
     (float, 0.1 + 0.2),
     (float, -0.0),
     (float, 5e-324),
@@ -151,12 +152,13 @@ async def test_an_argument_reaches_the_handler_as_its_annotation_says(kind: Any,
     received: list[Any] = []
     domain = Domain("kinds")
 
-    def on_thread(value):  # type: ignore[no-untyped-def]
+    def on_thread(value: Any) -> Any:
         received.append(value)
         return value
 
-    async def on_loop(value):  # type: ignore[no-untyped-def]
-        return on_thread(value)
+    async def on_loop(value: Any) -> Any:
+        received.append(value)
+        return value
 
     handler: Callable[..., Any] = on_loop if run_in == "loop" else on_thread
     handler.__annotations__ = {"value": kind, "return": kind}
@@ -183,7 +185,7 @@ async def test_a_record_shows_payload_and_result_as_plain_json() -> None:
 
     async with Scheduler(domains=[domain]) as scheduler:
         handle = await move.submit(Shape("l", [Point(1, 2)]), to=Path("a"), colour=Colour.BLUE)
-        shape = {"name": "l", "points": [{"x": 1, "y": 2}], "centre": None, "notes": {}}
+        shape: dict[str, Any] = {"name": "l", "points": [{"x": 1, "y": 2}], "centre": None, "notes": {}}
         assert (await handle.record()).payload == {"shape": shape, "to": "a", "colour": "blue"}
         await scheduler.run_until_idle(timeout=10)
         record = await handle.record()
@@ -207,7 +209,7 @@ async def test_every_kind_of_parameter_round_trips() -> None:
         calls.append((args, kwargs))
 
     @domain.task
-    def unannotated(ctx: Context, a, b=7, *rest, c, **others):  # type: ignore[no-untyped-def]
+    def unannotated(ctx: Context, /, a, b=7, *rest, c, **others):  # type: ignore[no-untyped-def]
         calls.append((ctx.attempt, a, b, rest, c, others))
 
     @domain.task
@@ -810,15 +812,21 @@ async def test_a_connection_that_is_not_to_the_same_file_is_refused(shared: Path
         memory = sqlite3.connect(":memory:")
         attached = sqlite3.connect(tmp_path / "other.db")
         attached.execute("ATTACH ? AS main2", (str(shared),))
-        closed = sqlite3.connect(shared)
-        closed.close()
-        for connection in (other, memory, attached, closed, ConnectionOfAnotherLibrary(), str(shared), 5):
+        for connection in (other, memory, attached, ConnectionOfAnotherLibrary(), str(shared), 5):
             with pytest.raises(SubmissionError, match="connection"):
                 await scheduler.submit(submission, connection=connection)
         for opened in (other, memory, attached):
             assert opened.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
             opened.close()
         assert await scheduler.tasks() == []
+
+
+async def test_a_closed_connection_is_refused(shared: Path) -> None:
+    async with Scheduler(shared, domains=[_doubling()]) as scheduler:
+        closed = sqlite3.connect(shared)
+        closed.close()
+        with pytest.raises(SubmissionError, match="connection"):
+            await scheduler.submit(Submission("shared::double", {"n": 1}), connection=closed)
 
 
 async def test_a_connection_under_another_name_of_the_file_is_accepted(shared: Path) -> None:
@@ -832,9 +840,9 @@ async def test_a_connection_under_another_name_of_the_file_is_accepted(shared: P
 
 async def test_a_scheduler_in_memory_shares_no_transaction(shared: Path) -> None:
     async with Scheduler(domains=[_doubling()]) as scheduler:
-        with contextlib.closing(sqlite3.connect(shared)) as connection:
-            with pytest.raises(SubmissionError, match="connection"):
-                await scheduler.submit(Submission("shared::double", {"n": 1}), connection=connection)
+        connection = sqlite3.connect(shared)
+        with contextlib.closing(connection), pytest.raises(SubmissionError, match="connection"):
+            await scheduler.submit(Submission("shared::double", {"n": 1}), connection=connection)
 
 
 # Several schedulers

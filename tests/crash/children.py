@@ -18,6 +18,9 @@ ROOT = Path(__file__).parents[2]
 LONGEST = 60.0
 """Seconds after which a child that should have answered or ended is a failure."""
 
+WORKERS_LIVE = 20.0
+"""Seconds after which no worker process of a dead child may be alive."""
+
 
 class Child:
     """A process of :mod:`tests.crash.victim`. Its output is a pipe of words; its errors go to a file."""
@@ -43,6 +46,7 @@ class Child:
         assert self._process.stdout is not None
         self._output = self._process.stdout.fileno()
         self._heard = b""
+        self._buried = False
 
     def __enter__(self) -> Self:
         return self
@@ -90,8 +94,15 @@ class Child:
         self._process.send_signal(signal.SIGKILL)
 
     def wait(self) -> int:
-        """How the child ended: an exit code, or minus the signal that ended it."""
+        """How the child ended: an exit code, or minus the signal that ended it.
+
+        Its worker processes share its output. They hold the right to dispatch as long as they live, and that is
+        not long: the end of the output is the end of the last of them.
+        """
         code = self._process.wait(LONGEST)
+        if not self._buried:
+            self._buried = True
+            assert self.ends_within(WORKERS_LIVE), f"worker processes of {self.who} live on without it"
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None and not stream.closed:
                 try:

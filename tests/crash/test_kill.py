@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.crash.audit import CRASHED, Auditor
+from tests.crash.children import LONGEST as LONGEST_CHILD
 from tests.crash.children import Child, was_killed
 from tests.crash.points import POINTS
 
-ROUNDS = int(os.environ.get("TASKMILL_CRASH_ROUNDS", "40"))
+ROUNDS = int(os.environ.get("TASKMILL_CRASH_ROUNDS", "32"))
 SEED = int(os.environ.get("TASKMILL_CRASH_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
 POISON_EVERY = 12
 LONGEST_ROUND = 8.0
@@ -36,13 +38,20 @@ class Rounds:
         self._folder = folder
         self._journal = journal
         self._number = 0
+        # Few rounds do not come to every point; then chance decides where they begin.
+        self._first_point = self.random.randrange(len(POINTS))
 
     def run(self, number: int) -> None:
-        """Half of the rounds end at a moment of chance, the others at a named point, each in its turn."""
-        if number % 2:
+        """Half of the rounds end at a moment of chance, the others at a named point, each in its turn.
+
+        Now and then one is poisoned; the poison then kills two of the following as well.
+        """
+        if number % POISON_EVERY == POISON_EVERY - 1:
+            self._poison()
+        elif number % 2:
             self._kill_by_chance()
         else:
-            point = POINTS[number // 2 % len(POINTS)]
+            point = POINTS[(self._first_point + number // 2) % len(POINTS)]
             self._kill_at(point.name, self.random.randint(1, point.most))
 
     def _kill_by_chance(self) -> None:
@@ -64,16 +73,21 @@ class Rounds:
                 child.kill()
             self._bury(child, point if reached else "too late for its point")
 
+    def _poison(self) -> None:
+        with self._child("work", poison=True) as child:
+            assert child.ends_within(LONGEST_CHILD), "the poison did not work"
+            self._bury(child, "poison")
+
     def drain(self) -> None:
         """Run to the end; poison tasks may kill that as well, three times each."""
         for _ in range(MOST_DRAINS):
             with self._child("drain") as child:
-                assert child.ends_within(120), "everything should have come to its end"
+                assert child.ends_within(2 * LONGEST_CHILD), "everything should have come to its end"
                 if not self._bury(child, "poison"):
                     return
         raise AssertionError("it never comes to an end")
 
-    def _child(self, role: str, point: str | None = None, nth: int = 1, actions: int = 20) -> Child:
+    def _child(self, role: str, **order: Any) -> Child:
         self._number += 1
         return Child(
             who=f"{role}{self._number}",
@@ -82,10 +96,7 @@ class Rounds:
             file=str(self.file),
             journal=str(self._journal),
             seed=self.random.randrange(10**9),
-            point=point,
-            nth=nth,
-            actions=actions,
-            poison=role == "work" and self._number % POISON_EVERY == 0,
+            **order,
         )
 
     def _bury(self, child: Child, cause: str) -> bool:

@@ -112,6 +112,19 @@ def test_a_second_dispatcher_is_refused_until_the_first_is_gone(tmp_path: Path) 
         them.check()
 
 
+def test_who_only_opens_the_file_keeps_nobody_from_dispatching(tmp_path: Path) -> None:
+    with kept_when_it_fails(tmp_path, SEED) as journal, ExitStack() as stack:
+        them = Neighbourhood(tmp_path, journal, stack)
+        openers = [them.start("open"), them.start("open"), them.start("run")]
+        for _ in range(OPENINGS):
+            for opener in openers:
+                opener.tell(str(them.file))
+            for opener in openers:
+                assert opener.hear("done"), opener.complaint()
+        for opener in openers:
+            them.stop(opener)
+
+
 def test_a_new_file_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
     with kept_when_it_fails(tmp_path, SEED) as journal, ExitStack() as stack:
         them = Neighbourhood(tmp_path, journal, stack)

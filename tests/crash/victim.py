@@ -2,7 +2,8 @@
 
 Roles: ``work`` dispatches and, beside that, submits, cancels and revives; ``drain`` brings everything to its end;
 ``client`` does all but dispatch until it is told to stop; ``dispatch`` and ``standby`` only dispatch; ``open`` opens
-and closes the files it is told of. Whatever it is about to ask and whatever it was answered goes to the journal.
+and closes the files it is told of, ``run`` dispatches each of them until it is idle. Whatever it is about to ask and
+whatever it was answered goes to the journal.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import random
 import sys
 from collections.abc import Callable, Coroutine
@@ -86,6 +88,7 @@ class Customer:
             (12, self._submit_keyed),
             (8, self._submit_later),
             (6, self._submit_fleeting),
+            (1, self._submit_crunch),
             (4, self._submit_nonsense),
             (20, self._cancel_some),
             (6, self._revive_some),
@@ -151,6 +154,9 @@ class Customer:
 
     async def _submit_fleeting(self) -> None:
         await self._ask(workload.fleeting.prepare(marker=self._marker()))
+
+    async def _submit_crunch(self) -> None:
+        await self._ask(workload.crunch.prepare(marker=self._marker()))
 
     async def _submit_nonsense(self) -> None:
         payload = {"marker": self._marker(), "fails": "many"}
@@ -285,15 +291,18 @@ async def dispatch(order: Order, journal: Journal) -> None:
 
 
 async def open_files(order: Order, journal: Journal) -> None:
-    """Open each file the parent names, leave a task in it, close it."""
+    """Open each file the parent names, leave a task in it (or run those that are there), close it."""
     parent = Parent()
     say("open")
     for number in itertools.count():
         file = await parent.heard()
         if file in ("", "stop"):
             return
-        async with Scheduler(file, domains=[workload.domain]) as scheduler:
-            await scheduler.submit(workload.quick.prepare(marker=f"{order.who}-{number}"))
+        async with Scheduler(file, domains=[workload.domain], state=[journal]) as scheduler:
+            if order.role == "run":
+                await scheduler.run_until_idle()
+            else:
+                await scheduler.submit(workload.quick.prepare(marker=f"{order.who}-{number}"))
         say("done")
 
 
@@ -304,12 +313,14 @@ ROLES: dict[str, Callable[[Order, Journal], Coroutine[Any, Any, None]]] = {
     "dispatch": dispatch,
     "standby": dispatch,
     "open": open_files,
+    "run": open_files,
 }
 
 
 def main() -> None:
     order = msgspec.convert(json.loads(sys.argv[1]), Order)
     journal = Journal(Path(order.journal), order.who)
+    os.environ.update({workload.JOURNAL_PATH: order.journal, workload.JOURNAL_WHO: order.who})
     # Small, so that a round sees several checkpoints.
     writer.CHECKPOINT_BYTES = 128 * 1024
     if order.point is not None:

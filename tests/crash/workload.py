@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from taskmill import Context, Domain, GiveUp, Retry
@@ -20,6 +21,8 @@ domain = Domain("crash", tags={"made": "here"})
 noticed: Callable[[], None] = lambda: None  # noqa: E731 - replaced by children that tell when they start to work
 
 STEPS = 4
+JOURNAL_PATH, JOURNAL_WHO = "TASKMILL_CRASH_JOURNAL", "TASKMILL_CRASH_WHO"
+"""Environment variables that tell worker processes where to write, and in whose name."""
 
 
 def start(ctx: Context) -> None:
@@ -160,7 +163,18 @@ async def fleeting(ctx: Context, marker: str) -> str:
     return done(ctx, marker)
 
 
-@domain.task
+@domain.task(run_in="process")
+def crunch(ctx: Context, marker: str) -> str:
+    """Runs in a worker process, which must be gone before another attempt starts."""
+    journal = Journal(Path(os.environ[JOURNAL_PATH]), os.environ[JOURNAL_WHO])
+    journal.write("start", id=ctx.task.id, attempt=ctx.attempt, step=0)
+    time.sleep(0.02)
+    result = f"{marker} by attempt {ctx.attempt}"
+    journal.write("end", id=ctx.task.id, attempt=ctx.attempt, how="done", result=result)
+    return result
+
+
+@domain.task(priority=0)
 async def poison(ctx: Context, marker: str) -> None:
     start(ctx)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -5,6 +5,7 @@ restarting, on the manual clock. After every step both must agree about every ta
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -214,4 +215,6 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
 
 TestEngineAgainstModel = EngineAgainstModel.TestCase
-TestEngineAgainstModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestEngineAgainstModel.settings = settings(
+    max_examples=int(os.environ.get("TASKMILL_MODEL_PROGRAMS", "25")), stateful_step_count=30, deadline=None
+)

@@ -149,9 +149,9 @@ def _field(parameter: _Parameter, annotation: Any) -> tuple[Any, ...]:
     """A parameter as a field of the payload struct."""
     match parameter.kind:
         case _Parameter.VAR_POSITIONAL:
-            return parameter.name, GenericAlias(list, (annotation,)), msgspec.field(default_factory=list)
+            return parameter.name, GenericAlias(list, (annotation,)), msgspec.field(default_factory=list[Any])
         case _Parameter.VAR_KEYWORD:
-            return parameter.name, GenericAlias(dict, (str, annotation)), msgspec.field(default_factory=dict)
+            return parameter.name, GenericAlias(dict, (str, annotation)), msgspec.field(default_factory=dict[str, Any])
         case _ if parameter.default is _Parameter.empty:
             return parameter.name, annotation
         case _:

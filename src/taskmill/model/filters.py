@@ -35,7 +35,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     domain: str | None = None
     group: str | None = None
     key: str | None = None
-    tags: dict[str, str] = msgspec.field(default_factory=dict)
+    tags: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     tag_prefix: str | None = None
     parent: int | None = None
     limit: int | None = None

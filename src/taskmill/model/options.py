@@ -70,9 +70,9 @@ def _timeout(value: object, name: str, error: type[Exception]) -> int | None:
 
 
 def _run_in(value: object, name: str, error: type[Exception]) -> str | None:
-    if value is not None and value != "process":
+    if value not in (None, "process"):
         raise error(f"{name} must be 'process' or None, got {value!r}")
-    return value
+    return None if value is None else "process"
 
 
 CHECKS: Mapping[str, Check] = {

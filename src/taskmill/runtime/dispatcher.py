@@ -30,6 +30,7 @@ from taskmill.ports import Clock, DispatchRight, Judged, Store, Turn, TurnResult
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.glimpse import Glimpse
+from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import Upkeep
 from taskmill.runtime.workshop import Executors, Workshop
 
@@ -51,10 +52,8 @@ class Dispatcher:
         executors: Executors,
         announcer: Announcer,
         upkeep: Upkeep,
+        settings: RunSettings,
         *,
-        max_concurrency: int,
-        cancel_timeout: float,
-        front_size: int,
         wake_at: float | None = None,
     ) -> None:
         self._store = store
@@ -62,11 +61,11 @@ class Dispatcher:
         self._clock = clock
         self._announcer = announcer
         self._upkeep = upkeep
-        self.max_concurrency = max_concurrency
+        self._settings = settings
         self.workshop = Workshop(
-            registry, clock, executors, cancel_timeout, store.save, self._outcome, self._progress_noticed
+            registry, clock, executors, settings.cancel_timeout, store.save, self._outcome, self._progress_noticed
         )
-        self._glimpse = Glimpse(front_size)
+        self._glimpse = Glimpse(store.front_size)
         self._wake = asyncio.Event()
         self._outcomes: list[tuple[Attempt, Outcome]] = []
         self._judging: list[tuple[Attempt, Outcome]] = []
@@ -83,6 +82,7 @@ class Dispatcher:
         self._progress_at = float("-inf")
         self._progressed: list[Attempt] = []
         self._claiming = True
+        self._promoted_last = False
         self._wake_at = wake_at
         """When ``until`` must be asked at the latest."""
 
@@ -219,8 +219,12 @@ class Dispatcher:
                     self._glimpse.add(Lane(task.group, task.priority), Place(task.queued_at, task.id))
                 case _:
                     continue
-        if self._claiming:
-            turn.claims = self._pick(self.max_concurrency - self.workshop.slots_taken)
+        # What is due may be more urgent than what is known to wait: it is promoted before anything is claimed, though
+        # not twice in a row, or a stream of due tasks would keep the slots empty.
+        promotes_first = turn.promote and not self._promoted_last
+        self._promoted_last = turn.promote
+        if self._claiming and not promotes_first:
+            turn.claims = self._pick(self._settings.max_concurrency - self.workshop.slots_taken)
             turn.refill = self._glimpse.unread()
         return turn
 

@@ -32,7 +32,7 @@ class Neighbours:
 
     def watch(self) -> None:
         """Start looking; it stops by itself when nobody needs it."""
-        if self._watching is None:
+        if self._watching is None and self._store.is_shared:
             self._watching = asyncio.get_running_loop().create_task(self._watch(), name="taskmill-neighbours")
 
     async def close(self) -> None:

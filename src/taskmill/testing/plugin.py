@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from taskmill.testing.clock import ManualClock
 from taskmill.testing.scheduler import ObservedScheduler
 
-try:
+if TYPE_CHECKING or find_spec("pytest_asyncio") is not None:
     from pytest_asyncio import fixture as async_fixture
-except ImportError:
+else:
     # Another plugin may run asynchronous tests; it then takes ordinary fixtures.
     async_fixture = pytest.fixture
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -88,7 +88,7 @@ def create_file(path: str) -> None:
 
 
 @contextlib.contextmanager
-def translated_errors(path: str) -> Iterator[None]:
+def translated_errors(path: str) -> Generator[None, None, None]:
     """SQLite's errors as ours."""
     try:
         yield

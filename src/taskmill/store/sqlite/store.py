@@ -43,9 +43,10 @@ class SqliteStore:
 
     def __init__(self, path: str | os.PathLike[str], durability: Durability, clock: Clock) -> None:
         self.name = os.fspath(path)
-        self._durability = durability
+        self._durability: Durability = durability
         self._clock = clock
         self._in_memory = self.name == MEMORY
+        self.front_size = ledger.FRONT
         self.is_shared = not self._in_memory
         self._arrivals: list[tuple[Sequence[NewTask], asyncio.Future[list[Stored]]]] = []
         self.watch_added: Callable[[Sequence[NewTask], Sequence[Stored]], None] = lambda _tasks, _stored: None
@@ -272,12 +273,11 @@ class SqliteStore:
         }
 
 
-def open_store(store: object, durability: Durability, clock: Clock) -> SqliteStore:
+def open_store(store: str | os.PathLike[str], durability: Durability, clock: Clock) -> SqliteStore:
     """The store a user's words name."""
-    if isinstance(store, str | os.PathLike):
-        name = os.fspath(store)
-        if isinstance(name, str):
-            if name.startswith(("postgresql://", "postgres://")):
-                raise StoreError("PostgreSQL is not supported by this version; give the name of an SQLite file")
-            return SqliteStore(name, durability, clock)
-    raise StoreError(f"store must be a file name or ':memory:', not {type(store).__name__}")
+    if not isinstance(store, str | os.PathLike):
+        raise StoreError(f"store must be a file name or ':memory:', not {type(store).__name__}")
+    name = os.fspath(store)
+    if name.startswith(("postgresql://", "postgres://")):
+        raise StoreError("PostgreSQL is not supported by this version; give the name of an SQLite file")
+    return SqliteStore(name, durability, clock)

@@ -1,0 +1,149 @@
+"""The working life of a scheduler: take the right to dispatch, recover, run the loop, shut down, give it back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from taskmill.define.registry import Registry
+from taskmill.errors import AlreadyRunning, InvalidState
+from taskmill.policy.verdicts import MOST_CRASHES, crash_message
+from taskmill.ports import Clock, DispatchRight, Store
+from taskmill.runtime.announcer import Announcer
+from taskmill.runtime.dispatcher import Dispatcher
+from taskmill.runtime.neighbours import Neighbours
+from taskmill.runtime.settings import RunSettings
+from taskmill.runtime.upkeep import Upkeep
+from taskmill.runtime.workshop import Executors
+
+STANDBY_INTERVAL = 1.0
+
+Done = Callable[[Dispatcher], bool]
+MakeExecutors = Callable[[DispatchRight], Executors]
+
+
+class Dispatching:
+    """Runs at most one dispatcher at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        announcer: Announcer,
+        neighbours: Neighbours,
+        make_executors: MakeExecutors,
+        settings: RunSettings,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._announcer = announcer
+        self._neighbours = neighbours
+        self._make_executors = make_executors
+        self._settings = settings
+        self._stopping: asyncio.Event | None = None
+        self._stopped = asyncio.Event()
+        self._grace: float | None = None
+        self.dispatcher: Dispatcher | None = None
+        """The one at work, if any."""
+
+    @property
+    def is_running(self) -> bool:
+        return self._stopping is not None
+
+    async def recover_if_alone(self) -> None:
+        """Put right what a dead dispatcher left, unless a live one is at work."""
+        try:
+            right = await self._store.acquire_dispatch()
+        except AlreadyRunning:
+            return
+        try:
+            await self._recover()
+        finally:
+            right.release()
+
+    async def run(
+        self,
+        done: Done,
+        *,
+        standby: bool = False,
+        started: asyncio.Event | None = None,
+        wake_at: float | None = None,
+    ) -> None:
+        """Dispatch until ``done`` says so or :meth:`stop` is called."""
+        if self._stopping is not None:
+            raise InvalidState("this scheduler is dispatching already")
+        stopping = self._stopping = asyncio.Event()
+        self._stopped.clear()
+        self._grace = None
+        try:
+            right = await self._acquire(stopping, standby)
+            if right is not None:
+                await self._run_with(right, done, stopping, started, wake_at)
+        finally:
+            self._stopping = None
+            self._stopped.set()
+
+    async def stop(self, grace: float | None) -> None:
+        """Make :meth:`run` end, and wait until it has."""
+        if self._stopping is None:
+            return
+        self._grace = grace
+        self._stopping.set()
+        if self.dispatcher is not None:
+            self.dispatcher.wake()
+        await self._stopped.wait()
+
+    async def _acquire(self, stopping: asyncio.Event, standby: bool) -> DispatchRight | None:
+        while not stopping.is_set():
+            try:
+                return await self._store.acquire_dispatch()
+            except AlreadyRunning:
+                if not standby:
+                    raise
+            await self._clock.wait(stopping, self._clock.monotonic() + STANDBY_INTERVAL)
+        return None
+
+    async def _run_with(
+        self,
+        right: DispatchRight,
+        done: Done,
+        stopping: asyncio.Event,
+        started: asyncio.Event | None,
+        wake_at: float | None,
+    ) -> None:
+        executors = self._make_executors(right)
+        upkeep = Upkeep(self._store, self._clock, self._settings.retention)
+        dispatcher = Dispatcher(
+            self._store,
+            self._registry,
+            self._clock,
+            executors,
+            self._announcer,
+            upkeep,
+            self._settings,
+            wake_at=wake_at,
+        )
+        try:
+            await self._recover()
+            self.dispatcher = dispatcher
+            self._neighbours.changed = dispatcher.look_again
+            self._neighbours.watch()
+            if started is not None:
+                started.set()
+            try:
+                await dispatcher.run(lambda: stopping.is_set() or done(dispatcher))
+            finally:
+                grace = self._settings.shutdown_grace if self._grace is None else self._grace
+                await dispatcher.shut_down(grace)
+                await upkeep.settle()
+        finally:
+            self._neighbours.changed = None
+            self.dispatcher = None
+            await executors.close()
+            dispatcher.release_when_quiet(right)
+
+    async def _recover(self) -> None:
+        recovery = await self._store.recover(self._clock.now_ms())
+        self._announcer.quarantined(recovery.quarantined, crash_message(MOST_CRASHES))

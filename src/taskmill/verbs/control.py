@@ -1,0 +1,78 @@
+"""Control: cancel, revive, tune, prune."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from taskmill.errors import ConfigError, InvalidState
+from taskmill.handle import Handle
+from taskmill.model.filters import FilterOptions, checked_filters
+from taskmill.model.records import HistoryRecord
+from taskmill.model.retention import Retention
+from taskmill.model.stages import Stored
+from taskmill.model.status import Ending
+from taskmill.runtime.upkeep import PRUNE_BITE
+from taskmill.verbs.parts import checked_concurrency, checked_id
+from taskmill.verbs.reading import Reading
+
+
+class Control(Reading):
+    """Verbs that act on stored tasks."""
+
+    async def cancel(self, id: int) -> bool:
+        """Cancel a task: at once if it waits; a running one is asked to stop. ``False`` if it had ended."""
+        self._opened()
+        result = await self._store.cancel([checked_id(id)], self._clock.now_ms())
+        self._announcer.cancelled(result.ended)
+        if self._dispatcher is not None:
+            self._dispatcher.stop_attempts(result.stopping)
+        if not result.ended and not result.stopping:
+            await self.get(id)
+            return False
+        return True
+
+    async def cancel_where(self, **filters: Unpack[FilterOptions]) -> list[int]:
+        """Cancel every active task that matches; returns their ids."""
+        self._opened()
+        if not filters:
+            raise ConfigError("cancel_where needs at least one filter; it would cancel everything")
+        found = [record.id for record in await self._store.tasks(checked_filters(filters))]
+        cancelled: list[int] = []
+        for start in range(0, len(found), PRUNE_BITE):
+            result = await self._store.cancel(found[start : start + PRUNE_BITE], self._clock.now_ms())
+            self._announcer.cancelled(result.ended)
+            if self._dispatcher is not None:
+                self._dispatcher.stop_attempts(result.stopping)
+            cancelled += [*(task.id for task in result.ended), *result.stopping]
+        return sorted(cancelled)
+
+    async def retry_dead(self, id: int) -> Handle[Any]:
+        """Bring a dead letter back to the queue, under its own id and with a fresh retry counter."""
+        self._opened()
+        task = await self._store.revive(checked_id(id), self._clock.now_ms())
+        if task is None:
+            record = await self.get(id)
+            state = record.ending if isinstance(record, HistoryRecord) else record.status
+            raise InvalidState(f"task {id} is {state}, not a dead letter")
+        self._announcer.revived(task)
+        if self._dispatcher is not None:
+            self._dispatcher.look_again()
+        return self._handle(task.type, Stored(task.id, "inserted"))
+
+    async def set_max_concurrency(self, n: int) -> None:
+        """How many tasks may run at once, from now on; running ones are not interrupted."""
+        self._settings.max_concurrency = checked_concurrency(n)
+        if self._is_open and self._dispatcher is not None:
+            self._dispatcher.wake()
+
+    async def prune(self, retention: Retention | None = None) -> int:
+        """Apply retention now, the scheduler's or the one given; returns how many rows of history went."""
+        self._opened()
+        rule = self._settings.retention if retention is None else retention
+        if rule is None:
+            return 0
+        rules = {ending: rule.for_ending(ending) for ending in Ending}
+        removed = 0
+        while bite := await self._store.prune(rules, self._clock.now_ms(), PRUNE_BITE):
+            removed += bite
+        return removed

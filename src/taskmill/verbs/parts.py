@@ -1,0 +1,56 @@
+"""What the verbs of a scheduler work with."""
+
+from __future__ import annotations
+
+from taskmill.define.registry import Registry
+from taskmill.errors import ConfigError, InvalidState
+from taskmill.handle import Handle, HandlesTasks
+from taskmill.model.stages import Stored
+from taskmill.observe.bus import EventBus
+from taskmill.ports import Clock, Store
+from taskmill.runtime.announcer import Announcer
+from taskmill.runtime.dispatcher import Dispatcher
+from taskmill.runtime.dispatching import Dispatching
+from taskmill.runtime.neighbours import Neighbours
+from taskmill.runtime.settings import RunSettings
+from taskmill.runtime.waiters import Waiters
+
+
+class Parts(HandlesTasks):
+    """The parts of a scheduler; some exist only while it is open."""
+
+    _store: Store
+    _clock: Clock
+    _registry: Registry
+    _settings: RunSettings
+    _waiters: Waiters
+    _bus: EventBus
+    _announcer: Announcer
+    _neighbours: Neighbours
+    _dispatching: Dispatching
+    _is_open: bool
+
+    def _opened(self) -> None:
+        if not self._is_open:
+            raise InvalidState("the scheduler is not open; use `async with Scheduler(...)`")
+
+    @property
+    def _dispatcher(self) -> Dispatcher | None:
+        """The dispatcher at work in this process, if any."""
+        return self._dispatching.dispatcher
+
+    def _handle(self, type: str, stored: Stored) -> Handle[object]:
+        registered = self._registry.find(type)
+        return Handle(self, stored, registered.handler.signature.decode_result if registered else None)
+
+
+def checked_id(id: object) -> int:
+    if isinstance(id, bool) or not isinstance(id, int):
+        raise ConfigError(f"id must be an int, not {type(id).__name__}")
+    return id
+
+
+def checked_concurrency(n: object) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {n!r}")
+    return n

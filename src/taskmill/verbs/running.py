@@ -1,0 +1,70 @@
+"""Running: dispatch for ever, until idle, or in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Self
+
+from taskmill.model.durations import Duration, milliseconds, optional_milliseconds
+from taskmill.runtime.dispatcher import Dispatcher
+from taskmill.verbs.parts import Parts
+
+
+class Running(Parts):
+    """Verbs that dispatch."""
+
+    @property
+    def is_dispatching(self) -> bool:
+        """Whether this scheduler runs tasks now."""
+        return self._is_open and self._dispatching.is_running
+
+    async def run(self, *, standby: bool = False) -> None:
+        """Dispatch until :meth:`stop`. With ``standby``, wait for another dispatcher of the file to go first."""
+        self._opened()
+        await self._dispatching.run(_never, standby=standby)
+
+    async def run_until_idle(self, timeout: Duration | None = None) -> None:
+        """Dispatch until nothing runs and nothing may run now. ``TimeoutError`` after ``timeout``."""
+        self._opened()
+        limit = optional_milliseconds(timeout, "timeout")
+        until = None if limit is None else self._clock.monotonic() + limit / 1000
+        timed_out = False
+
+        def done(dispatcher: Dispatcher) -> bool:
+            nonlocal timed_out
+            timed_out = until is not None and self._clock.monotonic() >= until
+            return dispatcher.is_idle or timed_out
+
+        await self._dispatching.run(done, wake_at=until)
+        if timed_out:
+            raise TimeoutError(f"not idle after {timeout}")
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[Self, None]:
+        """Dispatch in the background for the duration of a ``with`` block."""
+        self._opened()
+        started = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        dispatching = loop.create_task(self._dispatching.run(_never, started=started), name="taskmill-dispatcher")
+        starting = loop.create_task(started.wait())
+        try:
+            await asyncio.wait([dispatching, starting], return_when=asyncio.FIRST_COMPLETED)
+            if dispatching.done():
+                await dispatching
+            yield self
+        finally:
+            starting.cancel()
+            await self.stop()
+            await dispatching
+
+    async def stop(self, grace: Duration | None = None) -> None:
+        """Stop dispatching: running tasks may finish for ``grace``, then they are interrupted, at no cost."""
+        seconds = None if grace is None else milliseconds(grace, "grace") / 1000
+        if self._is_open:
+            await self._dispatching.stop(seconds)
+
+
+def _never(_dispatcher: Dispatcher) -> bool:
+    return False

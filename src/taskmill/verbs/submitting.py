@@ -1,0 +1,56 @@
+"""Submitting: check, apply defaults, store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from taskmill.errors import SubmissionError, UnknownTaskType
+from taskmill.handle import Handle
+from taskmill.model.stages import NewTask, Stored
+from taskmill.model.submission import Submission
+from taskmill.verbs.parts import Parts
+
+
+class Submitting(Parts):
+    """Verbs that store tasks."""
+
+    async def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:
+        """Store one task. With ``connection`` it is stored in the caller's own transaction on the same file."""
+        return (await self.submit_many([submission], connection=connection))[0]
+
+    async def submit_many(self, submissions: Iterable[Submission], *, connection: object = None) -> list[Handle[Any]]:
+        """Store many tasks in one transaction; the handles are in input order."""
+        tasks = await self.resolve(submissions)
+        if connection is not None:
+            return self.submit_through(connection, tasks)
+        stored = await self._store.add(tasks) if tasks else []
+        return self._handles(tasks, stored)
+
+    async def resolve(self, submissions: Iterable[Submission]) -> list[NewTask]:
+        """Check submissions and apply defaults; nothing is stored yet."""
+        self._opened()
+        given = list(submissions)
+        for submission in given:
+            if not isinstance(submission, Submission):
+                raise SubmissionError(
+                    f"submissions must be Submission objects such as task.prepare(...) makes, got {submission!r}"
+                )
+        now = self._clock.now_ms()
+        try:
+            return [self._registry.resolve(submission, now) for submission in given]
+        except UnknownTaskType:
+            self._registry.learn_foreign(await self._store.published_types())
+            return [self._registry.resolve(submission, now) for submission in given]
+
+    def submit_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Handle[Any]]:
+        """Store resolved tasks in the transaction of the caller's connection, in the caller's thread."""
+        return self._handles(tasks, self._store.add_through(connection, tasks) if tasks else [])
+
+    def _handles(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> list[Handle[Any]]:
+        return [self._handle(task.type, answer) for task, answer in zip(tasks, stored, strict=True)]
+
+    def _added(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.added(tasks, stored)
+        self._announcer.submitted(tasks, stored)

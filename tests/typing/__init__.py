@@ -1,0 +1,1 @@
+# ruff: noqa: A005 - a package inside tests shadows nothing
