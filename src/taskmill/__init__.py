@@ -10,12 +10,10 @@ from taskmill.errors import (
     CyclicDependency,
     DependencyFailed,
     DuplicateTask,
-    GiveUp,
     InvalidDependency,
     InvalidState,
     InvalidTag,
     PayloadTooLarge,
-    RetryLater,
     SchemaTooNew,
     StoreBusy,
     StoreCorrupt,
@@ -32,6 +30,7 @@ from taskmill.model.progress import TaskProgress
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import Retention
 from taskmill.model.retry import Retry
+from taskmill.model.signals import GiveUp, RetryLater
 from taskmill.model.snapshot import GroupSnapshot, Snapshot
 from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission

@@ -21,7 +21,8 @@
     ├── TaskNotFound
     └── InvalidState               the verb does not apply to the task as it is now
 
-``RetryLater`` and ``GiveUp`` are not errors but words a handler uses to say how its attempt ended.
+``RetryLater`` and ``GiveUp`` are not errors but words a handler uses to say how its attempt ended; they live in
+:mod:`taskmill.model.signals`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from taskmill.model.records import HistoryRecord
 
 
@@ -120,18 +119,3 @@ class TaskNotFound(TaskmillError, LookupError):
 
 class InvalidState(TaskmillError):
     """The verb does not apply to the task or scheduler as it is now."""
-
-
-class RetryLater(Exception):
-    """Raised by a handler: this attempt failed, try again, after ``after`` if given, else by the policy."""
-
-    def __init__(self, message: str = "", after: timedelta | float | None = None) -> None:
-        from taskmill.model.durations import optional_milliseconds
-
-        super().__init__(message)
-        self.after = after
-        self.after_ms = optional_milliseconds(after, "after")
-
-
-class GiveUp(Exception):
-    """Raised by a handler: this task cannot succeed, do not retry."""

@@ -84,6 +84,9 @@ class Turn:
         )
 
 
+UNREADABLE_ROW = "the stored row is unreadable"
+
+
 @dataclass(slots=True)
 class TurnResult:
     """What a turn found and did."""
@@ -91,7 +94,8 @@ class TurnResult:
     lost: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     """Tokens of judged attempts that did not count: no longer held, or asked to stop meanwhile."""
     claimed: list[Claimed] = field(default_factory=list[Claimed])
-    unreadable: list[int] = field(default_factory=list[int])
+    damaged: list[Described] = field(default_factory=list[Described])
+    """Tasks whose rows cannot be read; they have been set aside as dead letters."""
     expired: list[Described] = field(default_factory=list[Described])
     fronts: dict[Lane, list[Place]] = field(default_factory=dict[Lane, list[Place]])
     lanes: list[Lane] | None = None
@@ -127,7 +131,7 @@ class DispatchRight(Protocol):
 
 
 class Store(Protocol):
-    """Everything durable. Each coroutine that writes returns after its transaction is committed."""
+    """Everything durable. A coroutine that writes returns when its transaction is durable, ``turn`` when committed."""
 
     name: str
     front_size: int
@@ -139,7 +143,10 @@ class Store(Protocol):
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
-    async def acquire_dispatch(self) -> DispatchRight: ...
+    async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
+        """Take the right to dispatch or raise ``AlreadyRunning``; ``recovering`` promises to keep it for a moment."""
+        ...
+
     async def recover(self, now: int) -> Recovery: ...
     async def publish_types(self, types: Mapping[str, str]) -> None: ...
     async def published_types(self) -> Mapping[str, str]: ...
@@ -147,6 +154,12 @@ class Store(Protocol):
     async def add(self, tasks: Sequence[NewTask]) -> list[Stored]: ...
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]: ...
     async def turn(self, turn: Turn) -> TurnResult: ...
+    def when_durable(self, callback: Callable[[], None]) -> None:
+        """Call back once everything committed so far is as durable as was asked for."""
+        ...
+
+    async def durable(self) -> None: ...
+
     async def save(self, id: int, attempt: int, saved: str) -> bool: ...
     async def cancel(self, ids: Sequence[int], now: int) -> CancelResult: ...
     async def revive(self, id: int, now: int) -> Described | None: ...

@@ -69,7 +69,7 @@ class Scheduler(Submitting, Control, Running):
             shutdown_grace=milliseconds(shutdown_grace, "shutdown_grace") / 1000,
             retention=retention,
         )
-        self._clock: Clock = SystemClock() if clock is None else clock
+        self._clock: Clock = SystemClock() if clock is None else _checked_clock(clock)
         self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state)
         self._needs_processes = any(registered.in_process for registered in self._registry)
         if self._needs_processes:
@@ -150,3 +150,10 @@ class Scheduler(Submitting, Control, Running):
 
             processes = ProcessExecutor(self._clock, right.inheritable)
         return Executors(LoopExecutor(), ThreadExecutor(self._clock), processes)
+
+
+def _checked_clock(clock: Clock) -> Clock:
+    for verb in ("now", "now_ms", "monotonic", "wait"):
+        if not callable(getattr(clock, verb, None)):
+            raise ConfigError(f"clock must be a clock such as taskmill.testing.ManualClock, got {clock!r}")
+    return clock

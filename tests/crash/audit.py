@@ -42,6 +42,9 @@ class Known:
     asked_step: int = 0
     saved_step: int = 0
     hooks: int = 0
+    """How often ``on_cancel`` came to its end."""
+    hooking: str | None = None
+    """Who is in the middle of ``on_cancel``."""
     cancelled: bool = False
     """``cancel`` answered True, and it was not revived since."""
     cancel_refused: bool = False
@@ -210,7 +213,16 @@ class Auditor:
         task.saved_step = max(task.saved_step, line["step"])
 
     def _read_hook(self, line: Row, task: Known) -> None:
+        task.hooking = line["who"]
+
+    def _read_hooked(self, line: Row, task: Known) -> None:
+        task.hooking = None
         task.hooks += 1
+
+    def _read_seen(self, line: Row, task: Known) -> None:
+        self._expect(
+            task.hooking != line["who"], f"task {line['id']} is {line['ending']}, and its on_cancel still runs"
+        )
 
     def _read_cancelling(self, line: Row, task: Known) -> None:
         """Only the answer binds."""
@@ -341,7 +353,7 @@ class Auditor:
             attempt - base == row["retries"] + sum(crashed > base for crashed in task.crashed) for base in task.bases
         )
         if was_running and row["type"] in workload.WITH_HOOK:
-            self._expect(task.hooks > 0, f"task {id} was cancelled while running, and on_cancel never ran")
+            self._expect(task.hooks > 0, f"task {id} was cancelled while running without on_cancel")
 
     def _check_common(self, row: Row, task: Known) -> None:
         id = row["id"]

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +12,10 @@ import pytest
 from tests.crash.audit import CRASHED, Auditor
 from tests.crash.children import LONGEST as LONGEST_CHILD
 from tests.crash.children import Child, was_killed
+from tests.crash.evidence import SEED, kept_when_it_fails, rounds_or
 from tests.crash.points import POINTS
 
-ROUNDS = int(os.environ.get("TASKMILL_CRASH_ROUNDS", "32"))
-SEED = int(os.environ.get("TASKMILL_CRASH_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
+ROUNDS = rounds_or(32)
 POISON_EVERY = 12
 LONGEST_ROUND = 8.0
 """A child that has not come to its named point by then is killed all the same."""
@@ -128,23 +123,6 @@ class Rounds:
                 *(f"  {n:4} {cause}" for cause, n in self.kills.most_common()),
             ]
         )
-
-
-@contextmanager
-def kept_when_it_fails(folder: Path, seed: int) -> Iterator[Path]:
-    """A place for the journal, in memory where there is such a place: its syncs must not slow the children down."""
-    memory = Path("/dev/shm")
-    place = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else folder, prefix="taskmill-"))
-    try:
-        yield place / "journal"
-    except BaseException:
-        kept = Path(tempfile.mkdtemp(prefix=f"taskmill-crash-{seed}-"))
-        shutil.copytree(folder, kept / "files")
-        shutil.copytree(place, kept / "journal")
-        print(f"\nTASKMILL_CRASH_SEED={seed} plays it again; everything is kept in {kept}")
-        raise
-    finally:
-        shutil.rmtree(place)
 
 
 @pytest.mark.timeout(120 + 5 * ROUNDS)

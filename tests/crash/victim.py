@@ -176,6 +176,9 @@ class Customer:
             self._journal.write("unknown", id=id)
         else:
             self._journal.write("cancelled", id=id, answer=answer)
+            if self._order.role == "work" and self._random.random() < 0.3:
+                record = await self._scheduler.wait(id, timeout=40)
+                self._journal.write("seen", id=id, ending=record.ending)
 
     async def _revive_some(self) -> None:
         # One at a time, so that the attempt on record is the one that the revival follows.
@@ -239,7 +242,7 @@ async def _act_together(customer: Customer, actions: int) -> None:
 async def _all_ended(scheduler: Scheduler) -> None:
     while active := await scheduler.tasks():
         for record in active:
-            await scheduler.wait(record.id, timeout=60)
+            await scheduler.wait(record.id, timeout=40)
 
 
 async def drain(order: Order, journal: Journal) -> None:
@@ -264,7 +267,7 @@ async def client(order: Order, journal: Journal) -> None:
 
 
 async def dispatch(order: Order, journal: Journal) -> None:
-    """Dispatch until the parent says stop; tell of the first handler that starts here."""
+    """Dispatch until the parent says stop, or finish; tell of the first handler that starts here."""
     is_first = True
 
     def noticed() -> None:
@@ -286,6 +289,8 @@ async def dispatch(order: Order, journal: Journal) -> None:
                 say("already running")
                 await told
                 return
+        if told.result() == "finish":
+            await _all_ended(scheduler)
         await scheduler.stop()
         await dispatching
 

@@ -44,8 +44,12 @@ def stopped(ctx: Context) -> None:
     ctx.state(Journal).write("end", id=ctx.task.id, attempt=ctx.attempt, how="stopped")
 
 
-def hooked(ctx: Context) -> None:
+def hook_begins(ctx: Context) -> None:
     ctx.state(Journal).write("hook", id=ctx.task.id, attempt=ctx.attempt)
+
+
+def hook_ends(ctx: Context) -> None:
+    ctx.state(Journal).write("hooked", id=ctx.task.id, attempt=ctx.attempt)
 
 
 @domain.task
@@ -69,8 +73,9 @@ async def slow(ctx: Context, marker: str) -> str:
 
 @slow.on_cancel
 async def slow_cancelled(ctx: Context, marker: str) -> None:
-    hooked(ctx)
-    await asyncio.sleep(0.005)
+    hook_begins(ctx)
+    await asyncio.sleep(0.02)
+    hook_ends(ctx)
 
 
 @domain.task(priority=64)
@@ -86,7 +91,9 @@ def threaded(ctx: Context, marker: str) -> str:
 
 @threaded.on_cancel
 def threaded_cancelled(ctx: Context, marker: str) -> None:
-    hooked(ctx)
+    hook_begins(ctx)
+    time.sleep(0.01)
+    hook_ends(ctx)
 
 
 @domain.task(retry=Retry.constant(3, 0))

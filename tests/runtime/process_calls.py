@@ -100,6 +100,8 @@ class StartedCall:
         )
         self.work = Work(
             task.type,
+            record.id,
+            record.attempt,
             payload,
             list(args),
             {},

@@ -11,9 +11,9 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from taskmill import ConfigError, GiveUp, InvalidState, RetryLater
 from taskmill.define.context import Context
 from taskmill.define.domain import Domain
-from taskmill.errors import ConfigError, GiveUp, InvalidState, RetryLater
 
 work = Domain("work")
 

@@ -134,9 +134,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         try:
             handle = self.runner.run(self.scheduler.submit(self.scripted.options(**options).prepare(script)))
         except DuplicateTask as refused:
-            assert holder is not None
-            assert (strategy, refused.existing_id) == ("reject", holder.id)
-            return multiple()
+            return self._refused(refused.existing_id, strategy, holder)
         if holder is not None:
             assert strategy == "skip"
             assert handle.id == holder.id
@@ -156,6 +154,11 @@ class EngineAgainstModel(RuleBasedStateMachine):
             state="scheduled" if delay else "pending",
         )
         return handle.id
+
+    def _refused(self, existing_id: int, strategy: str, holder: ModelTask | None) -> Any:
+        assert holder is not None
+        assert (strategy, existing_id) == ("reject", holder.id)
+        return multiple()
 
     @rule(task=tasks)
     def cancel(self, task: int) -> None:
@@ -195,7 +198,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         assert self.ran == self.model.ran
         for task in self.model.tasks.values():
             record = self.runner.run(self.scheduler.get(task.id))
-            state = record.ending if isinstance(record, HistoryRecord) else record.status
+            state: str = record.ending if isinstance(record, HistoryRecord) else record.status
             assert (task.id, state, record.attempt) == (task.id, task.state, task.attempts)
             assert (record.priority, record.key) == (task.priority, task.key)
             if task.is_active:
@@ -203,8 +206,8 @@ class EngineAgainstModel(RuleBasedStateMachine):
                 if task.state == "scheduled" and task.due_at is not None:
                     assert record.run_at == self.clock.now() + timedelta(seconds=task.due_at - self.model.now)
         counts = self.runner.run(self.scheduler.snapshot()).counts
-        for state, count in counts.items():
-            assert count == sum(task.state == state for task in self.model.tasks.values())
+        for word, count in counts.items():
+            assert count == sum(task.state == word for task in self.model.tasks.values())
 
     def teardown(self) -> None:
         if hasattr(self, "scheduler"):

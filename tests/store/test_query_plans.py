@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 
@@ -60,3 +61,29 @@ def test_a_statement_uses_the_index_made_for_it(database: sqlite3.Connection, na
     steps = plan(database, {**INBOX, **LEDGER}[name])
     assert any(index in step for step in steps), steps
     assert not any("TEMP B-TREE" in step for step in steps), f"{name} sorts: {steps}"
+
+
+def test_finding_the_lanes_costs_the_same_whatever_waits_in_them(database: sqlite3.Connection) -> None:
+    def steps(tasks: int) -> int:
+        database.execute("DELETE FROM taskmill_task")
+        database.execute(
+            "WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ?)"
+            " INSERT INTO taskmill_task (type, group_name, priority, status, payload, created_at, queued_at)"
+            " SELECT 'd::t', 'g' || (value % 3), value % 2, 'pending', '{}', 0, 0 FROM n",
+            (tasks,),
+        )
+        counted = 0
+
+        def count() -> int:
+            nonlocal counted
+            counted += 1
+            return 0
+
+        database.set_progress_handler(count, 1)
+        (lanes,) = database.execute(LEDGER["lanes"]).fetchone()
+        database.set_progress_handler(None, 0)
+        assert sorted(map(tuple, json.loads(lanes))) == [(f"g{g}", p) for g in range(3) for p in range(2)]
+        return counted
+
+    few, many = steps(60), steps(6000)
+    assert many <= few * 1.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from taskmill.clock import SystemClock
 from taskmill.model.filters import Filters
 from taskmill.store.sqlite import writer as writer_module
 from taskmill.store.sqlite.connection import Connection, connect
+from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES, LogFile
 from taskmill.store.sqlite.migrate import migrations, newest_version
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing.store_contract import new_task
@@ -105,7 +107,7 @@ async def test_a_lock_that_is_never_given_up_is_a_clear_error(path: str, monkeyp
 
 
 async def test_one_faulty_request_does_not_fail_those_that_share_its_transaction(path: str) -> None:
-    connection = connect(path, "full")
+    connection = connect(path)
     connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
     writer = writer_module.Writer(connection, None, path, full=True, clock=SystemClock())
 
@@ -140,7 +142,7 @@ async def test_the_log_is_copied_back_and_stays_bounded(path: str) -> None:
     payload = '"' + "x" * 100_000 + '"'
     for _ in range(40):
         await store.add([new_task(payload) for _ in range(10)])
-    assert Path(path + "-wal").stat().st_size < 4 * writer_module.CHECKPOINT_BYTES
+    assert Path(path + "-wal").stat().st_size < 4 * CHECKPOINT_BYTES
     assert await store.count(Filters()) == 400
     await store.close()
 
@@ -157,10 +159,64 @@ async def test_what_is_durable_survives_without_closing(path: str) -> None:
     await store.close()
 
 
-async def test_durability_sets_how_commits_reach_the_disk(path: str) -> None:
-    for durability, level in (("full", 2), ("process", 1)):
-        connection = connect(path, durability)  # type: ignore[arg-type]
-        assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
-        assert connection.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
-        assert connection.execute("PRAGMA mmap_size").fetchone() == (0,)
-        connection.close()
+async def test_with_full_durability_nobody_is_answered_before_the_disk_has_it(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_sync, synced = threading.Event(), threading.Event()
+    really_sync = LogFile.sync
+
+    def slow_sync(log: LogFile) -> None:
+        may_sync.wait(30)
+        really_sync(log)
+        synced.set()
+
+    store = SqliteStore(path, "full", SystemClock())
+    await store.open()
+    await store.durable()
+    monkeypatch.setattr(LogFile, "sync", slow_sync)
+    told: list[int] = []
+    store.watch_added = lambda _tasks, stored: told.extend(one.id for one in stored)
+    adding = asyncio.create_task(store.add([new_task()]))
+    while not told:
+        await asyncio.sleep(0)
+    assert await store.count(Filters()) == 1, "it is committed, and may already be dispatched"
+    assert not adding.done(), "but nobody was told that it is safe"
+    may_sync.set()
+    await adding
+    assert synced.is_set()
+    await store.close()
+
+
+async def test_a_disk_that_refuses_is_told_to_whoever_waits(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(path, "full", SystemClock())
+    await store.open()
+
+    def refuse(_log: LogFile) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogFile, "sync", refuse)
+        with pytest.raises(StoreError, match="refuses to keep"):
+            await store.add([new_task()])
+    await store.add([new_task()])
+    await store.close()
+
+
+async def test_process_durability_never_waits_for_the_disk(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(_log: LogFile) -> None:
+        raise AssertionError("the disk was asked")
+
+    monkeypatch.setattr(LogFile, "sync", never)
+    store = SqliteStore(path, "process", SystemClock())
+    await store.open()
+    await store.add([new_task()])
+    await store.close()
+
+
+def test_connections_never_copy_the_log_back_by_themselves_nor_map_the_file(path: str) -> None:
+    connection = connect(path)
+    assert connection.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
+    assert connection.execute("PRAGMA mmap_size").fetchone() == (0,)
+    # A commit reaches the log; forcing the log to the disk is the writer's own step.
+    assert connection.execute("PRAGMA synchronous").fetchone() == (1,)
+    connection.close()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from taskmill.define.context import Context
 from taskmill.define.task import Task, TaskType
 from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration
-from taskmill.model.options import checked_options
+from taskmill.model.options import checked_options, text
 from taskmill.model.retry import Retry
 from taskmill.model.status import RunIn
 from taskmill.model.task_name import SEPARATOR, full_name
@@ -77,7 +78,7 @@ class Domain:
         check_name(name, "a domain's name")
         self.name = name
         self.options = checked_options(options, DomainOptions.__annotations__)
-        self.state: tuple[Any, ...] = tuple(state)
+        self.state = checked_state(state)
         self.types: dict[str, TaskType] = {}
         self._schedulers: list[Submits] = []
 
@@ -110,7 +111,7 @@ class Domain:
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
             if isinstance(function, Task):
                 raise ConfigError(f"{function.name} is a task already; decorate the plain function")
-            if not callable(function):
+            if not inspect.isroutine(function):
                 raise ConfigError(f"task must decorate a function, not {type(function).__name__}")
             short = function.__name__ if name is None else name
             check_name(short, "a task's name")
@@ -151,3 +152,10 @@ class Domain:
 def check_name(name: object, what: str) -> None:
     if not isinstance(name, str) or not name or SEPARATOR in name:
         raise ConfigError(f"{what} must be a non-empty string without '::', got {name!r}")
+    text(name, what, ConfigError)
+
+
+def checked_state(state: object) -> tuple[Any, ...]:
+    if isinstance(state, str | bytes) or not isinstance(state, Iterable):
+        raise ConfigError(f"state must be a list of objects, got {state!r}")
+    return tuple(cast("Iterable[Any]", state))  # type: ignore[redundant-cast] # pyright needs it

@@ -10,16 +10,18 @@ from typing import Any
 
 import msgspec
 
-from taskmill.define.domain import Domain
-from taskmill.define.signature import json_encode, payload_digest, sized_payload
+from taskmill.define.domain import Domain, checked_state
+from taskmill.define.signature import encoded_arguments, json_encode, payload_digest, sized_payload
 from taskmill.define.task import TaskType, computed_options
-from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
+from taskmill.errors import ConfigError, UnknownTaskType
+from taskmill.model.durations import milliseconds
 from taskmill.model.options import checked_options, merged
 from taskmill.model.priority import Priority
 from taskmill.model.retry import DEFAULT_RETRY, Retry
 from taskmill.model.stages import NO_OVERRIDES, NewTask, Overrides
 from taskmill.model.status import OnDuplicate, Status
 from taskmill.model.submission import Submission
+from taskmill.model.tags import valid_tags
 
 BUILT_IN: Mapping[str, Any] = {
     "key": None,
@@ -35,7 +37,7 @@ BUILT_IN: Mapping[str, Any] = {
 }
 
 # What a process that lacks the handler needs to submit by name as the handler's owner would.
-PUBLISHED = ("priority", "group", "ttl", "on_duplicate", "tags", "label")
+PUBLISHED = ("key", "priority", "group", "ttl", "on_duplicate", "tags", "label")
 
 
 class RegisteredType:
@@ -65,7 +67,8 @@ class RegisteredType:
         return bool(self.defaults["run_in"] == "process")
 
     def published(self) -> str:
-        return json_encode({name: self.defaults[name] for name in PUBLISHED}).decode()
+        options = {name: self.defaults[name] for name in PUBLISHED}
+        return json_encode({**options, "payload": self.handler.signature.defaults()}).decode()
 
 
 class Registry:
@@ -74,12 +77,13 @@ class Registry:
     def __init__(
         self, domains: Iterable[Domain], *, retry: Retry | None, ttl: object = None, state: Iterable[Any] = ()
     ) -> None:
-        options: dict[str, Any] = {}
+        self._scheduler_options: dict[str, Any] = {}
         if retry is not None:
-            options["retry"] = retry
+            self._scheduler_options |= checked_options({"retry": retry}, ["retry"])
         if ttl is not None:
-            options["ttl"] = ttl
-        self._scheduler_options = checked_options(options, options)
+            self._scheduler_options["ttl"] = milliseconds(ttl, "default_ttl")
+        if isinstance(domains, Domain) or not isinstance(domains, Iterable):
+            raise ConfigError(f"domains must be a list of Domain objects, got {domains!r}")
         self.domains = tuple(domains)
         self._types: dict[str, RegisteredType] = {}
         self._foreign: dict[str, dict[str, Any]] = {}
@@ -138,7 +142,7 @@ class Registry:
             settings = merged(self._foreign[submission.type], options)
             key = settings["key"]
             if key is True:
-                key = payload_digest(payload)
+                key = payload_digest(json_encode({**settings["payload"], **submission.payload}))
         return _new_task(submission.type, key, payload, settings, options, now)
 
 
@@ -166,7 +170,7 @@ def _new_task(
         priority=settings["priority"],
         status=Status.PENDING if due_at is None else Status.SCHEDULED,
         payload=payload,
-        tags=settings["tags"] or None,
+        tags=valid_tags(settings["tags"]) or None,
         overrides=overrides,
         created_at=now,
         # A task that is not due yet does not wait yet.
@@ -179,12 +183,8 @@ def _new_task(
 
 
 def _encode_unchecked(submission: Submission) -> str:
-    try:
-        encoded = json_encode(submission.payload)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as wrong:
-        raise SubmissionError(f"{submission.type}: the payload cannot be stored as JSON: {wrong}") from None
-    return sized_payload(encoded, submission.type)
+    return sized_payload(encoded_arguments(submission.payload, submission.type), submission.type)
 
 
 def _by_type(state: Iterable[Any]) -> dict[type, Any]:
-    return {type(value): value for value in state}
+    return {type(value): value for value in checked_state(state)}

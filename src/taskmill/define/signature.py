@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from types import GenericAlias
-from typing import Any, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 
+from taskmill.define.storable import unstorable
 from taskmill.errors import ConfigError, PayloadTooLarge, SubmissionError
 
 LARGEST_PAYLOAD = 1024 * 1024
@@ -36,6 +38,9 @@ def from_plain(kind: type, value: object) -> object:
     raise TypeError(f"{kind!r} cannot be read from JSON")
 
 
+NOT_JSON = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+"""What encoding raises for values that JSON cannot hold."""
+
 json_encode = msgspec.json.Encoder(enc_hook=to_plain).encode
 
 
@@ -52,11 +57,11 @@ class HandlerSignature:
         self.type_name = type_name
         hints = _resolved_hints(function, type_name, local_names)
         parameters = list(inspect.signature(function).parameters.values())
-        self.wants_context = bool(parameters) and hints.get(parameters[0].name) is context_type
+        self.wants_context = bool(parameters) and _is_context(hints.get(parameters[0].name), context_type)
         if self.wants_context:
             del parameters[0]
         for parameter in parameters:
-            if hints.get(parameter.name) is context_type:
+            if _is_context(hints.get(parameter.name), context_type):
                 raise ConfigError(f"{type_name}: the Context must be the first parameter, not {parameter.name!r}")
         self.returns: Any = hints.get("return", Any)
         self._signature = inspect.Signature(parameters)
@@ -72,6 +77,12 @@ class HandlerSignature:
         fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in parameters]
         try:
             payload = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=True)
+            for name, annotation, *_ in fields:
+                if (strange := unstorable(annotation)) is not None:
+                    raise ConfigError(
+                        f"{self.type_name}: parameter {name!r} has the type {strange}, which cannot be stored as "
+                        "JSON; use plain values, dataclasses or msgspec structs"
+                    )
             return msgspec.json.Decoder(payload, dec_hook=from_plain)
         except TypeError as wrong:
             raise ConfigError(f"{self.type_name}: a parameter cannot be stored as JSON: {wrong}") from wrong
@@ -88,13 +99,11 @@ class HandlerSignature:
         return arguments, self.encode_payload(arguments)
 
     def encode_payload(self, arguments: Mapping[str, Any]) -> str:
+        encoded = encoded_arguments(arguments, self.type_name)
         try:
-            encoded = json_encode(arguments)
             self._decoder.decode(encoded)
         except msgspec.ValidationError as wrong:
             raise SubmissionError(f"{self.type_name}: {_named(wrong)}") from None
-        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as wrong:
-            raise SubmissionError(f"{self.type_name}: the payload cannot be stored as JSON: {wrong}") from None
         return sized_payload(encoded, self.type_name)
 
     def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
@@ -131,6 +140,15 @@ class HandlerSignature:
 
         return compute_in_order
 
+    def defaults(self) -> dict[str, Any]:
+        """The values of parameters that a payload may leave out, as JSON would hold them."""
+        given = {p.name: p.default for p in self._signature.parameters.values() if p.default is not _Parameter.empty}
+        try:
+            plain: dict[str, Any] = msgspec.json.decode(json_encode(given))
+        except NOT_JSON:
+            return {}
+        return plain
+
     def digest(self, payload: str) -> str:
         """A short text that is equal for equal arguments, defaults included."""
         return payload_digest(json_encode(self._decoder.decode(payload)))
@@ -143,6 +161,11 @@ class HandlerSignature:
             return msgspec.convert(result, self.returns, dec_hook=from_plain, str_keys=True)
         except (msgspec.ValidationError, TypeError):
             return result
+
+
+def _is_context(annotation: Any, context_type: type) -> bool:
+    """``Context``, or ``Context | None`` for handlers that are also called by hand."""
+    return annotation is context_type or context_type in get_args(annotation)
 
 
 def _field(parameter: _Parameter, annotation: Any) -> tuple[Any, ...]:
@@ -163,6 +186,35 @@ def payload_digest(payload: str | bytes) -> str:
     """The key that ``key=True`` stands for."""
     canonical = msgspec.json.encode(msgspec.json.decode(payload), order="deterministic")
     return hashlib.blake2b(canonical, digest_size=16).hexdigest()
+
+
+def encoded_arguments(arguments: Mapping[str, Any], type_name: str) -> bytes:
+    """Arguments as JSON, or an error that names the one that cannot be."""
+    try:
+        encoded = json_encode(arguments)
+    except NOT_JSON:
+        for name, value in arguments.items():
+            try:
+                json_encode(value)
+            except NOT_JSON as wrong:
+                raise SubmissionError(f"{type_name}: argument {name!r} cannot be stored as JSON: {wrong}") from None
+        raise
+    if b"null" in encoded:
+        # JSON has no NaN and no infinity; they would silently become null.
+        for name, value in arguments.items():
+            if _has_unwritable_float(msgspec.to_builtins(value, enc_hook=to_plain)):
+                raise SubmissionError(f"{type_name}: argument {name!r} holds NaN or infinity, which JSON cannot")
+    return encoded
+
+
+def _has_unwritable_float(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_unwritable_float, cast("dict[Any, object]", value).values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_unwritable_float, cast("list[Any]", value)))
+    return False
 
 
 def sized_payload(encoded: bytes, type_name: str) -> str:

@@ -25,12 +25,13 @@ import msgspec
 
 from taskmill.define.context import Context
 from taskmill.define.task import TaskType
-from taskmill.errors import ConfigError, GiveUp, RetryLater
+from taskmill.errors import ConfigError
 from taskmill.execute.child_link import ChildLink
 from taskmill.execute.handler_address import Address, find_handler
 from taskmill.execute.messages import LENGTH_BYTES, Answer, Call, FromWorker, decode_to_worker, framed
 from taskmill.execute.results import error_text, outcome_of_exception, outcome_of_result
 from taskmill.model.outcome import RawOutcome
+from taskmill.model.signals import GiveUp, RetryLater
 
 # How long an idle worker may take to end in good order once its scheduler has let it go.
 FAREWELL = 2.0
@@ -81,7 +82,8 @@ class _Worker:
             answer = self._run(call)
             # Prints of a handler must not wait in a buffer that a later kill would drop.
             for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(Exception):
+                # A handler may have closed or replaced them.
+                with contextlib.suppress(OSError, ValueError, AttributeError):
                     stream.flush()
             self._busy = False
             self._send(answer)
@@ -89,9 +91,9 @@ class _Worker:
     def _listen(self) -> None:
         """In a thread of its own, so that the end of the scheduler is noticed in the midst of a call."""
         try:
-            self._receive()
-        except OSError:
-            pass
+            # A broken channel means the same as a closed one: the scheduler is gone.
+            with contextlib.suppress(OSError):
+                self._receive()
         except Exception:  # noqa: BLE001 - a worker that cannot listen must end, whatever the reason
             traceback.print_exc()
         if not self._busy:

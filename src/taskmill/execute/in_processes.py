@@ -159,14 +159,13 @@ def _log(answer: Answer, work: Work) -> None:
     """The traceback was made in the worker; it is logged here, where logging is set up."""
     if answer.raised is None:
         return
-    task = work.record()
     logger.log(
         logging.INFO if answer.traceback is None else logging.WARNING,
         "task %d (%s) attempt %d raised %s%s",
-        task.id,
-        task.type,
-        task.attempt,
+        work.task_id,
+        work.type.name,
+        work.attempt,
         answer.raised,
         f"\n{answer.traceback.rstrip()}" if answer.traceback else "",
-        extra=about(task.id, task.type),
+        extra=about(work.task_id, work.type.name),
     )

@@ -35,7 +35,7 @@ class ThreadExecutor:
         arguments = work.call_arguments()
         self.call(
             lambda: work.type.function(*arguments, **work.kwargs),
-            lambda wrong: log_exception(wrong, work.record),
+            lambda wrong: log_exception(wrong, work.task_id, work.type.name, work.attempt),
             ended,
         )
         return ThreadRunning()

@@ -37,7 +37,7 @@ class LoopRunning:
         if task.cancelled():
             self._ended(outcome_of_exception(asyncio.CancelledError()))
         elif (wrong := task.exception()) is not None:
-            log_exception(wrong, self._work.record)
+            log_exception(wrong, self._work.task_id, self._work.type.name, self._work.attempt)
             self._ended(outcome_of_exception(wrong))
         else:
             self._ended(outcome_of_result(task.result()))

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
-from taskmill.errors import GiveUp, RetryLater
 from taskmill.model.outcome import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
+from taskmill.model.signals import GiveUp, RetryLater
 
 LONGEST_ERROR = 10_000
 

@@ -20,6 +20,8 @@ class Work:
     """One call of a handler. The Context is built only for handlers that want one."""
 
     type: TaskType
+    task_id: int
+    attempt: int
     payload: str
     args: list[Any]
     kwargs: dict[str, Any]

@@ -128,9 +128,9 @@ class WorkerProcess:
 
     def _writable(self) -> None:
         try:
-            del self._outgoing[: self._socket.send(self._outgoing)]
-        except BlockingIOError:
-            pass
+            # What does not fit now is sent when the socket is writable again.
+            with contextlib.suppress(BlockingIOError):
+                del self._outgoing[: self._socket.send(self._outgoing)]
         except OSError:
             # It is gone, and the news of its death is on the way.
             self._outgoing.clear()

@@ -25,16 +25,21 @@ def milliseconds(value: object, name: str, error: type[Exception] = ConfigError)
     if isinstance(value, timedelta):
         exact = value / _MILLISECOND
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        exact = value * 1000
+        # An int may be too large for a float; it is too long in any case.
+        exact = math.copysign(math.inf, value > 0 or -1) if _is_vast(value) else value * 1000
     else:
         raise error(f"{name} must be a timedelta or seconds, not {type(value).__name__}")
     if math.isnan(exact):
         raise error(f"{name} must not be NaN")
     if exact < 0:
-        raise error(f"{name} must not be negative, got {value!r}")
+        raise error(f"{name} must not be negative, got {str(value)[:40]}")
     if exact > LONGEST_MS:
-        raise error(f"{name} is too long: {value!r}")
+        raise error(f"{name} is too long: {str(value)[:40]}")
     return math.ceil(exact)
+
+
+def _is_vast(value: float) -> bool:
+    return isinstance(value, int) and abs(value) > LONGEST_MS
 
 
 def optional_milliseconds(value: object, name: str, error: type[Exception] = ConfigError) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.options import text
 from taskmill.model.status import Ending, Status
 from taskmill.model.tags import valid_tags
 
@@ -51,20 +52,18 @@ def checked_filters(options: Mapping[str, Any]) -> Filters:
     if values.get("status") is not None:
         values["status"] = _status(values["status"])
     for name in ("type", "domain", "key", "tag_prefix"):
-        if values.get(name) is not None and not isinstance(values[name], str):
-            raise ConfigError(f"{name} must be a string, not {type(values[name]).__name__}")
+        if values.get(name) is not None:
+            values[name] = text(values[name], name, ConfigError)
     if "group" in values:
-        values["group"] = "" if values["group"] is None else values["group"]
-        if not isinstance(values["group"], str):
-            raise ConfigError(f"group must be a string or None, not {type(values['group']).__name__}")
+        values["group"] = "" if values["group"] is None else text(values["group"], "group", ConfigError)
     if values.get("tags") is not None:
         values["tags"] = valid_tags(values["tags"])
     else:
         values.pop("tags", None)
     for name in ("parent", "limit", "before"):
         value = values.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise ConfigError(f"{name} must be a whole number of at least 0, got {value!r}")
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63):
+            raise ConfigError(f"{name} must be a whole number from 0 to 2**63 - 1, got {str(value)[:40]}")
     return Filters(**values)
 
 

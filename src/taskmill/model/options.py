@@ -120,6 +120,10 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for layer in layers:
         tags = result.get("tags")
+        if "run_at" in layer or "run_after" in layer:
+            # Two ways to say one thing: the later word counts.
+            result.pop("run_at", None)
+            result.pop("run_after", None)
         result.update(layer)
         if tags and "tags" in layer and not callable(tags) and not callable(layer["tags"]):
             result["tags"] = {**tags, **layer["tags"]}

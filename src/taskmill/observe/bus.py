@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import msgspec
+
 from taskmill.errors import ConfigError
 from taskmill.model.events import Event, EventsMissed, TaskEvent
 from taskmill.model.stages import Claimed, Described
@@ -130,8 +132,16 @@ def described(task: Claimed | Described) -> Mapping[str, Any]:
         "domain": domain_of(task.type),
         "key": task.key,
         "label": task.label,
-        "tags": decode_tags(task.tags),
+        "tags": _tags(task.tags),
         "group": task.group,
         "base_priority": task.priority,
         "effective_priority": task.priority,
     }
+
+
+def _tags(stored: str | None) -> Mapping[str, str]:
+    """Tags that cannot be read must not keep anyone from hearing about the task."""
+    try:
+        return decode_tags(stored)
+    except (msgspec.MsgspecError, UnicodeError):
+        return {}

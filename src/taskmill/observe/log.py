@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
-from taskmill.errors import GiveUp, RetryLater
-from taskmill.model.records import TaskRecord
+from taskmill.model.signals import GiveUp, RetryLater
 
 logger = logging.getLogger("taskmill")
 
 
-def log_exception(wrong: BaseException, record: Callable[[], TaskRecord]) -> None:
+def log_exception(wrong: BaseException, task_id: int, type: str, attempt: int) -> None:
     """A handler raised: the traceback goes to the log, except for the words handlers use on purpose."""
     if isinstance(wrong, asyncio.CancelledError):
         return
-    task = record()
     on_purpose = isinstance(wrong, RetryLater | GiveUp)
     logger.log(
         logging.INFO if on_purpose else logging.WARNING,
         "task %d (%s) attempt %d raised %s: %s",
-        task.id,
-        task.type,
-        task.attempt,
-        type(wrong).__name__,
+        task_id,
+        type,
+        attempt,
+        wrong.__class__.__name__,
         wrong,
         exc_info=None if on_purpose else wrong,
-        extra=about(task.id, task.type),
+        extra=about(task_id, type),
     )
 
 

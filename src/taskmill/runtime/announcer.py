@@ -67,7 +67,11 @@ class Announcer:
     def dispatched(self, task: Claimed) -> None:
         self._bus.about(TaskDispatched, task, attempt=task.attempt)
 
-    def judged(self, judged: Judged, now: int) -> None:
+    def judged(self, verdicts: Iterable[Judged], now: int) -> None:
+        for judged in verdicts:
+            self._judged(judged, now)
+
+    def _judged(self, judged: Judged, now: int) -> None:
         task = judged.task
         match judged.verdict:
             case End(ending, result, error):

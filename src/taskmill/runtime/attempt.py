@@ -53,6 +53,7 @@ class Attempt:
         "stop_reason",
         "task",
         "type",
+        "unreadable",
     )
 
     def __init__(
@@ -67,7 +68,14 @@ class Attempt:
         self.task = task
         self.type = type
         self.started = started
-        self.overrides = _decode_overrides(task.overrides) if task.overrides else NO_OVERRIDES
+        self.overrides = NO_OVERRIDES
+        self.unreadable: str | None = None
+        """Why the stored task cannot be run, if it cannot."""
+        try:
+            if task.overrides:
+                self.overrides = _decode_overrides(task.overrides)
+        except msgspec.MsgspecError as wrong:
+            self.unreadable = f"its stored options are unreadable: {wrong}"
         self.running: Running | None = None
         self.stop_reason: StopReason | None = None
         self.ended = False

@@ -26,7 +26,7 @@ from taskmill.model.verdict import End, Return, TryAgain
 from taskmill.observe.log import about, logger
 from taskmill.policy.ranking import rank
 from taskmill.policy.verdicts import judge
-from taskmill.ports import Clock, DispatchRight, Judged, Store, Turn, TurnResult
+from taskmill.ports import UNREADABLE_ROW, Clock, DispatchRight, Judged, Store, Turn, TurnResult
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.glimpse import Glimpse
@@ -338,6 +338,7 @@ class Dispatcher:
             self._announcer.progressed(self._progressed)
         self._apply_verdicts(turn, result)
         self._announcer.expired(result.expired, turn.now)
+        self._announcer.quarantined(result.damaged, UNREADABLE_ROW)
         for claimed in result.claimed:
             self._start(claimed)
         for id, _attempt, stop in result.stops:
@@ -345,6 +346,7 @@ class Dispatcher:
 
     def _apply_verdicts(self, turn: Turn, result: TurnResult) -> None:
         ended = 0
+        counted: list[Judged] = []
         for (attempt, _outcome), judged in zip(self._judging, turn.judged, strict=True):
             task = judged.task
             if (task.id, task.attempt) in result.lost:
@@ -359,8 +361,10 @@ class Dispatcher:
                     pass  # it waits again, and the plan has put it in its place
             if not isinstance(judged.verdict, End) and task.expires_at is not None:
                 self._next_expiry = _earlier(self._next_expiry, task.expires_at)
-            self._announcer.judged(judged, turn.now)
+            counted.append(judged)
         self._judging = []
+        if counted:
+            self._store.when_durable(lambda: self._announcer.judged(counted, turn.now))
         if ended:
             self._upkeep.tasks_ended(ended)
 

@@ -55,7 +55,7 @@ class Dispatching:
     async def recover_if_alone(self) -> None:
         """Put right what a dead dispatcher left, unless a live one is at work."""
         try:
-            right = await self._store.acquire_dispatch()
+            right = await self._store.acquire_dispatch(recovering=True)
         except AlreadyRunning:
             return
         try:
@@ -138,6 +138,7 @@ class Dispatching:
                 grace = self._settings.shutdown_grace if self._grace is None else self._grace
                 await dispatcher.shut_down(grace)
                 await upkeep.settle()
+                await self._store.durable()
         finally:
             self._neighbours.changed = None
             self.dispatcher = None

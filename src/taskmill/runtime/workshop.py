@@ -114,17 +114,35 @@ class Workshop:
             attempt.ended = True
             self._finish_cancelled(attempt, None)
             return
+        if attempt.unreadable is not None:
+            self._cannot_start(attempt, attempt.unreadable)
+            return
         try:
             args, kwargs = type.handler.signature.decode(task.payload)
-            work = Work(type.handler, task.payload, args, kwargs, attempt.record, attempt.context, attempt, task.saved)
+            work = Work(
+                type.handler,
+                task.id,
+                task.attempt,
+                task.payload,
+                args,
+                kwargs,
+                attempt.record,
+                attempt.context,
+                attempt,
+                task.saved,
+            )
             attempt.running = self._executors.choose(type).start(work, partial(self._handler_ended, attempt))
         except Exception as wrong:  # noqa: BLE001 - the task's own data or types may raise anything
-            logger.warning("task %d (%s) cannot start: %s", task.id, task.type, wrong, extra=about(task.id, task.type))
-            attempt.ended = True
-            self._hand_on(attempt, GaveUp(f"the task cannot start: {error_text(wrong)}"))
+            self._cannot_start(attempt, error_text(wrong))
             return
         if (timeout_ms := attempt.timeout_ms) is not None:
             self._push(timeout_ms / 1000, "timeout", attempt)
+
+    def _cannot_start(self, attempt: Attempt, why: str) -> None:
+        task = attempt.task
+        logger.warning("task %d (%s) cannot start: %s", task.id, task.type, why, extra=about(task.id, task.type))
+        attempt.ended = True
+        self._hand_on(attempt, GaveUp(f"the task cannot start: {why}"))
 
     def stop(self, id: int, reason: StopReason) -> None:
         """Ask a running attempt to stop; its outcome follows."""

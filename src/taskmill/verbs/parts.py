@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from taskmill.define.registry import Registry
-from taskmill.errors import ConfigError, InvalidState
+from taskmill.errors import ConfigError, InvalidState, TaskNotFound
 from taskmill.handle import Handle, HandlesTasks
+from taskmill.model.options import text
 from taskmill.model.stages import Stored
 from taskmill.observe.bus import EventBus
 from taskmill.ports import Clock, Store
@@ -47,7 +48,13 @@ class Parts(HandlesTasks):
 def checked_id(id: object) -> int:
     if isinstance(id, bool) or not isinstance(id, int):
         raise ConfigError(f"id must be an int, not {type(id).__name__}")
+    if not 0 <= id < 2**63:
+        raise TaskNotFound(f"no task has the id {id}")
     return id
+
+
+def checked_text(value: object, name: str) -> str:
+    return text(value, name, ConfigError)
 
 
 def checked_concurrency(n: object) -> int:

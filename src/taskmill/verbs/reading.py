@@ -14,7 +14,7 @@ from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.snapshot import GroupSnapshot, Snapshot
 from taskmill.model.status import Ending
 from taskmill.observe.bus import Listener
-from taskmill.verbs.parts import Parts, checked_id
+from taskmill.verbs.parts import Parts, checked_id, checked_text
 
 
 class Reading(Parts):
@@ -31,7 +31,7 @@ class Reading(Parts):
     async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None:
         """The active task with this key, else the last that ended, else ``None``."""
         self._opened()
-        record = await self._store.find(type, key)
+        record = await self._store.find(checked_text(type, "type"), checked_text(key, "key"))
         return None if record is None else self._with_live_progress(record)
 
     async def tasks(self, **filters: Unpack[FilterOptions]) -> list[TaskRecord]:
@@ -52,12 +52,12 @@ class Reading(Parts):
     async def stats(self, type: str) -> TypeStats:
         """What is known about a task type from everything that ended."""
         self._opened()
-        return await self._store.stats(type)
+        return await self._store.stats(checked_text(type, "type"))
 
     async def tag_values(self, key: str) -> dict[str, int]:
         """Each value of a tag among active tasks and how many have it, most frequent first."""
         self._opened()
-        return await self._store.tag_values(key)
+        return await self._store.tag_values(checked_text(key, "key"))
 
     async def dead_letters(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
         """Tasks that ended as dead letters, newest first."""
@@ -79,7 +79,7 @@ class Reading(Parts):
                 for name in sorted({*waiting, *busy})
             },
             max_concurrency=self._settings.max_concurrency,
-            dispatching=self._dispatching.is_running,
+            dispatching=self._dispatcher is not None,
         )
 
     async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
-from typing import Self
+from collections.abc import AsyncGenerator, Generator
+from typing import Self, cast
 
+from taskmill.define.domain import Submits, current_scheduler
 from taskmill.model.durations import Duration, milliseconds, optional_milliseconds
 from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.verbs.parts import Parts
@@ -23,7 +24,8 @@ class Running(Parts):
     async def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop`. With ``standby``, wait for another dispatcher of the file to go first."""
         self._opened()
-        await self._dispatching.run(_never, standby=standby)
+        with self._as_current():
+            await self._dispatching.run(_never, standby=standby)
 
     async def run_until_idle(self, timeout: Duration | None = None) -> None:
         """Dispatch until nothing runs and nothing may run now. ``TimeoutError`` after ``timeout``."""
@@ -37,7 +39,8 @@ class Running(Parts):
             timed_out = until is not None and self._clock.monotonic() >= until
             return dispatcher.is_idle or timed_out
 
-        await self._dispatching.run(done, wake_at=until)
+        with self._as_current():
+            await self._dispatching.run(done, wake_at=until)
         if timed_out:
             raise TimeoutError(f"not idle after {timeout}")
 
@@ -47,7 +50,8 @@ class Running(Parts):
         self._opened()
         started = asyncio.Event()
         loop = asyncio.get_running_loop()
-        dispatching = loop.create_task(self._dispatching.run(_never, started=started), name="taskmill-dispatcher")
+        with self._as_current():
+            dispatching = loop.create_task(self._dispatching.run(_never, started=started), name="taskmill-dispatcher")
         starting = loop.create_task(started.wait())
         try:
             await asyncio.wait([dispatching, starting], return_when=asyncio.FIRST_COMPLETED)
@@ -58,6 +62,15 @@ class Running(Parts):
             starting.cancel()
             await self.stop()
             await dispatching
+
+    @contextlib.contextmanager
+    def _as_current(self) -> Generator[None, None, None]:
+        """Handlers that submit mean the scheduler that runs them."""
+        token = current_scheduler.set(cast("Submits", self))
+        try:
+            yield
+        finally:
+            current_scheduler.reset(token)
 
     async def stop(self, grace: Duration | None = None) -> None:
         """Stop dispatching: running tasks may finish for ``grace``, then they are interrupted, at no cost."""

@@ -30,6 +30,8 @@ class Submitting(Parts):
     async def resolve(self, submissions: Iterable[Submission]) -> list[NewTask]:
         """Check submissions and apply defaults; nothing is stored yet."""
         self._opened()
+        if not isinstance(submissions, Iterable):
+            raise SubmissionError(f"submissions must be an iterable of Submission objects, got {submissions!r}")
         given = list(submissions)
         for submission in given:
             if not isinstance(submission, Submission):

@@ -32,6 +32,9 @@ OLDEST_SQLITE = (3, 38, 0)
 MENDED_SQLITE = (3, 51, 3)
 
 
+complete_statement = sqlite3.complete_statement
+
+
 def sqlite_module() -> str:
     return sqlite3.__name__.partition(".")[0]
 
@@ -40,8 +43,11 @@ def sqlite_version() -> tuple[int, ...]:
     return tuple(sqlite3.sqlite_version_info)
 
 
-def connect(path: str, durability: Durability, *, read_only: bool = False) -> Connection:
-    """A connection in autocommit mode that may be handed between threads."""
+def connect(path: str, *, read_only: bool = False) -> Connection:
+    """A connection in autocommit mode that may be handed between threads.
+
+    A commit does not wait for the disk here: the writer forces the log to it where durability asks for that.
+    """
     if sqlite_version() < OLDEST_SQLITE:
         raise StoreError(
             f"SQLite {sqlite3.sqlite_version} is too old, 3.38 is needed; install taskmill[sqlite] for a newer one"
@@ -50,14 +56,15 @@ def connect(path: str, durability: Durability, *, read_only: bool = False) -> Co
         connection = sqlite3.connect(
             path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
         )
+        # Damaged text must reach us, so that the row it belongs to can be named and set aside.
+        connection.text_factory = _lenient_text
         try:
-            synchronous = "FULL" if durability == "full" else "NORMAL"
             connection.execute("PRAGMA busy_timeout = 10000")
             if path != MEMORY:
                 mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                 if mode != "wal":
                     raise StoreError(f"{path}: SQLite cannot use its write-ahead log there, it answers {mode!r}")
-            connection.execute(f"PRAGMA synchronous = {synchronous}")
+            connection.execute("PRAGMA synchronous = NORMAL")
             # Checkpoints are ours to run, under the write lock: see the race above.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA journal_size_limit = 4194304")
@@ -71,6 +78,10 @@ def connect(path: str, durability: Durability, *, read_only: bool = False) -> Co
             connection.close()
             raise
     return connection
+
+
+def _lenient_text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def create_file(path: str) -> None:

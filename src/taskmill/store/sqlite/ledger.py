@@ -16,7 +16,7 @@ from taskmill.model.stages import Claimed, Described, Lane, Place
 from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, Return, TryAgain
 from taskmill.policy.verdicts import crash_message, quarantined
-from taskmill.ports import CancelResult, Recovery, Turn, TurnResult
+from taskmill.ports import UNREADABLE_ROW, CancelResult, Recovery, Turn, TurnResult
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.queries import load
 
@@ -31,13 +31,14 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _decode_ids = msgspec.json.Decoder(list[int]).decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
-_decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_decode_one_claimed = msgspec.json.Decoder(Claimed).decode
 _decode_described = msgspec.json.Decoder(list[Described]).decode
 _decode_lanes = msgspec.json.Decoder(list[Lane]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, list[Place]]]).decode
 _decode_stops = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
 _decode_orphans = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeError)
+"""What decoding a damaged row raises."""
 
 EndingRow = tuple[int, Ending, int, int | None, str | None, str | None]
 """id, ending, ended_at, duration_ms, result, error"""
@@ -107,44 +108,65 @@ def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> 
                 crashes = task.crashes + crashed
                 returns.append((task.id, Status.PENDING, task.retries, crashes, task.due_at, error))
     if endings:
-        end_tasks(connection, endings)
+        end_tasks(connection, endings, tagged=any(judged.task.tags for judged in turn.judged))
     if returns:
         connection.execute(SQL["return_to_queue"], (_json(returns),))
 
 
-def end_tasks(connection: Connection, endings: Sequence[EndingRow]) -> None:
-    """Move active tasks to history, with their tags, and count them."""
+def end_tasks(connection: Connection, endings: Sequence[EndingRow], *, tagged: bool = True) -> None:
+    """Move active tasks to history, with their tags if any may be ``tagged``, and count them."""
     if not endings:
         return
     given = _json(endings)
     connection.execute(SQL["record_endings"], (given,))
     connection.execute(SQL["delete_active"], (given,))
     connection.execute(SQL["tally_endings"], (given,))
-    if connection.execute(SQL["move_tags"], (given,)).rowcount:
+    if tagged and connection.execute(SQL["move_tags"], (given,)).rowcount:
         connection.execute(SQL["delete_active_tags"], (given,))
 
 
 def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
-    return _decode_described(_one(connection, "described", _json([(id,) for id in ids])))
+    """What events tell about these active tasks; of one whose row is damaged, no more than its id."""
+    try:
+        return _decode_described(_one(connection, "described", _json([(id,) for id in ids])))
+    except UNREADABLE:
+        if len(ids) == 1:
+            return [_unreadable(ids[0])]
+        return [task for id in ids for task in describe(connection, [id])]
+
+
+def _unreadable(id: int) -> Described:
+    return Described(
+        id=id,
+        type="",
+        key=None,
+        label=None,
+        group="",
+        priority=0,
+        tags=None,
+        created_at=0,
+        status=Status.PENDING,
+        stop=None,
+    )
 
 
 def _claim(connection: Connection, turn: Turn, result: TurnResult) -> None:
     ids = _json(turn.claims)
+    damaged: list[int] = []
     rows = _one(connection, "claimable", ids, turn.now)
-    connection.execute(SQL["claim"], (ids, turn.now))
     try:
         result.claimed = _decode_claimed(rows)
-    except msgspec.MsgspecError:
-        # One unreadable row must not hold up the others.
-        for raw in _decode_raw(rows):
+    except UNREADABLE:
+        # One damaged row must not hold up the others: it is found by reading them one by one.
+        for id in turn.claims:
             try:
-                result.claimed.append(_decode_one_claimed(raw))
-            except msgspec.MsgspecError:
-                result.unreadable.append(_decode(raw)[0])
-        end_tasks(
-            connection,
-            [(id, Ending.DEAD_LETTER, turn.now, None, None, "the row is unreadable") for id in result.unreadable],
-        )
+                result.claimed += _decode_claimed(_one(connection, "claimable", _json([id]), turn.now))
+            except UNREADABLE:
+                damaged.append(id)
+    connection.execute(SQL["claim"], (ids, turn.now))
+    if damaged:
+        result.damaged = describe(connection, damaged)
+        end_tasks(connection, [(id, Ending.DEAD_LETTER, turn.now, None, None, UNREADABLE_ROW) for id in damaged])
     if len(result.claimed) > 1:
         place = {id: position for position, id in enumerate(turn.claims)}
         result.claimed.sort(key=lambda task: place[task.id])

@@ -6,11 +6,10 @@ shares its file.
 
 from __future__ import annotations
 
-import sqlite3
 from importlib.resources import files
 
 from taskmill.errors import SchemaTooNew, StoreCorrupt
-from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.connection import Connection, complete_statement
 
 MIGRATIONS = "taskmill.store.sqlite.migrations"
 
@@ -60,7 +59,7 @@ def statements(sql: str) -> list[str]:
     pending = ""
     for line in sql.splitlines(keepends=True):
         pending += line
-        if sqlite3.complete_statement(pending):
+        if complete_statement(pending):
             found.append(pending)
             pending = ""
     return found

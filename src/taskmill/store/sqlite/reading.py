@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ from taskmill.store.sqlite.rows import (
     history_record,
     task_record,
 )
+
+T = TypeVar("T")
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -196,25 +198,31 @@ def _conditions(filters: Filters, table: str, status_column: str) -> tuple[str, 
 
 
 def _active(connection: Connection, where: str, parameters: Sequence[Any], order: str) -> list[TaskRecord]:
-    (found,) = connection.execute(
-        f"SELECT json_group_array(json(row)) FROM (SELECT {ACTIVE_ROW} AS row FROM taskmill_task"  # noqa: S608
-        f" WHERE {where} {order})",
-        parameters,
-    ).fetchone()
-    return [task_record(row) for row in _decoded(decode_active, found)]
+    rows = _rows(connection, "taskmill_task", ACTIVE_ROW, decode_active, (where, parameters, order))
+    return [task_record(row) for row in rows]
 
 
 def _ended(connection: Connection, where: str, parameters: Sequence[Any], order: str) -> list[HistoryRecord]:
+    rows = _rows(connection, "taskmill_history", HISTORY_ROW, decode_history, (where, parameters, order))
+    return [history_record(row) for row in rows]
+
+
+def _rows(
+    connection: Connection,
+    table: str,
+    row: str,
+    decode: Callable[[str], list[T]],
+    wanted: tuple[str, Sequence[Any], str],
+) -> list[T]:
+    where, parameters, order = wanted
     (found,) = connection.execute(
-        f"SELECT json_group_array(json(row)) FROM (SELECT {HISTORY_ROW} AS row FROM taskmill_history"  # noqa: S608
-        f" WHERE {where} {order})",
+        f"SELECT json_group_array(json(row)) FROM (SELECT {row} AS row FROM {table} WHERE {where} {order})",  # noqa: S608
         parameters,
     ).fetchone()
-    return [history_record(row) for row in _decoded(decode_history, found)]
-
-
-def _decoded(decode: Any, found: str) -> Any:
     try:
         return decode(found)
-    except msgspec.MsgspecError as wrong:
-        raise StoreCorrupt(f"a stored row is unreadable: {wrong}") from wrong
+    except (msgspec.MsgspecError, UnicodeError) as wrong:
+        ids = connection.execute(f"SELECT id FROM {table} WHERE {where} {order}", parameters).fetchall()  # noqa: S608
+        if len(ids) == 1:
+            raise StoreCorrupt(f"the stored row of task {ids[0][0]} is unreadable: {wrong}") from wrong
+        return [one for (id,) in ids for one in _rows(connection, table, row, decode, ("id = ?", (id,), ""))]

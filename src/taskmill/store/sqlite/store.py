@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from taskmill.errors import StoreError, SubmissionError
+from taskmill.errors import ConfigError, SubmissionError
 from taskmill.model.filters import Filters
+from taskmill.model.options import text
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.stages import Described, NewTask, Stored
 from taskmill.model.status import Ending
@@ -30,7 +30,8 @@ from taskmill.store.sqlite.connection import (
     translated,
     translated_errors,
 )
-from taskmill.store.sqlite.dispatch_lock import FileLock, NoLock
+from taskmill.store.sqlite.dispatch_lock import NoLock, acquire
+from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store.sqlite.migrate import migrate, newest_version
 from taskmill.store.sqlite.thread import StoreThread
 from taskmill.store.sqlite.writer import Writer
@@ -57,22 +58,33 @@ class SqliteStore:
         if self._in_memory:
             self._connection = self._prepared()
             self._reading: Connection = self._connection
-            checkpointer = None
+            log = None
         else:
             self._reader = StoreThread("taskmill-reader", self._clock)
-            self._connection = await self._reader.run(self._prepared)
-            self._reading = await self._reader.run(partial(connect, self.name, self._durability, read_only=True))
-            checkpointer = await self._reader.run(partial(connect, self.name, self._durability))
-        self._checkpointer = checkpointer
+            try:
+                self._connection, self._reading, log = await self._reader.run(self._connections)
+            except BaseException:
+                await self._reader.close()
+                raise
         self._seen_version = self._data_version()
-        self._writer = Writer(
-            self._connection, checkpointer, self.name, full=self._durability == "full", clock=self._clock
-        )
+        self._writer = Writer(self._connection, log, self.name, full=self._durability == "full", clock=self._clock)
+
+    def _connections(self) -> tuple[Connection, Connection, LogFile]:
+        """To write, to read, and to keep the log."""
+        opened = [self._prepared()]
+        try:
+            opened.append(connect(self.name, read_only=True))
+            opened.append(connect(self.name))
+            return opened[0], opened[1], LogFile(self.name, opened[2])
+        except BaseException:
+            for connection in opened:
+                connection.close()
+            raise
 
     def _prepared(self) -> Connection:
         if not self._in_memory:
             create_file(self.name)
-        connection = connect(self.name, self._durability)
+        connection = connect(self.name)
         try:
             with translated_errors(self.name):
                 migrate(connection, self.name)
@@ -83,19 +95,27 @@ class SqliteStore:
 
     async def close(self) -> None:
         await self._writer.close()
-        if self._checkpointer is not None:
+        if not self._in_memory:
             await self._reader.close()
-            self._checkpointer.close()
             self._reading.close()
         self._connection.close()
 
-    async def acquire_dispatch(self) -> DispatchRight:
-        return NoLock() if self._in_memory else FileLock(self.name + "-dispatch")
+    async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
+        return NoLock() if self._in_memory else await acquire(self.name + "-dispatch", recovering=recovering)
 
     # Writing
 
     def _write(self, request: Callable[[Connection], T], rows: int = 1) -> Awaitable[T]:
         return self._writer.ask(request, rows)
+
+    def when_durable(self, callback: Callable[[], None]) -> None:
+        # If the disk refuses, the commit stands all the same, and the writer has said so.
+        self._writer.when_durable(callback, lambda _wrong: callback())
+
+    async def durable(self) -> None:
+        done = asyncio.Event()
+        self.when_durable(done.set)
+        await done.wait()
 
     async def add(self, tasks: Sequence[NewTask]) -> list[Stored]:
         """Concurrent callers share one insert as well as one commit."""
@@ -110,13 +130,18 @@ class SqliteStore:
         requests = [tasks for tasks, _ in arrivals]
 
         def committed(answers: inbox.Answers) -> None:
-            for (tasks, waiting), answer in zip(arrivals, answers, strict=True):
+            for (tasks, _), answer in zip(arrivals, answers, strict=True):
                 if not isinstance(answer, SubmissionError):
                     self.watch_added(tasks, answer)
-                    if not waiting.done():
+            self._writer.when_durable(lambda: answered(answers), failed)
+
+        def answered(answers: inbox.Answers) -> None:
+            for (_, waiting), answer in zip(arrivals, answers, strict=True):
+                if not waiting.done():
+                    if isinstance(answer, SubmissionError):
+                        waiting.set_exception(answer)
+                    else:
                         waiting.set_result(answer)
-                elif not waiting.done():
-                    waiting.set_exception(answer)
 
         def failed(wrong: Exception) -> None:
             for _, waiting in arrivals:
@@ -148,14 +173,17 @@ class SqliteStore:
             )
         if self._in_memory:
             raise SubmissionError("connection= needs a scheduler on a file; this one is in memory")
-        opened = {row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"}
+        try:
+            opened = {row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"}
+        except DatabaseError as wrong:
+            raise SubmissionError(f"connection cannot be used: {wrong}") from wrong
         if not any(path and Path(path).samefile(self.name) for path in opened):
             raise SubmissionError(f"connection must be open on {self.name}, not on {', '.join(opened) or MEMORY}")
 
     async def turn(self, turn: Turn) -> TurnResult:
         heavy = turn.promote or turn.expire or turn.survey
         rows = len(turn.judged) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
-        return await self._write(lambda connection: ledger.commit_turn(connection, turn), rows=rows)
+        return await self._writer.ask(lambda connection: ledger.commit_turn(connection, turn), rows, durable=False)
 
     async def recover(self, now: int) -> Recovery:
         return await self._write(lambda connection: ledger.recover(connection, now), rows=ledger.BITE)
@@ -275,9 +303,10 @@ class SqliteStore:
 
 def open_store(store: str | os.PathLike[str], durability: Durability, clock: Clock) -> SqliteStore:
     """The store a user's words name."""
-    if not isinstance(store, str | os.PathLike):
-        raise StoreError(f"store must be a file name or ':memory:', not {type(store).__name__}")
-    name = os.fspath(store)
+    name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
+    if not isinstance(name, str):
+        raise ConfigError(f"store must be a file name or ':memory:', not {type(store).__name__}")
+    text(name, "store", ConfigError)
     if name.startswith(("postgresql://", "postgres://")):
-        raise StoreError("PostgreSQL is not supported by this version; give the name of an SQLite file")
+        raise ConfigError("store: PostgreSQL is not supported by this version; give the name of an SQLite file")
     return SqliteStore(name, durability, clock)

@@ -1,11 +1,14 @@
-"""One writer with group commit.
+"""One writer with group commit, in two stages.
 
-Requests that arrive while a transaction is under way share the next one: its fsync is paid once for all of them.
+**Commit.** Requests that arrive together share a transaction. A small one is written on the event loop, which costs
+tens of microseconds and cannot be starved by it; a large one in the writer's thread, so that the loop stays free. Every
+statement handles a whole batch through one JSON value, because each call into SQLite gives up the GIL and may wait to
+get it back.
 
-Where the work runs was measured (docs/decisions/0003): a small batch is written on the event loop, which costs tens
-of microseconds and cannot be starved by it, and only its COMMIT, which waits for the disk, runs in the writer's
-thread. A large batch runs in the thread whole, so that the loop stays free. Every statement handles a whole batch
-through one JSON value, because each call into SQLite gives up the GIL and may wait to get it back.
+**Sync.** With ``durability="full"`` whatever was committed is then forced to the disk in a thread, once for everything
+that was committed meanwhile. Whoever was promised durability (a submit, a cancel, a save) is answered after that. The
+loop goes on at once: starting a handler needs its claim to be committed, not to be on the disk, because a power cut
+that loses the claim also ends the handler. Decision 0003 has the measurements.
 
 A request is a function of the connection. It must be repeatable: if one of a batch fails, the transaction is rolled
 back and each runs again alone, so that only the faulty one fails.
@@ -14,7 +17,7 @@ back and each runs again alone, so that only the faulty one fails.
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,14 +26,15 @@ from typing import Any, NamedTuple, TypeVar
 from taskmill.errors import StoreBusy, StoreError
 from taskmill.ports import Clock
 from taskmill.store.sqlite.connection import Connection, DatabaseError, is_busy, translated
+from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store.sqlite.thread import StoreThread
 
 T = TypeVar("T")
 Request = Callable[[Connection], T]
+logger = logging.getLogger("taskmill")
 
 INLINE_ROWS = 48
 LOCK_PATIENCE = 60.0
-CHECKPOINT_BYTES = 8 * 1024 * 1024
 
 
 class _Asked(NamedTuple):
@@ -41,38 +45,42 @@ class _Asked(NamedTuple):
 
 
 class Writer:
-    """Owns the write connection. Lives on one event loop."""
+    """Owns the write connection. Lives on one event loop. ``log`` is ``None`` for a store in memory."""
 
-    def __init__(
-        self, connection: Connection, checkpointer: Connection | None, path: str, *, full: bool, clock: Clock
-    ) -> None:
+    def __init__(self, connection: Connection, log: LogFile | None, path: str, *, full: bool, clock: Clock) -> None:
         self._connection = connection
-        self._checkpointer = checkpointer
+        self._log = log
         self._path = path
-        self._in_memory = checkpointer is None
-        self._commit_in_thread = full and not self._in_memory
+        self._must_sync = full and log is not None
         self._thread = StoreThread("taskmill-writer", clock)
+        self._sync_thread = StoreThread("taskmill-sync", clock)
         self._asked: list[_Asked] = []
         self._pump: asyncio.Task[None] | None = None
+        self._undurable: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
+        self._syncing: asyncio.Task[None] | None = None
         self._closed = False
-        self._checkpoint_at = CHECKPOINT_BYTES
         self.commits = 0
-        self.largest_batch = 0
 
-    def ask(self, request: Request[T], rows: int = 1) -> Awaitable[T]:
-        """Run ``request`` in the next transaction; the answer comes after its commit.
+    def ask(self, request: Request[T], rows: int = 1, *, durable: bool = True) -> Awaitable[T]:
+        """Run ``request`` in the next transaction; the answer comes when it is committed and, if asked, durable.
 
         ``rows`` says how much work it is; 0 promises that it only reads, and needs no transaction of its own.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def committed(result: T) -> None:
+        def succeed(result: T) -> None:
             if not answer.done():
                 answer.set_result(result)
 
         def failed(wrong: Exception) -> None:
             if not answer.done():
                 answer.set_exception(wrong)
+
+        def committed(result: T) -> None:
+            if durable and rows:
+                self.when_durable(lambda: succeed(result), failed)
+            else:
+                succeed(result)
 
         self.post(request, rows, committed, failed)
         return answer
@@ -84,13 +92,41 @@ class Writer:
         committed: Callable[[T], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Like :meth:`ask`, with calls back on the loop in the order of the commit, whoever still waits."""
+        """Like :meth:`ask`, with a call back on the loop at the commit, in its order, whoever still waits."""
         if self._closed:
             failed(StoreError(f"{self._path}: the store is closed"))
             return
         self._asked.append(_Asked(request, rows, committed, failed))
         if self._pump is None:
             self._pump = asyncio.get_running_loop().create_task(self._run(), name="taskmill-writer")
+
+    def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+        """Call back once everything committed so far would survive a power cut."""
+        if not self._must_sync:
+            callback()
+            return
+        self._undurable.append((callback, failed))
+        if self._syncing is None:
+            self._syncing = asyncio.get_running_loop().create_task(self._sync(), name="taskmill-sync")
+
+    async def _sync(self) -> None:
+        try:
+            while self._undurable:
+                waiting, self._undurable = self._undurable, []
+                wrong: Exception | None = None
+                try:
+                    await self._sync_thread.run(self._sync_log)
+                except OSError as refused:
+                    logger.critical("%s: the disk refuses to keep what was committed: %s", self._path, refused)
+                    wrong = StoreError(f"{self._path}: the disk refuses to keep what was committed: {refused}")
+                for callback, failed in waiting:
+                    callback() if wrong is None else failed(wrong)
+        finally:
+            self._syncing = None
+
+    def _sync_log(self) -> None:
+        if self._log is not None:
+            self._log.sync()
 
     async def _run(self) -> None:
         try:
@@ -108,43 +144,37 @@ class Writer:
                 for asked in batch:
                     await self._write([asked])
             else:
-                told = self._told(wrong)
+                told = translated(wrong, self._path) if isinstance(wrong, DatabaseError) else wrong
                 for asked in batch:
                     asked.failed(told)
             return
         self.commits += 1
-        self.largest_batch = max(self.largest_batch, len(batch))
         for asked, result in zip(batch, results, strict=True):
             asked.committed(result)
-        await self._maybe_checkpoint()
+        if self._log is not None and self._log.wants_checkpoint():
+            await self._thread.run(self._checkpoint)
 
     async def _transaction(self, batch: Sequence[_Asked]) -> list[Any]:
         rows = sum(asked.rows for asked in batch)
         if rows == 0:
             return [asked.request(self._connection) for asked in batch]
-        small = rows <= INLINE_ROWS
-        if not (self._in_memory or (small and self._begin_now())):
-            return await self._thread.run(lambda: self._whole_transaction(batch))
-        if self._in_memory:
-            self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            results = [asked.request(self._connection) for asked in batch]
-            if self._commit_in_thread:
-                await self._thread.run(self._commit)
-            else:
-                self._commit()
-        except BaseException:
-            self._roll_back()
-            raise
-        return results
+        if self._log is None or (rows <= INLINE_ROWS and self._begin_now()):
+            return self._finish_transaction(batch)
+        return await self._thread.run(lambda: self._whole_transaction(batch))
 
     def _whole_transaction(self, batch: Sequence[_Asked]) -> list[Any]:
         self._begin_patiently()
+        return self._finish_transaction(batch)
+
+    def _finish_transaction(self, batch: Sequence[_Asked]) -> list[Any]:
         try:
+            if not self._connection.in_transaction:
+                self._connection.execute("BEGIN IMMEDIATE")
             results = [asked.request(self._connection) for asked in batch]
-            self._commit()
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._roll_back()
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
             raise
         return results
 
@@ -167,43 +197,25 @@ class Writer:
             time.sleep(random.uniform(0, longest))  # noqa: S311 - spreading waits, not secrets
             longest = min(longest * 2, 0.02)
 
-    def _commit(self) -> None:
-        self._connection.execute("COMMIT")
-
-    def _roll_back(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-
-    def _told(self, wrong: Exception) -> Exception:
-        return translated(wrong, self._path) if isinstance(wrong, DatabaseError) else wrong
-
-    async def _maybe_checkpoint(self) -> None:
-        if self._checkpointer is None:
-            return
-        try:
-            size = os.stat(self._path + "-wal").st_size
-        except FileNotFoundError:
-            return
-        if size >= self._checkpoint_at:
-            await self._thread.run(self._checkpoint)
-        elif size < CHECKPOINT_BYTES:
-            self._checkpoint_at = CHECKPOINT_BYTES
-
     def _checkpoint(self) -> None:
         """Copy the log into the database while holding the write lock, so that no commit can race with it."""
-        if self._checkpointer is None or not self._begin_now():
-            return
         try:
-            busy, logged, copied = self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        finally:
-            self._connection.execute("ROLLBACK")
-        # A reader may pin the log; then try again only after it has grown further.
-        complete = not busy and logged == copied
-        self._checkpoint_at = CHECKPOINT_BYTES if complete else self._checkpoint_at + CHECKPOINT_BYTES
+            if self._log is None or not self._begin_now():
+                return
+            try:
+                self._log.checkpoint()
+            finally:
+                self._connection.execute("ROLLBACK")
+        except DatabaseError as wrong:
+            # Whatever was committed is in the log and stays there; only its growth is a pity.
+            logger.warning("the log could not be copied back yet: %s", translated(wrong, self._path))
 
     async def close(self) -> None:
-        """Finish what was asked, then stop."""
+        """Finish what was asked, make it durable, then stop."""
         self._closed = True
-        while (pump := self._pump) is not None:
-            await asyncio.wait([pump])
+        while (task := self._pump or self._syncing) is not None:
+            await asyncio.wait([task])
         await self._thread.close()
+        await self._sync_thread.close()
+        if self._log is not None:
+            self._log.close()

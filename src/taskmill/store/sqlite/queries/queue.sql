@@ -8,10 +8,17 @@ WITH RECURSIVE lane (group_name, priority) AS (
     UNION ALL
     SELECT following.group_name, following.priority
     FROM lane
-    JOIN taskmill_task AS following ON following.id = (
-        SELECT id FROM taskmill_task
-        WHERE status = 'pending' AND (group_name, priority) > (lane.group_name, lane.priority)
-        ORDER BY group_name, priority LIMIT 1
+    JOIN taskmill_task AS following ON following.id = coalesce(
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND group_name = lane.group_name AND priority > lane.priority
+            ORDER BY priority LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND group_name > lane.group_name
+            ORDER BY group_name, priority LIMIT 1
+        )
     )
 )
 SELECT json_group_array(json_array(group_name, priority)) FROM lane;

@@ -1,0 +1,19 @@
+"""What every store must do, as tests. Put a store under them by subclassing and giving a ``store`` fixture::
+
+class TestMyStore(StoreContract):
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[Store]:
+        ...  # an open, empty store
+"""
+
+from taskmill.testing.store_contract.control import ControlAndUpkeep
+from taskmill.testing.store_contract.finishing import Finishing
+from taskmill.testing.store_contract.reading import Reading
+from taskmill.testing.store_contract.samples import new_task
+from taskmill.testing.store_contract.storing import StoringAndClaiming
+
+__all__ = ["StoreContract", "new_task"]
+
+
+class StoreContract(StoringAndClaiming, Finishing, ControlAndUpkeep, Reading):
+    """The behaviour of a store, one law per test."""

@@ -1,0 +1,104 @@
+"""Cancelling, recovering, reviving and pruning."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskmill.errors import DuplicateTask
+from taskmill.model.filters import Filters
+from taskmill.model.status import Ending, Status
+from taskmill.model.verdict import End, TryAgain
+from taskmill.ports import Judged, Store, Turn
+from taskmill.testing.store_contract.samples import NOW, active, add, claim, commit, ended, new_task
+
+
+class ControlAndUpkeep:
+    """One law per test."""
+
+    async def test_cancelling_ends_what_waits_and_asks_what_runs(self, store: Store) -> None:
+        waiting, running = await add(store, new_task(key="k"), new_task())
+        (task,) = await claim(store, running)
+        result = await store.cancel([waiting, running, 999], NOW)
+        assert ([ended.id for ended in result.ended], result.stopping) == ([waiting], [running])
+        assert (await ended(store, waiting)).ending == Ending.CANCELLED
+        survey = await store.turn(Turn(now=NOW, survey=True))
+        assert survey.stops == [(running, 1, "cancel")]
+        # A success that did not know of the request is refused; one that honours it is not.
+        assert (await commit(store, task, End(Ending.COMPLETED, "1"))).lost == {(running, 1)}
+        assert (await commit(store, task, TryAgain("e", None))).lost == {(running, 1)}
+        assert (await commit(store, task, End(Ending.CANCELLED), stopped=True)).lost == set()
+        assert (await ended(store, running)).ending == Ending.CANCELLED
+        again = await store.cancel([waiting, running], NOW)
+        assert (again.ended, again.stopping) == ([], [])
+
+    async def test_recovery_returns_running_tasks_without_cost_and_quarantines_poison(self, store: Store) -> None:
+        (id,) = await add(store, new_task())
+        for crashes in (1, 2):
+            await claim(store, id)
+            recovery = await store.recover(NOW)
+            assert (recovery.returned, recovery.quarantined) == (1, [])
+            record = await active(store, id)
+            assert (record.status, record.retries, record.attempt) == (Status.PENDING, 0, crashes)
+        await claim(store, id)
+        recovery = await store.recover(NOW)
+        assert [task.id for task in recovery.quarantined] == [id]
+        assert (await ended(store, id)).error == "crashed 3 times"
+        assert (await store.recover(NOW)).returned == 0
+
+    async def test_recovery_keeps_a_request_to_stop(self, store: Store) -> None:
+        (id,) = await add(store, new_task())
+        await claim(store, id)
+        await store.cancel([id], NOW)
+        await store.recover(NOW)
+        result = await store.cancel([id], NOW)
+        assert (result.ended, result.stopping) == ([], [id])
+        (task,) = await claim(store, id)
+        assert task.stop == "cancel"
+
+    async def test_a_dead_letter_is_revived_under_its_id(self, store: Store) -> None:
+        (id,) = await add(store, new_task('{"n":1}', key="k", tags={"a": "b"}, priority=3))
+        (task,) = await claim(store, id)
+        await store.save(id, 1, '{"s":1}')
+        assert await store.revive(id, NOW) is None
+        await commit(store, task, End(Ending.DEAD_LETTER, error="e"))
+        revived = await store.revive(id, NOW + 7)
+        assert revived is not None
+        assert revived.id == id
+        record = await active(store, id)
+        assert (record.payload, record.retries, record.tags, record.priority) == ({"n": 1}, 0, {"a": "b"}, 3)
+        assert await store.count(Filters(status=Ending.DEAD_LETTER)) == 0
+        (task,) = await claim(store, id)
+        assert (task.attempt, task.saved, task.queued_at) == (2, '{"s":1}', NOW + 7)
+
+    async def test_a_dead_letter_whose_key_is_taken_stays_dead(self, store: Store) -> None:
+        (id,) = await add(store, new_task(key="k"))
+        (task,) = await claim(store, id)
+        await commit(store, task, End(Ending.DEAD_LETTER, error="e"))
+        (holder,) = await add(store, new_task(key="k"))
+        with pytest.raises(DuplicateTask) as caught:
+            await store.revive(id, NOW)
+        assert caught.value.existing_id == holder
+        assert (await ended(store, id)).ending == Ending.DEAD_LETTER
+
+    async def test_pruning_keeps_the_newest_of_each_ending_in_small_bites(self, store: Store) -> None:
+        ids = await add(store, *(new_task(tags={"n": str(n)}) for n in range(10)))
+        for number, task in enumerate(await claim(store, *ids)):
+            verdict = End(Ending.COMPLETED if number % 2 else Ending.FAILED, "1")
+            await store.turn(Turn(now=NOW + number, judged=[Judged(task, verdict, 1)]))
+        rules: dict[Ending, tuple[int | None, int | None]] = {Ending.COMPLETED: (2, None), Ending.FAILED: (None, None)}
+        assert await store.prune(rules, NOW, 2) == 2
+        assert await store.prune(rules, NOW, 2) == 1
+        assert await store.prune(rules, NOW, 2) == 0
+        completed = await store.history(Filters(status=Ending.COMPLETED))
+        assert [record.id for record in completed] == [ids[9], ids[7]]
+        assert await store.count(Filters(status=Ending.COMPLETED)) == 2
+        assert await store.count(Filters(status=Ending.FAILED)) == 5
+        assert (await store.stats("d::t")).count == 10, "statistics outlive what was pruned"
+        assert await store.history(Filters(tags={"n": "1"})) == []
+
+    async def test_pruning_by_age(self, store: Store) -> None:
+        ids = await add(store, *(new_task() for _ in range(4)))
+        for number, task in enumerate(await claim(store, *ids)):
+            await store.turn(Turn(now=NOW + number * 1000, judged=[Judged(task, End(Ending.COMPLETED, "1"), 1)]))
+        assert await store.prune({Ending.COMPLETED: (None, 1500)}, NOW + 3000, 100) == 2
+        assert [record.id for record in await store.history(Filters())] == [ids[3], ids[2]]
