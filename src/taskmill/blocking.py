@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
@@ -142,6 +142,19 @@ class Scheduler:
             prepared = self.call(self._scheduler.resolve(given))
             handles = self._scheduler.submit_through(connection, prepared)
         return [Handle(handle, self) for handle in handles]
+
+    @property
+    def is_dispatching(self) -> bool:
+        """Whether this scheduler runs tasks now."""
+        return self._scheduler.is_dispatching
+
+    def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:
+        """Wait until a task has ended, in this process or another."""
+        return self.call(self._scheduler.wait(id, timeout))
+
+    def facts(self) -> Mapping[str, Any]:
+        """What ``taskmill doctor`` shows about the store."""
+        return self.call(self._scheduler.facts())
 
     def get(self, id: int) -> TaskRecord | HistoryRecord:
         """The task with this id, active or ended."""

@@ -764,7 +764,8 @@ def test_a_wrong_duration_in_a_value_is_refused_by_name(value: Any) -> None:
         ("max_count", lambda: Retention(max_count=True)),
         ("max_count", lambda: Retention(max_count=1.5)),  # type: ignore[arg-type]
         ("per_status", lambda: Retention(per_status={"done": Retention()})),
-        ("per_status", lambda: Retention(per_status={"completed": 5})),  # type: ignore[dict-item]
+        ("per_status", lambda: Retention(per_status={"completed": -5})),
+        ("per_status", lambda: Retention(per_status={"completed": "5"})),  # type: ignore[dict-item]
         ("per_status", lambda: Retention(per_status=5)),  # type: ignore[arg-type]
         ("start", lambda: ManualClock(datetime(2030, 1, 1))),
     ],

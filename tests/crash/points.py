@@ -32,6 +32,8 @@ POINTS = [
     # A transaction: its statements are done, the log is not written; the log is on disk, nobody has been told.
     Point("before a commit", "taskmill.store.sqlite.writer:Writer._commit", "before", 60),
     Point("after a commit", "taskmill.store.sqlite.writer:Writer._commit", "after", 60),
+    Point("committed, not forced to the disk", "taskmill.store.sqlite.log_file:LogFile.sync", "before", 30),
+    Point("on the disk, nobody told", "taskmill.store.sqlite.log_file:LogFile.sync", "after", 30),
     Point("commit known to the loop", "taskmill.store.sqlite.writer:Writer._transaction", "after", 40),
     # Submitting.
     Point("rows inserted, not committed", "taskmill.store.sqlite.inbox:insert", "after", 25),
@@ -63,7 +65,7 @@ POINTS = [
     # Upkeep.
     Point("history pruned, not committed", "taskmill.store.sqlite.ledger:prune", "after", 2),
     Point("before a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "before", 2),
-    Point("checkpoint copied, lock held", "taskmill.store.sqlite.writer:Writer._checkpoint", "between", 2),
+    Point("checkpoint copied, lock held", "taskmill.store.sqlite.log_file:LogFile.checkpoint", "after", 2),
     Point("after a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "after", 2),
 ]
 

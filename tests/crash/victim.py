@@ -22,7 +22,7 @@ import msgspec
 
 from taskmill import Retention, Scheduler, Submission
 from taskmill.errors import AlreadyRunning, InvalidState, SubmissionError
-from taskmill.store.sqlite import writer
+from taskmill.store.sqlite import log_file
 from tests.crash import points, workload
 from tests.crash.journal import Journal
 
@@ -327,7 +327,8 @@ def main() -> None:
     journal = Journal(Path(order.journal), order.who)
     os.environ.update({workload.JOURNAL_PATH: order.journal, workload.JOURNAL_WHO: order.who})
     # Small, so that a round sees several checkpoints.
-    writer.CHECKPOINT_BYTES = 128 * 1024
+    log_file.CHECKPOINT_BYTES = 128 * 1024
+    log_file.LOOK_EVERY = 2
     if order.point is not None:
         points.arm(order.point, order.nth)
     asyncio.run(ROLES[order.role](order, journal))

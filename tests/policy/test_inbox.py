@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.errors import DuplicateTask
 from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate, Status
 from taskmill.policy.duplicates import Holder
-from taskmill.policy.inbox import Name, plan_inbox
+from taskmill.policy.inbox import Name, Refusal, plan_inbox
 
 
 def new_task(key: str | None, priority: int, on_duplicate: OnDuplicate, payload: str) -> NewTask:
@@ -68,7 +67,7 @@ class Store:
             self.next_id += 1
         self.priorities.update(plan.raised)
         return [
-            "refused" if isinstance(answer, DuplicateTask) else [(one.kind, one.stored(first).id) for one in answer]  # type: ignore[union-attr]
+            "refused" if isinstance(answer, Refusal) else [(one.kind, one.stored(first).id) for one in answer]
             for answer in plan.answers
         ]
 
@@ -102,6 +101,14 @@ def test_a_refused_request_stores_nothing(batch: list[list[NewTask]]) -> None:
     for request, answer in zip(batch, answers, strict=True):
         if answer == "refused":
             assert not payloads & {task.payload for task in request}
+
+
+def test_a_refusal_names_the_holder_even_if_both_came_together() -> None:
+    first, second = (new_task("a", 1, OnDuplicate.REJECT, payload) for payload in ("first", "second"))
+    plan = plan_inbox([[first], [second]], {})
+    refusal = plan.answers[1]
+    assert isinstance(refusal, Refusal)
+    assert refusal.error(first_id=70).existing_id == 70
 
 
 def test_within_one_request_the_last_submission_of_a_key_wins() -> None:

@@ -7,13 +7,12 @@ a new database behind, and another program's database must not gain our tables.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from taskmill import AlreadyRunning, Scheduler
+from taskmill import Scheduler
 from taskmill.cli.refusal import WRONG, Refusal
 
 VARIABLE = "TASKMILL_STORE"
@@ -65,18 +64,9 @@ async def opened(file: str) -> AsyncGenerator[Scheduler]:
 
 
 async def dispatcher_of(scheduler: Scheduler) -> str | None:
-    """Who dispatches the file, in the store's own words, or ``None``.
-
-    The only sure sign is the right to dispatch: ask for it and give it back before anything is claimed.
-    """
-    asking = asyncio.create_task(scheduler.run())
-    await asyncio.sleep(0)
-    await scheduler.stop(0)
-    try:
-        await asking
-    except AlreadyRunning as taken:
-        return str(taken).partition(";")[0]
-    return None
+    """The process that dispatches the file, or ``None``."""
+    process: str | None = (await scheduler.facts())["dispatcher"]
+    return process
 
 
 def _check(file: str) -> None:

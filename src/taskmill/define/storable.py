@@ -19,8 +19,7 @@ def unstorable(annotation: Any) -> str | None:
 
     def search(found: Any) -> str | None:
         if isinstance(found, inspect.CustomType):
-            kind = cast("type", found.cls)
-            return None if issubclass(kind, PurePath) else repr(kind)
+            return None if issubclass(found.cls, PurePath) else str(found.cls)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         if isinstance(found, inspect.DictType) and isinstance(
             found.key_type, inspect.StructType | inspect.DataclassType | inspect.CollectionType | inspect.DictType
         ):

@@ -37,27 +37,15 @@ from taskmill.model.signals import GiveUp, RetryLater
 FAREWELL = 2.0
 LONGEST_TRACEBACK = 20_000
 
-_PR_SET_PDEATHSIG = 1
 
-
-def main(channel: int, parent: int, inherited: Sequence[int], argv: Sequence[str]) -> None:
-    _die_with(parent)
+def main(channel: int, inherited: Sequence[int], argv: Sequence[str]) -> None:
+    """Serve calls. On Linux the kernel ends this process with its scheduler; the end of the socket tells too."""
     _reset_signals()
     # What this process starts in turn must not hold the socket or the right to dispatch.
     for descriptor in (channel, *inherited):
         os.set_inheritable(descriptor, False)
     sys.argv[:] = argv
     _Worker(socket.socket(fileno=channel)).serve()
-
-
-def _die_with(parent: int) -> None:
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-    # It may have died before that took effect. Elsewhere than on Linux the end of the socket tells.
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _reset_signals() -> None:

@@ -23,13 +23,20 @@ from taskmill.execute.messages import FromWorker, Unframer, decode_from_worker
 PATIENCE = 5.0
 CHUNK = 256 * 1024
 
-# sys.path comes first, since it may be what makes taskmill importable.
+# The life of the worker is tied to ours before anything else: until then a killed scheduler would leave it behind,
+# and with it the right to dispatch. sys.path follows, since it may be what makes taskmill importable.
 _PROGRAM = """\
-import sys
+import os, signal, sys
+if sys.platform == "linux":
+    import ctypes
+    ctypes.CDLL(None).prctl({pdeathsig}, ctypes.c_ulong(signal.SIGKILL))
+if os.getppid() != {parent}:
+    os._exit(1)
 sys.path[:] = {path}
 from taskmill.execute.child import main
-main({channel}, {parent}, {inherited}, {argv})
+main({channel}, {inherited}, {argv})
 """
+_PR_SET_PDEATHSIG = 1
 
 
 class WorkerProcess:
@@ -196,6 +203,7 @@ class WorkerProcess:
 
 def _command_line(channel: int, inherited: Sequence[int]) -> list[str]:
     program = _PROGRAM.format(
+        pdeathsig=_PR_SET_PDEATHSIG,
         path=ascii([str(entry) for entry in sys.path]),
         channel=channel,
         parent=os.getpid(),

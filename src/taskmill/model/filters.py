@@ -42,6 +42,11 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     before: int | None = None
 
+    @property
+    def selects(self) -> bool:
+        """Whether any filter leaves something out; ``limit`` and ``before`` only cut."""
+        return self != Filters(limit=self.limit, before=self.before)
+
 
 def checked_filters(options: Mapping[str, Any]) -> Filters:
     values = dict(options)

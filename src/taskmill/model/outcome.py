@@ -37,6 +37,13 @@ class GaveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Unrunnable:
+    """The handler could not be called: the stored task does not fit it. Mended code can revive the task."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The attempt ended because it was asked to, for a reason that is not a failure."""
 
@@ -57,4 +64,4 @@ class Interrupted:
 
 
 RawOutcome = Succeeded | Failed | GaveUp | Crashed | Interrupted
-Outcome = Succeeded | Failed | GaveUp | Stopped | Crashed
+Outcome = Succeeded | Failed | GaveUp | Unrunnable | Stopped | Crashed

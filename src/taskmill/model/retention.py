@@ -4,36 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.status import Ending, choice
 
 
+class PruneRule(NamedTuple):
+    """Of tasks with these endings, taken together, keep the newest ``max_count`` that are not too old."""
+
+    endings: tuple[Ending, ...]
+    max_count: int | None
+    max_age_ms: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """At most ``max_count`` ended tasks of each ending, none older than ``max_age``; ``None`` is no limit.
+    """At most ``max_count`` ended tasks, none older than ``max_age``; ``None`` is no limit.
 
-    ``per_status`` overrides both for single endings: ``{"completed": Retention(max_count=1_000)}``.
+    ``per_status`` keeps single endings by limits of their own, a number or a ``Retention``:
+    ``{"completed": 1_000, "dead_letter": Retention(max_count=None)}``.
     """
 
     max_count: int | None = 10_000
     max_age: Duration | None = None
-    per_status: Mapping[str, Retention] = field(default_factory=dict[str, "Retention"])
+    per_status: Mapping[str, Retention | int | None] = field(default_factory=dict[str, "Retention | int | None"])
 
     def __post_init__(self) -> None:
-        count = self.max_count
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
-            raise ConfigError(f"max_count must be a whole number of at least 0 or None, got {count!r}")
+        _check_count(self.max_count, "max_count")
         optional_milliseconds(self.max_age, "max_age")
         if not isinstance(self.per_status, Mapping):
-            raise ConfigError("per_status must map endings to Retention values")
+            raise ConfigError("per_status must map endings to numbers or Retention values")
         for name, rule in self.per_status.items():
             choice(Ending, name, "per_status key")
             if not isinstance(rule, Retention):
-                raise ConfigError(f"per_status[{name!r}] must be a Retention, not {type(rule).__name__}")
+                _check_count(rule, f"per_status[{name!r}]")
 
-    def for_ending(self, ending: Ending) -> tuple[int | None, int | None]:
-        """``(max_count, max_age_ms)`` for tasks that ended this way."""
-        rule = self.per_status.get(ending, self)
-        return rule.max_count, optional_milliseconds(rule.max_age, "max_age")
+    def rules(self) -> list[PruneRule]:
+        """One rule per ending that has its own, and one for all the others together."""
+        own = {Ending(name): rule for name, rule in self.per_status.items()}
+        rules = [self._own_rule(ending, rule) for ending, rule in own.items()]
+        others = tuple(ending for ending in Ending if ending not in own)
+        return [*rules, PruneRule(others, self.max_count, optional_milliseconds(self.max_age, "max_age"))]
+
+    def _own_rule(self, ending: Ending, rule: Retention | int | None) -> PruneRule:
+        if isinstance(rule, Retention):
+            return PruneRule((ending,), rule.max_count, optional_milliseconds(rule.max_age, "max_age"))
+        return PruneRule((ending,), rule, optional_milliseconds(self.max_age, "max_age"))
+
+
+def _check_count(count: object, name: str) -> None:
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
+        raise ConfigError(f"{name} must be a whole number of at least 0 or None, got {count!r}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from taskmill.errors import DuplicateTask, SubmissionError
+from taskmill.errors import DuplicateTask
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Kind, Status
 from taskmill.policy.duplicates import Holder, KeepHolder, Refuse, answer_duplicate
@@ -32,13 +32,24 @@ class Answer:
         return Stored(first_id + self.position if self.id is None else self.id, self.kind)
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The request stores nothing, because ``holder`` has its key."""
+
+    message: str
+    holder: Answer
+
+    def error(self, first_id: int) -> DuplicateTask:
+        return DuplicateTask(self.message, existing_id=self.holder.stored(first_id).id)
+
+
 @dataclass(slots=True)
 class InboxPlan:
     """Rows to insert, priorities to raise, and an answer or an error per request."""
 
     fresh: list[NewTask] = field(default_factory=list[NewTask])
     raised: dict[int, int] = field(default_factory=dict[int, int])
-    answers: list[list[Answer] | SubmissionError] = field(default_factory=list["list[Answer] | SubmissionError"])
+    answers: list[list[Answer] | Refusal] = field(default_factory=list["list[Answer] | Refusal"])
 
 
 def plan_inbox(requests: Sequence[Sequence[NewTask]], holders: Mapping[Name, Holder]) -> InboxPlan:
@@ -57,7 +68,7 @@ def plan_inbox(requests: Sequence[Sequence[NewTask]], holders: Mapping[Name, Hol
 
 def _plan_request(
     request: Sequence[NewTask], held: dict[Name, Holder | int], plan: InboxPlan
-) -> list[Answer] | SubmissionError:
+) -> list[Answer] | Refusal:
     answers: list[Answer] = []
     fresh: list[NewTask] = []
     own: dict[Name, int] = {}
@@ -83,7 +94,7 @@ def _plan_request(
         id = holder.id if isinstance(holder, Holder) else None
         match answer_duplicate(task.on_duplicate, known, task.priority):
             case Refuse():
-                return DuplicateTask(f"{task.type}: an active task holds the key {task.key!r}", existing_id=known.id)
+                return Refusal(f"{task.type}: an active task holds the key {task.key!r}", Answer("duplicate", id, at))
             case KeepHolder(None):
                 answers.append(Answer("duplicate", id, at))
             case KeepHolder(priority):

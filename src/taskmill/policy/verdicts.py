@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from taskmill.model.outcome import Crashed, Failed, GaveUp, Outcome, Stopped, StopReason, Succeeded
+from taskmill.model.outcome import Crashed, Failed, GaveUp, Outcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.retry import Retry
 from taskmill.model.status import Ending
 from taskmill.model.verdict import End, Return, TryAgain, Verdict
@@ -25,6 +25,8 @@ def judge(outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: in
             return End(Ending.COMPLETED, result=result)
         case GaveUp(error):
             return End(Ending.FAILED, error=error)
+        case Unrunnable(error):
+            return End(Ending.DEAD_LETTER, error=error)
         case Failed(error, after_ms):
             if retries >= retry.retries:
                 return End(Ending.DEAD_LETTER, error=error)

@@ -42,6 +42,7 @@ class Attempt:
         "_loop_thread",
         "_noticed",
         "_saver",
+        "delivered",
         "ended",
         "latest",
         "overrides",
@@ -80,6 +81,8 @@ class Attempt:
         self.stop_reason: StopReason | None = None
         self.ended = False
         """Whether the handler is over."""
+        self.delivered = False
+        """Whether its outcome was handed on."""
         self.recorded = False
         """Whether its ending was settled before the handler was over."""
         self.latest: ProgressReport | None = None

@@ -13,23 +13,22 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heapify, heappop, heapreplace
 
 import msgspec
 
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreError
-from taskmill.model.outcome import Outcome, Stopped, StopReason
+from taskmill.model.outcome import Outcome, StopReason
 from taskmill.model.stages import Claimed, Lane, NewTask, Place, Stored
 from taskmill.model.status import Status
 from taskmill.model.verdict import End, Return, TryAgain
 from taskmill.observe.log import about, logger
-from taskmill.policy.ranking import rank
 from taskmill.policy.verdicts import judge
 from taskmill.ports import UNREADABLE_ROW, Clock, DispatchRight, Judged, Store, Turn, TurnResult
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.glimpse import Glimpse
+from taskmill.runtime.picking import pick
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import Upkeep
 from taskmill.runtime.workshop import Executors, Workshop
@@ -163,8 +162,7 @@ class Dispatcher:
                 task.type,
                 extra=about(task.id, task.type),
             )
-            self.workshop.abandon(attempt)
-            self._outcome(attempt, Stopped(StopReason.SHUTDOWN))
+            self.workshop.interrupt_for_shutdown(attempt)
         tries = 0
         while self._outcomes and tries < 3:
             tries += 1
@@ -184,6 +182,11 @@ class Dispatcher:
     def release_when_quiet(self, right: DispatchRight) -> None:
         """Give up the right to dispatch, but not while a handler that cannot be stopped is still at work."""
         self.workshop.when_quiet(right.release)
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether the store has been asked what there is to do."""
+        return not self._survey_wanted
 
     @property
     def is_idle(self) -> bool:
@@ -224,7 +227,7 @@ class Dispatcher:
         promotes_first = turn.promote and not self._promoted_last
         self._promoted_last = turn.promote
         if self._claiming and not promotes_first:
-            turn.claims = self._pick(self._settings.max_concurrency - self.workshop.slots_taken)
+            turn.claims = pick(self._glimpse, self._settings.max_concurrency - self.workshop.slots_taken)
             turn.refill = self._glimpse.unread()
         return turn
 
@@ -247,32 +250,6 @@ class Dispatcher:
             )
             for attempt, outcome in self._judging
         ]
-
-    def _pick(self, slots: int) -> list[int]:
-        """The ids of the next tasks to start, at most ``slots``."""
-        if slots <= 0:
-            return []
-        heads = self._glimpse.heads()
-        if len(heads) == 1:
-            places = self._glimpse.lanes[heads[0][0]].places
-            taken = [place.id for place in places[:slots]]
-            del places[:slots]
-            return taken
-        ranked = [(rank(lane, place), lane) for lane, place in heads]
-        heapify(ranked)
-        picked: list[int] = []
-        while ranked and len(picked) < slots:
-            _, lane = ranked[0]
-            picked.append(self._glimpse.take(lane).id)
-            known = self._glimpse.lanes[lane]
-            if known.places:
-                heapreplace(ranked, (rank(lane, known.places[0]), lane))
-            elif known.complete:
-                heappop(ranked)
-            else:
-                # More of this lane waits on disk, perhaps more urgent than the rest: read before going on.
-                break
-        return picked
 
     def _gather_progress(self) -> list[tuple[int, int, str]]:
         """What handlers have reported: the last word of those that ended, and now and then that of the others."""
@@ -305,18 +282,19 @@ class Dispatcher:
         try:
             result = await self._store.turn(turn)
         except StoreError as wrong:
-            self._turn_failed()
+            self._turn_failed(turn)
             logger.error("the store refused a turn, trying again: %s", wrong)
             await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)
             return
         except BaseException:
-            self._turn_failed()
+            self._turn_failed(turn)
             raise
         finally:
             self._in_turn = False
         self._apply(turn, result)
 
-    def _turn_failed(self) -> None:
+    def _turn_failed(self, turn: Turn) -> None:
+        self._returns[:0] = turn.returns
         self._outcomes[:0] = self._judging
         self._judging = []
         self._survey_wanted = True
@@ -337,12 +315,16 @@ class Dispatcher:
         if turn.progress:
             self._announcer.progressed(self._progressed)
         self._apply_verdicts(turn, result)
-        self._announcer.expired(result.expired, turn.now)
-        self._announcer.quarantined(result.damaged, UNREADABLE_ROW)
+        if result.expired or result.damaged:
+            self._store.when_durable(lambda: self._announce_lost(turn, result))
         for claimed in result.claimed:
             self._start(claimed)
         for id, _attempt, stop in result.stops:
             self.workshop.stop(id, StopReason(stop))
+
+    def _announce_lost(self, turn: Turn, result: TurnResult) -> None:
+        self._announcer.expired(result.expired, turn.now)
+        self._announcer.quarantined(result.damaged, UNREADABLE_ROW)
 
     def _apply_verdicts(self, turn: Turn, result: TurnResult) -> None:
         ended = 0

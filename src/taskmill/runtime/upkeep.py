@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from taskmill.errors import StoreError
 from taskmill.model.retention import Retention
-from taskmill.model.status import Ending
 from taskmill.observe.log import logger
 from taskmill.ports import Clock, Store
 
@@ -24,9 +22,7 @@ class Upkeep:
     def __init__(self, store: Store, clock: Clock, retention: Retention | None) -> None:
         self._store = store
         self._clock = clock
-        self._rules: Mapping[Ending, tuple[int | None, int | None]] = (
-            {} if retention is None else {ending: retention.for_ending(ending) for ending in Ending}
-        )
+        self._rules = [] if retention is None else retention.rules()
         self._ended_since = 0
         self._pruning: asyncio.Task[None] | None = None
         self._offset = self._clock_offset()
@@ -62,7 +58,7 @@ class Upkeep:
             return False
         logger.warning("the wall clock was stepped by %+.3f s; delays are kept", step / 1000)
         try:
-            await self._store.shift_relative(step)
+            await self._store.shift_clock(step)
         except StoreError as wrong:
             logger.error("delays could not be moved with the clock, trying again: %s", wrong)
             return False

@@ -18,7 +18,7 @@ from taskmill.define.registry import RegisteredType, Registry
 from taskmill.execute.in_threads import ThreadExecutor
 from taskmill.execute.results import error_text, outcome_of_exception
 from taskmill.execute.work import Executor, Work
-from taskmill.model.outcome import GaveUp, Outcome, RawOutcome, Stopped, StopReason, Succeeded
+from taskmill.model.outcome import Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.records import TaskRecord
 from taskmill.model.stages import Claimed
 from taskmill.observe.log import about, logger
@@ -77,7 +77,7 @@ class Workshop:
         self._noticed = noticed
         self._deadlines: list[_Deadline] = []
         self._order = itertools.count()
-        self._hooks: set[asyncio.Task[None]] = set()
+        self._hooks: dict[asyncio.Task[None], Attempt] = {}
         self.attempts: dict[int, Attempt] = {}
         """Attempts without an outcome, by task id."""
         self._when_quiet: Callable[[], None] | None = None
@@ -142,7 +142,7 @@ class Workshop:
         task = attempt.task
         logger.warning("task %d (%s) cannot start: %s", task.id, task.type, why, extra=about(task.id, task.type))
         attempt.ended = True
-        self._hand_on(attempt, GaveUp(f"the task cannot start: {why}"))
+        self._hand_on(attempt, Unrunnable(f"the task cannot start: {why}"))
 
     def stop(self, id: int, reason: StopReason) -> None:
         """Ask a running attempt to stop; its outcome follows."""
@@ -193,10 +193,19 @@ class Workshop:
             self._finish_cancelled(attempt, f"did not stop within {self._cancel_timeout:g} s of being cancelled")
 
     def abandon(self, attempt: Attempt) -> None:
-        """Settle the ending of an attempt whose handler will not end; it keeps its slot until it does."""
+        """Settle the ending of an attempt that will not end; a handler still at work keeps its slot until it does."""
         attempt.recorded = True
         self.attempts.pop(attempt.task.id, None)
-        self.lingering.add(attempt)
+        if not attempt.ended:
+            self.lingering.add(attempt)
+
+    def interrupt_for_shutdown(self, attempt: Attempt) -> None:
+        """Return what would not end in time; a hook that is at work will run again."""
+        self.abandon(attempt)
+        for hook, owner in self._hooks.items():
+            if owner is attempt:
+                hook.cancel()
+        self._hand_on(attempt, Stopped(StopReason.SHUTDOWN))
 
     def _handler_ended(self, attempt: Attempt, raw: RawOutcome) -> None:
         attempt.ended = True
@@ -212,6 +221,7 @@ class Workshop:
     def cancel_after_all(self, attempt: Attempt) -> None:
         """The handler is over, but a cancellation was committed before its outcome: the cancellation counts."""
         attempt.stop_reason = StopReason.CANCEL
+        attempt.delivered = False
         self.attempts[attempt.task.id] = attempt
         self._finish_cancelled(attempt, None)
 
@@ -220,8 +230,8 @@ class Workshop:
             self._hand_on(attempt, Stopped(StopReason.CANCEL, note))
             return
         hook = asyncio.get_running_loop().create_task(self._run_hook(attempt, note))
-        self._hooks.add(hook)
-        hook.add_done_callback(self._hooks.discard)
+        self._hooks[hook] = attempt
+        hook.add_done_callback(self._hooks.pop)
 
     async def _run_hook(self, attempt: Attempt, note: str | None) -> None:
         """``on_cancel``, within its deadline; what it raises is logged and noted, and cancels nothing else."""
@@ -234,8 +244,12 @@ class Workshop:
 
         interrupt = self._start_hook(attempt, ended)
         until = self._clock.monotonic() + self._cancel_timeout
-        while not over.is_set() and self._clock.monotonic() < until:
-            await self._clock.wait(over, until)
+        try:
+            while not over.is_set() and self._clock.monotonic() < until:
+                await self._clock.wait(over, until)
+        except asyncio.CancelledError:
+            interrupt()
+            raise
         if not outcome:
             interrupt()
             problem: str | None = f"on_cancel did not end within {self._cancel_timeout:g} s"
@@ -275,6 +289,9 @@ class Workshop:
         return task.cancel
 
     def _hand_on(self, attempt: Attempt, outcome: Outcome) -> None:
+        if attempt.delivered:
+            return
+        attempt.delivered = True
         if self.attempts.get(attempt.task.id) is attempt:
             del self.attempts[attempt.task.id]
         self._deliver(attempt, outcome)

@@ -10,7 +10,6 @@ from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
 from taskmill.model.retention import Retention
 from taskmill.model.stages import Stored
-from taskmill.model.status import Ending
 from taskmill.runtime.upkeep import PRUNE_BITE
 from taskmill.verbs.parts import checked_concurrency, checked_id
 from taskmill.verbs.reading import Reading
@@ -34,9 +33,10 @@ class Control(Reading):
     async def cancel_where(self, **filters: Unpack[FilterOptions]) -> list[int]:
         """Cancel every active task that matches; returns their ids."""
         self._opened()
-        if not filters:
+        chosen = checked_filters(filters)
+        if not chosen.selects:
             raise ConfigError("cancel_where needs at least one filter; it would cancel everything")
-        found = [record.id for record in await self._store.tasks(checked_filters(filters))]
+        found = [record.id for record in await self._store.tasks(chosen)]
         cancelled: list[int] = []
         for start in range(0, len(found), PRUNE_BITE):
             result = await self._store.cancel(found[start : start + PRUNE_BITE], self._clock.now_ms())
@@ -71,7 +71,7 @@ class Control(Reading):
         rule = self._settings.retention if retention is None else retention
         if rule is None:
             return 0
-        rules = {ending: rule.for_ending(ending) for ending in Ending}
+        rules = rule.rules()
         removed = 0
         while bite := await self._store.prune(rules, self._clock.now_ms(), PRUNE_BITE):
             removed += bite

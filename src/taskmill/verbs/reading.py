@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from taskmill.errors import TaskNotFound
+from taskmill.errors import ConfigError, TaskNotFound
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.events import Event
 from taskmill.model.filters import FilterOptions, checked_filters
@@ -61,6 +61,8 @@ class Reading(Parts):
 
     async def dead_letters(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
         """Tasks that ended as dead letters, newest first."""
+        if "status" in filters:
+            raise ConfigError("dead_letters takes no status; use history(status=...) for other endings")
         filters["status"] = Ending.DEAD_LETTER
         return await self.history(**filters)
 
@@ -93,6 +95,7 @@ class Reading(Parts):
                 ended.clear()
                 record = await self.get(id)
                 if isinstance(record, HistoryRecord):
+                    await self._store.durable()
                     return record
                 if until is not None and self._clock.monotonic() >= until:
                     raise TimeoutError(f"task {id} has not ended after {timeout}")

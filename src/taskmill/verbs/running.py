@@ -19,7 +19,7 @@ class Running(Parts):
     @property
     def is_dispatching(self) -> bool:
         """Whether this scheduler runs tasks now."""
-        return self._is_open and self._dispatching.is_running
+        return self._is_open and self._dispatcher is not None
 
     async def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop`. With ``standby``, wait for another dispatcher of the file to go first."""
@@ -36,8 +36,10 @@ class Running(Parts):
 
         def done(dispatcher: Dispatcher) -> bool:
             nonlocal timed_out
-            timed_out = until is not None and self._clock.monotonic() >= until
-            return dispatcher.is_idle or timed_out
+            if dispatcher.is_idle:
+                return True
+            timed_out = until is not None and self._clock.monotonic() >= until and dispatcher.has_looked
+            return timed_out
 
         with self._as_current():
             await self._dispatching.run(done, wake_at=until)

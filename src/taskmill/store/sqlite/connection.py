@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -26,6 +28,7 @@ Connection = sqlite3.Connection
 DatabaseError = sqlite3.Error
 Durability = Literal["full", "process"]
 MEMORY = ":memory:"
+SWITCH_PATIENCE = 10.0
 OLDEST_SQLITE = (3, 38, 0)
 
 # The rare race between a checkpoint and another connection's commit is mended from here on.
@@ -61,7 +64,7 @@ def connect(path: str, *, read_only: bool = False) -> Connection:
         try:
             connection.execute("PRAGMA busy_timeout = 10000")
             if path != MEMORY:
-                mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+                mode = _write_ahead_mode(connection)
                 if mode != "wal":
                     raise StoreError(f"{path}: SQLite cannot use its write-ahead log there, it answers {mode!r}")
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -72,12 +75,28 @@ def connect(path: str, *, read_only: bool = False) -> Connection:
             connection.execute("PRAGMA cache_size = -16000")
             connection.execute("PRAGMA temp_store = MEMORY")
             if read_only:
+                # Readers wait in their own thread, for instance while someone recovers the log after a kill.
                 connection.execute("PRAGMA query_only = 1")
-            connection.execute("PRAGMA busy_timeout = 0")
+            else:
+                connection.execute("PRAGMA busy_timeout = 0")
         except BaseException:
             connection.close()
             raise
     return connection
+
+
+def _write_ahead_mode(connection: Connection) -> str:
+    """Switch to the write-ahead log. SQLite does not wait by itself for others who do the same on a new file."""
+    give_up_at = time.monotonic() + SWITCH_PATIENCE
+    while True:
+        try:
+            mode: str = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        except sqlite3.Error as wrong:
+            if not is_busy(wrong) or time.monotonic() > give_up_at:
+                raise
+            time.sleep(random.uniform(0, 0.01))  # noqa: S311 - spreading waits, not secrets
+        else:
+            return mode
 
 
 def _lenient_text(raw: bytes) -> str:

@@ -3,6 +3,9 @@
 The kernel frees the lock when its last holder is gone, however it died, so takeover needs no lease and no clock.
 Child processes that run handlers inherit the lock: the right passes on only after the last of them has ended, and
 so two attempts of one task cannot overlap even when their scheduler is killed.
+
+A dispatcher holds the lock exclusively. Whoever opens the file holds it shared for the moment of recovery; a dispatcher
+that meets only such openers waits for them.
 """
 
 from __future__ import annotations
@@ -14,60 +17,21 @@ import sys
 
 from taskmill.errors import AlreadyRunning, StoreError
 
-RECOVERING = "recovering"
-"""What a holder writes that keeps the lock only for a moment."""
+OPENERS_PATIENCE = 10.0
+RETRY_AFTER = 0.005
 
 
 class FileLock:
     """Holds the right until :meth:`release`."""
 
-    def __init__(self, path: str, purpose: str) -> None:
-        try:
-            self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-        except OSError as wrong:
-            raise StoreError(f"{path} cannot be opened: {wrong.strerror}") from wrong
-        try:
-            _lock(self._descriptor)
-        except OSError:
-            holder = os.read(self._descriptor, 32).decode("ascii", "replace").strip()
-            os.close(self._descriptor)
-            raise _Held(holder) from None
-        # A full disk must not keep anyone from dispatching; the name is only for people.
-        with contextlib.suppress(OSError):
-            os.truncate(self._descriptor, 0)
-            os.write(self._descriptor, purpose.encode())
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
 
     def inheritable(self) -> list[int]:
         return [self._descriptor]
 
     def release(self) -> None:
-        with contextlib.suppress(OSError):
-            os.truncate(self._descriptor, 0)
-            os.close(self._descriptor)
-
-
-class _Held(Exception):
-    def __init__(self, holder: str) -> None:
-        super().__init__(holder)
-        self.holder = holder
-
-
-async def acquire(path: str, *, recovering: bool) -> FileLock:
-    """Take the right, or say who holds it. A holder that only recovers is waited for."""
-    purpose = RECOVERING if recovering else str(os.getpid())
-    waits = [0.01] * 10 + [0.05] * 200
-    for number, wait in enumerate(waits):
-        try:
-            return FileLock(path, purpose)
-        except _Held as held:
-            # Who has just taken the lock may not have written its purpose yet; so everyone is asked a few times.
-            if held.holder not in (RECOVERING, "") and number >= 3:
-                raise AlreadyRunning(
-                    f"another scheduler dispatches this file (process {held.holder}); "
-                    "this one may submit and read, and can run once that one has stopped"
-                ) from None
-        await asyncio.sleep(wait)
-    raise AlreadyRunning(f"{path} is held by somebody who does not let go")
+        os.close(self._descriptor)
 
 
 class NoLock:
@@ -80,16 +44,91 @@ class NoLock:
         return
 
 
+async def acquire(path: str, *, recovering: bool) -> FileLock:
+    """Take the right, or say who holds it."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as wrong:
+        raise StoreError(f"{path} cannot be opened: {wrong.strerror}") from wrong
+    try:
+        if recovering:
+            if not _try_lock(descriptor, shared=True):
+                raise _already_running(descriptor)
+        else:
+            await _lock_exclusively(descriptor)
+            # Only people read this, so a full disk must not keep anyone from dispatching.
+            with contextlib.suppress(OSError):
+                os.truncate(descriptor, 0)
+                os.write(descriptor, str(os.getpid()).encode())
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return FileLock(descriptor)
+
+
+def holder(path: str) -> str | None:
+    """The process that dispatches, or ``None``; looking disturbs nobody."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _try_lock(descriptor, shared=True) else _read_holder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_holder(descriptor: int) -> str:
+    return os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
+
+
+async def _lock_exclusively(descriptor: int) -> None:
+    tries = round(OPENERS_PATIENCE / RETRY_AFTER)
+    for _ in range(tries):
+        if _try_lock(descriptor, shared=False):
+            return
+        if not _try_lock(descriptor, shared=True):
+            break
+        # Only openers hold it, and they let go at once.
+        _unlock(descriptor)
+        await asyncio.sleep(RETRY_AFTER)
+    raise _already_running(descriptor)
+
+
+def _already_running(descriptor: int) -> AlreadyRunning:
+    return AlreadyRunning(
+        f"another scheduler dispatches this file (process {_read_holder(descriptor)}); "
+        "this one may submit and read, and can run once that one has stopped"
+    )
+
+
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(descriptor: int) -> None:
-        # Lock a byte far behind the text, so that others can still read who holds it.
+    # There are no shared locks here; a byte far behind the text is locked, so that others can read who holds it.
+    def _try_lock(descriptor: int, *, shared: bool) -> bool:  # noqa: ARG001
+        try:
+            os.lseek(descriptor, 4096, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        return True
+
+    def _unlock(descriptor: int) -> None:
         os.lseek(descriptor, 4096, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
         os.lseek(descriptor, 0, os.SEEK_SET)
 else:
     import fcntl
 
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def _try_lock(descriptor: int, *, shared: bool) -> bool:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

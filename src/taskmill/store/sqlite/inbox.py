@@ -10,7 +10,7 @@ from taskmill.errors import SubmissionError
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Status
 from taskmill.policy.duplicates import Holder
-from taskmill.policy.inbox import InboxPlan, Name, plan_inbox
+from taskmill.policy.inbox import InboxPlan, Name, Refusal, plan_inbox
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.queries import load
 
@@ -33,7 +33,7 @@ def insert(connection: Connection, requests: Sequence[Sequence[NewTask]]) -> Ans
 
 def _numbered(plan: InboxPlan, first: int) -> Answers:
     return [
-        answer if isinstance(answer, SubmissionError) else [one.stored(first) for one in answer]
+        answer.error(first) if isinstance(answer, Refusal) else [one.stored(first) for one in answer]
         for answer in plan.answers
     ]
 

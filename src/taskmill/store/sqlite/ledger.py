@@ -6,12 +6,14 @@ tags and tally can never disagree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from heapq import nsmallest
 from typing import Any
 
 import msgspec
 
 from taskmill.errors import DuplicateTask
+from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Claimed, Described, Lane, Place
 from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, Return, TryAgain
@@ -33,15 +35,19 @@ _decode_ids = msgspec.json.Decoder(list[int]).decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_described = msgspec.json.Decoder(list[Described]).decode
 _decode_lanes = msgspec.json.Decoder(list[Lane]).decode
+_decode_places = msgspec.json.Decoder(list[tuple[int, int]]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, list[Place]]]).decode
 _decode_stops = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
-_decode_orphans = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
+_decode_orphans = msgspec.json.Decoder(list[tuple[int, int, int, str | None]]).decode
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeError)
 """What decoding a damaged row raises."""
 
 EndingRow = tuple[int, Ending, int, int | None, str | None, str | None]
 """id, ending, ended_at, duration_ms, result, error"""
+
+ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool]
+"""id, status, retries, crashes, due_at, last_error, interrupted"""
 
 
 def _json(value: Any) -> str:
@@ -61,7 +67,7 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
     if turn.returns:
         connection.execute(
             SQL["return_to_queue"],
-            (_json([(t.id, Status.PENDING, t.retries, t.crashes, t.due_at, None) for t in turn.returns]),),
+            (_json([(t.id, Status.PENDING, t.retries, t.crashes, t.due_at, None, False) for t in turn.returns]),),
         )
     if turn.promote:
         ids = _one(connection, "due", turn.now, BITE)
@@ -92,7 +98,7 @@ def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> 
     tokens = [(judged.task.id, judged.task.attempt, judged.stopped) for judged in turn.judged]
     held = set(_decode_ids(_one(connection, "held_tokens", _json(tokens))))
     endings: list[EndingRow] = []
-    returns: list[tuple[int, Status, int, int, int | None, str | None]] = []
+    returns: list[ReturnRow] = []
     for judged in turn.judged:
         task = judged.task
         if task.id not in held:
@@ -103,10 +109,10 @@ def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> 
                 endings.append((task.id, ending, turn.now, judged.duration_ms, value, error))
             case TryAgain(error, due_at):
                 status = Status.PENDING if due_at is None else Status.SCHEDULED
-                returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error))
+                returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False))
             case Return(crashed, error):
                 crashes = task.crashes + crashed
-                returns.append((task.id, Status.PENDING, task.retries, crashes, task.due_at, error))
+                returns.append((task.id, Status.PENDING, task.retries, crashes, task.due_at, error, True))
     if endings:
         end_tasks(connection, endings, tagged=any(judged.task.tags for judged in turn.judged))
     if returns:
@@ -187,14 +193,14 @@ def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult
 def recover(connection: Connection, now: int) -> Recovery:
     """Return the tasks of a dead dispatcher to the queue, except those that keep killing their process."""
     recovery = Recovery()
-    returns: list[tuple[int, Status, int, int, int | None, str | None]] = []
+    returns: list[ReturnRow] = []
     poison: list[EndingRow] = []
-    for id, retries, crashes_before in _decode_orphans(_one(connection, "orphans")):
+    for id, retries, crashes_before, stop in _decode_orphans(_one(connection, "orphans")):
         crashes = crashes_before + 1
-        if quarantined(crashes):
+        if quarantined(crashes) and stop is None:
             poison.append((id, Ending.DEAD_LETTER, now, None, None, crash_message(crashes)))
         else:
-            returns.append((id, Status.PENDING, retries, crashes, None, None))
+            returns.append((id, Status.PENDING, retries, crashes, None, None, True))
     if poison:
         recovery.quarantined = describe(connection, [row[0] for row in poison])
         end_tasks(connection, poison)
@@ -227,16 +233,18 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     return describe(connection, [id])[0]
 
 
-def prune(connection: Connection, rules: Mapping[Ending, tuple[int | None, int | None]], now: int, limit: int) -> int:
+def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: int) -> int:
     """Delete at most ``limit`` rows of history that retention no longer keeps."""
     kept: dict[str, int] = _decode(_one(connection, "kept_by_ending"))
     left = limit
-    for ending, (max_count, max_age_ms) in rules.items():
+    for rule in rules:
         ids: set[int] = set()
-        if max_count is not None and (surplus := kept.get(ending, 0) - max_count) > 0:
-            ids.update(_decode_ids(_one(connection, "oldest_of_ending", ending, min(surplus, left))))
-        if max_age_ms is not None:
-            ids.update(_decode_ids(_one(connection, "older_of_ending", ending, left, now - max_age_ms)))
+        surplus = 0 if rule.max_count is None else sum(kept.get(ending, 0) for ending in rule.endings) - rule.max_count
+        if surplus > 0:
+            ids.update(_oldest(connection, rule.endings, min(surplus, left)))
+        if rule.max_age_ms is not None:
+            for ending in rule.endings:
+                ids.update(_decode_ids(_one(connection, "older_of_ending", ending, left, now - rule.max_age_ms)))
         if ids:
             given = _json(sorted(ids)[:left])
             connection.execute(SQL["uncount"], (given,))
@@ -245,3 +253,11 @@ def prune(connection: Connection, rules: Mapping[Ending, tuple[int | None, int |
         if left <= 0:
             break
     return limit - left
+
+
+def _oldest(connection: Connection, endings: Sequence[Ending], count: int) -> list[int]:
+    """The oldest ended tasks of several endings taken together."""
+    candidates: list[tuple[int, int]] = []
+    for ending in endings:
+        candidates += _decode_places(_one(connection, "oldest_of_ending", ending, count))
+    return [id for _, id in nsmallest(count, candidates)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from taskmill.errors import StoreError
 from taskmill.store.sqlite.connection import Connection
 
 CHECKPOINT_BYTES = 8 * 1024 * 1024
@@ -19,7 +20,12 @@ class LogFile:
     def __init__(self, path: str, checkpointer: Connection) -> None:
         self._path = path + "-wal"
         self._checkpointer = checkpointer
-        self._descriptor = os.open(self._path, os.O_RDWR)
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR)
+        except OSError as wrong:
+            raise StoreError(
+                f"{path} cannot be written: it, or its log, is read-only here: {wrong.strerror}"
+            ) from wrong
         self._until_look = LOOK_EVERY
         self._checkpoint_at = CHECKPOINT_BYTES
 

@@ -14,8 +14,8 @@ from taskmill.errors import ConfigError, SubmissionError
 from taskmill.model.filters import Filters
 from taskmill.model.options import text
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Described, NewTask, Stored
-from taskmill.model.status import Ending
 from taskmill.ports import CancelResult, Clock, DispatchRight, Recovery, Turn, TurnResult
 from taskmill.store.sqlite import inbox, ledger, reading
 from taskmill.store.sqlite.connection import (
@@ -30,7 +30,7 @@ from taskmill.store.sqlite.connection import (
     translated,
     translated_errors,
 )
-from taskmill.store.sqlite.dispatch_lock import NoLock, acquire
+from taskmill.store.sqlite.dispatch_lock import NoLock, acquire, holder
 from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store.sqlite.migrate import migrate, newest_version
 from taskmill.store.sqlite.thread import StoreThread
@@ -154,23 +154,27 @@ class SqliteStore:
 
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
         """Store tasks inside the caller's own transaction; they exist once the caller commits."""
-        self._check_foreign_connection(connection)
-        assert isinstance(connection, Connection)  # noqa: S101 - checked just above
-        try:
-            (answer,) = inbox.insert(connection, [tasks])
-        except DatabaseError as wrong:
-            raise translated(wrong, self.name) from wrong
-        if isinstance(answer, SubmissionError):
-            raise answer
-        return answer
-
-    def _check_foreign_connection(self, connection: object) -> None:
         if not isinstance(connection, Connection):
             raise SubmissionError(
                 f"connection must be a {sqlite_module()}.Connection to {self.name}, "
                 f"not {type(connection).__module__}.{type(connection).__name__}; two SQLite libraries "
                 "in one process would break each other's locks"
             )
+        # The caller may have set factories of its own; ours read plain rows.
+        factories = connection.row_factory, connection.text_factory
+        connection.row_factory, connection.text_factory = None, str
+        try:
+            self._check_same_file(connection)
+            (answer,) = inbox.insert(connection, [tasks])
+        except DatabaseError as wrong:
+            raise translated(wrong, self.name) from wrong
+        finally:
+            connection.row_factory, connection.text_factory = factories
+        if isinstance(answer, SubmissionError):
+            raise answer
+        return answer
+
+    def _check_same_file(self, connection: Connection) -> None:
         if self._in_memory:
             raise SubmissionError("connection= needs a scheduler on a file; this one is in memory")
         try:
@@ -216,12 +220,13 @@ class SqliteStore:
     async def revive(self, id: int, now: int) -> Described | None:
         return await self._write(lambda connection: ledger.revive(connection, id, now))
 
-    async def prune(self, rules: Mapping[Ending, tuple[int | None, int | None]], now: int, limit: int) -> int:
+    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
         return await self._write(lambda connection: ledger.prune(connection, rules, now, limit), rows=limit)
 
-    async def shift_relative(self, by_ms: int) -> None:
+    async def shift_clock(self, by_ms: int) -> None:
         def write(connection: Connection) -> None:
             connection.execute(ledger.SQL["shift_relative"], (by_ms,))
+            connection.execute(ledger.SQL["shift_deadlines"], (by_ms,))
 
         await self._write(write, rows=ledger.BITE)
 
@@ -287,7 +292,12 @@ class SqliteStore:
             (page_size,) = connection.execute("PRAGMA page_size").fetchone()
             wal = Path(self.name + "-wal")
             wal_bytes = wal.stat().st_size if self.is_shared and wal.exists() else 0
-            return {"integrity": problem, "bytes": pages * page_size, "wal_bytes": wal_bytes}
+            return {
+                "integrity": problem,
+                "bytes": pages * page_size,
+                "wal_bytes": wal_bytes,
+                "dispatcher": holder(self.name + "-dispatch") if self.is_shared else None,
+            }
 
         facts = await self._read(read)
         return {

@@ -57,7 +57,10 @@ class Writer:
         self._asked: list[_Asked] = []
         self._pump: asyncio.Task[None] | None = None
         self._undurable: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
+        self._in_sync: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
         self._syncing: asyncio.Task[None] | None = None
+        self._unsynced = False
+        """Whether something was committed that no sync has begun to force to the disk."""
         self._closed = False
         self.commits = 0
 
@@ -102,25 +105,31 @@ class Writer:
 
     def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         """Call back once everything committed so far would survive a power cut."""
-        if not self._must_sync:
+        if not self._must_sync or (not self._unsynced and self._syncing is None):
             callback()
-            return
-        self._undurable.append((callback, failed))
-        if self._syncing is None:
-            self._syncing = asyncio.get_running_loop().create_task(self._sync(), name="taskmill-sync")
+        elif not self._unsynced:
+            # What is being forced to the disk right now is all there is.
+            self._in_sync.append((callback, failed))
+        else:
+            self._undurable.append((callback, failed))
+            if self._syncing is None:
+                self._syncing = asyncio.get_running_loop().create_task(self._sync(), name="taskmill-sync")
 
     async def _sync(self) -> None:
         try:
             while self._undurable:
-                waiting, self._undurable = self._undurable, []
+                self._in_sync, self._undurable = self._undurable, []
+                self._unsynced = False
                 wrong: Exception | None = None
                 try:
                     await self._sync_thread.run(self._sync_log)
                 except OSError as refused:
                     logger.critical("%s: the disk refuses to keep what was committed: %s", self._path, refused)
                     wrong = StoreError(f"{self._path}: the disk refuses to keep what was committed: {refused}")
+                    self._unsynced = True
+                waiting, self._in_sync = self._in_sync, []
                 for callback, failed in waiting:
-                    callback() if wrong is None else failed(wrong)
+                    _guarded(callback) if wrong is None else _guarded(failed, wrong)
         finally:
             self._syncing = None
 
@@ -146,11 +155,12 @@ class Writer:
             else:
                 told = translated(wrong, self._path) if isinstance(wrong, DatabaseError) else wrong
                 for asked in batch:
-                    asked.failed(told)
+                    _guarded(asked.failed, told)
             return
         self.commits += 1
+        self._unsynced = self._unsynced or any(asked.rows for asked in batch)
         for asked, result in zip(batch, results, strict=True):
-            asked.committed(result)
+            _guarded(asked.committed, result)
         if self._log is not None and self._log.wants_checkpoint():
             await self._thread.run(self._checkpoint)
 
@@ -171,12 +181,15 @@ class Writer:
             if not self._connection.in_transaction:
                 self._connection.execute("BEGIN IMMEDIATE")
             results = [asked.request(self._connection) for asked in batch]
-            self._connection.execute("COMMIT")
+            self._commit()
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
         return results
+
+    def _commit(self) -> None:
+        self._connection.execute("COMMIT")
 
     def _begin_now(self) -> bool:
         try:
@@ -219,3 +232,11 @@ class Writer:
         await self._sync_thread.close()
         if self._log is not None:
             self._log.close()
+
+
+def _guarded(callback: Callable[..., None], *args: Any) -> None:
+    """A fault in what one caller does with its answer must not keep the others from theirs."""
+    try:
+        callback(*args)
+    except Exception:
+        logger.exception("a listener of the store failed")

@@ -6,8 +6,9 @@ import pytest
 
 from taskmill.errors import DuplicateTask
 from taskmill.model.filters import Filters
+from taskmill.model.retention import Retention
 from taskmill.model.status import Ending, Status
-from taskmill.model.verdict import End, TryAgain
+from taskmill.model.verdict import End, Return, TryAgain
 from taskmill.ports import Judged, Store, Turn
 from taskmill.testing.store_contract.samples import NOW, active, add, claim, commit, ended, new_task
 
@@ -85,7 +86,7 @@ class ControlAndUpkeep:
         for number, task in enumerate(await claim(store, *ids)):
             verdict = End(Ending.COMPLETED if number % 2 else Ending.FAILED, "1")
             await store.turn(Turn(now=NOW + number, judged=[Judged(task, verdict, 1)]))
-        rules: dict[Ending, tuple[int | None, int | None]] = {Ending.COMPLETED: (2, None), Ending.FAILED: (None, None)}
+        rules = Retention(max_count=None, per_status={"completed": 2}).rules()
         assert await store.prune(rules, NOW, 2) == 2
         assert await store.prune(rules, NOW, 2) == 1
         assert await store.prune(rules, NOW, 2) == 0
@@ -100,5 +101,32 @@ class ControlAndUpkeep:
         ids = await add(store, *(new_task() for _ in range(4)))
         for number, task in enumerate(await claim(store, *ids)):
             await store.turn(Turn(now=NOW + number * 1000, judged=[Judged(task, End(Ending.COMPLETED, "1"), 1)]))
-        assert await store.prune({Ending.COMPLETED: (None, 1500)}, NOW + 3000, 100) == 2
+        assert await store.prune(Retention(max_count=None, max_age=1.5).rules(), NOW + 3000, 100) == 2
         assert [record.id for record in await store.history(Filters())] == [ids[3], ids[2]]
+
+    async def test_pruning_keeps_the_newest_of_all_endings_together(self, store: Store) -> None:
+        ids = await add(store, *(new_task() for _ in range(6)))
+        for number, task in enumerate(await claim(store, *ids)):
+            verdict = End(Ending.COMPLETED if number % 2 else Ending.FAILED, "1")
+            await store.turn(Turn(now=NOW + number, judged=[Judged(task, verdict, 1)]))
+        assert await store.prune(Retention(max_count=3).rules(), NOW, 100) == 3
+        assert [record.id for record in await store.history(Filters())] == ids[:2:-1]
+
+    async def test_a_request_to_stop_outlives_crashes_and_deadlines(self, store: Store) -> None:
+        (id,) = await add(store, new_task(expires_at=NOW + 10))
+        await claim(store, id)
+        await store.cancel([id], NOW)
+        for _ in range(3):
+            assert (await store.recover(NOW)).quarantined == []
+            assert (await store.turn(Turn(now=NOW + 20, expire=True))).expired == []
+            assert [task.stop for task in await claim(store, id, now=NOW + 20)] == ["cancel"]
+
+    async def test_what_was_started_in_time_and_interrupted_runs_on_but_a_retry_does_not(self, store: Store) -> None:
+        (id,) = await add(store, new_task(expires_at=NOW + 10))
+        (task,) = await claim(store, id)
+        await commit(store, task, Return())
+        assert (await store.turn(Turn(now=NOW + 10, expire=True))).expired == []
+        (task,) = await claim(store, id, now=NOW + 10)
+        await commit(store, task, TryAgain("e", None))
+        assert await claim(store, id, now=NOW + 10) == []
+        assert [gone.id for gone in (await store.turn(Turn(now=NOW + 10, expire=True))).expired] == [id]

@@ -98,7 +98,7 @@ class Finishing:
             new_task(status=Status.SCHEDULED, due_at=NOW + 10, queued_at=NOW + 10, due_is_relative=True),
             new_task(status=Status.SCHEDULED, due_at=NOW + 20, queued_at=NOW + 20),
         )
-        await store.shift_relative(-5)
+        await store.shift_clock(-5)
         result = await store.turn(Turn(now=NOW + 5, promote=True))
         assert result.fronts == {Lane("", 128): [Place(NOW + 5, relative)]}
         assert result.next_due == NOW + 20

@@ -8,6 +8,7 @@ import pytest
 
 from taskmill.errors import DuplicateTask
 from taskmill.model.filters import Filters
+from taskmill.model.retention import Retention
 from taskmill.model.stages import Lane, NewTask, Place, Stored
 from taskmill.model.status import Ending, OnDuplicate, Status
 from taskmill.model.verdict import End
@@ -23,7 +24,7 @@ class StoringAndClaiming:
         assert first < second
         for task in await claim(store, first, second):
             await commit(store, task, End(Ending.COMPLETED, "1"))
-        await store.prune(dict.fromkeys(Ending, (0, None)), NOW, 100)
+        await store.prune(Retention(max_count=0).rules(), NOW, 100)
         (third,) = await add(store, new_task())
         assert third > second
 

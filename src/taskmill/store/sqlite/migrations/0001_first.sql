@@ -17,6 +17,7 @@ CREATE TABLE taskmill_task (
     attempt INTEGER NOT NULL DEFAULT 0,
     retries INTEGER NOT NULL DEFAULT 0,
     crashes INTEGER NOT NULL DEFAULT 0,
+    interrupted INTEGER NOT NULL DEFAULT 0, -- started in time and stopped by no fault of its own: it runs on
     created_at INTEGER NOT NULL,
     queued_at INTEGER NOT NULL,
     due_at INTEGER,
@@ -35,7 +36,8 @@ CREATE INDEX taskmill_task_due ON taskmill_task (due_at) WHERE status = 'schedul
 CREATE INDEX taskmill_task_running ON taskmill_task (id) WHERE status = 'running';
 CREATE UNIQUE INDEX taskmill_task_key ON taskmill_task (type, key) WHERE key IS NOT NULL;
 CREATE INDEX taskmill_task_expiry ON taskmill_task (expires_at)
-    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused');
+    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused')
+        AND stop IS NULL AND interrupted = 0;
 
 CREATE TABLE taskmill_history (
     id INTEGER PRIMARY KEY,

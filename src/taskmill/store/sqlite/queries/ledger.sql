@@ -49,14 +49,15 @@ FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0;
 
 -- name: return_to_queue
--- Rows of [id, status, retries, crashes, due_at, last_error]: an attempt ended, the task did not.
+-- Rows of [id, status, retries, crashes, due_at, last_error, interrupted]: an attempt ended, the task did not.
 UPDATE taskmill_task SET
     status = given.value ->> 1,
     retries = given.value ->> 2,
     crashes = given.value ->> 3,
     due_at = given.value ->> 4,
     due_is_relative = 1,
-    last_error = coalesce(given.value ->> 5, last_error)
+    last_error = coalesce(given.value ->> 5, last_error),
+    interrupted = given.value ->> 6
 FROM json_each(?1) AS given
 WHERE taskmill_task.id = given.value ->> 0;
 
@@ -77,7 +78,7 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'running' AND stop IS
 
 -- name: orphans
 -- Tasks that were running when their dispatcher died.
-SELECT json_group_array(json_array(id, retries, crashes))
+SELECT json_group_array(json_array(id, retries, crashes, stop))
 FROM taskmill_task WHERE status = 'running';
 
 -- name: revive

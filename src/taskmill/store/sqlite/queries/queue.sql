@@ -40,7 +40,8 @@ SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
 
 -- name: next_expiry
 SELECT min(expires_at) FROM taskmill_task
-WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused');
+WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused')
+    AND stop IS NULL AND interrupted = 0;
 
 -- name: due
 -- Scheduled tasks whose time has come, at most ?2.
@@ -52,12 +53,18 @@ SELECT json_group_array(id) FROM (
 UPDATE taskmill_task SET status = 'pending' WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: expired
--- Waiting tasks past their deadline, at most ?2.
+-- Waiting tasks past their deadline, at most ?2. One that was asked to stop ends that way, and one that was started
+-- in time and interrupted runs on.
 SELECT json_group_array(id) FROM (
     SELECT id FROM taskmill_task
-    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused') AND expires_at <= ?1
+    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused')
+        AND stop IS NULL AND interrupted = 0 AND expires_at <= ?1
     ORDER BY expires_at LIMIT ?2
 );
+
+-- name: shift_deadlines
+-- The wall clock was stepped by ?1 ms: a time-to-live is a duration and moves with it.
+UPDATE taskmill_task SET expires_at = expires_at + ?1 WHERE expires_at IS NOT NULL;
 
 -- name: shift_relative
 -- The wall clock was stepped by ?1 ms: what was due "after a delay" moves with it.
@@ -71,12 +78,12 @@ SELECT json_group_array(json_array(
     created_at, queued_at, due_at, expires_at, ?2, parent_id, saved, stop, last_error))
 FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
-    AND (expires_at IS NULL OR expires_at > ?2);
+    AND (expires_at IS NULL OR expires_at > ?2 OR stop IS NOT NULL OR interrupted);
 
 -- name: claim
 UPDATE taskmill_task SET status = 'running', attempt = attempt + 1, started_at = ?2
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
-    AND (expires_at IS NULL OR expires_at > ?2);
+    AND (expires_at IS NULL OR expires_at > ?2 OR stop IS NOT NULL OR interrupted);
 
 -- name: stop_requests
 -- Running tasks that someone, perhaps another process, has asked to stop.

@@ -5,8 +5,8 @@ SELECT json_group_object(ending, kept) FROM (
 
 -- name: oldest_of_ending
 -- The oldest ?2 ended tasks of one ending.
-SELECT json_group_array(id) FROM (
-    SELECT id FROM taskmill_history WHERE ending = ?1 ORDER BY ended_at, id LIMIT ?2
+SELECT json_group_array(json_array(ended_at, id)) FROM (
+    SELECT ended_at, id FROM taskmill_history WHERE ending = ?1 ORDER BY ended_at, id LIMIT ?2
 );
 
 -- name: older_of_ending
