@@ -65,8 +65,8 @@ async def opened(file: str) -> AsyncGenerator[Scheduler]:
 
 async def dispatcher_of(scheduler: Scheduler) -> str | None:
     """The process that dispatches the file, or ``None``."""
-    process: str | None = (await scheduler.facts())["dispatcher"]
-    return process
+    process = (await scheduler.facts())["dispatcher"]
+    return None if process is None else f"process {process}"
 
 
 def _check(file: str) -> None:

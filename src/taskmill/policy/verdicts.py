@@ -44,8 +44,9 @@ def judge(outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: in
             assert_never(outcome)
 
 
-def quarantined(crashes: int) -> bool:
-    return crashes >= MOST_CRASHES
+def quarantined(crashes: int, *, stopping: bool = False) -> bool:
+    """Whether a task has crashed too often. One that was being cancelled gets as many tries again, for its hook."""
+    return crashes >= (2 * MOST_CRASHES if stopping else MOST_CRASHES)
 
 
 def crash_message(crashes: int, error: str | None = None) -> str:

@@ -108,7 +108,10 @@ class Announcer:
 
     def quarantined(self, tasks: Iterable[Described], error: str) -> None:
         for task in tasks:
-            self.dead_lettered(task, error)
+            if task.stop is None:
+                self.dead_lettered(task, error)
+            else:
+                self._bus.about(TaskCancelled, task)
             self._waiters.ended([task.id])
 
     def cancelled(self, tasks: Iterable[Described]) -> None:

@@ -197,8 +197,9 @@ def recover(connection: Connection, now: int) -> Recovery:
     poison: list[EndingRow] = []
     for id, retries, crashes_before, stop in _decode_orphans(_one(connection, "orphans")):
         crashes = crashes_before + 1
-        if quarantined(crashes) and stop is None:
-            poison.append((id, Ending.DEAD_LETTER, now, None, None, crash_message(crashes)))
+        if quarantined(crashes, stopping=stop is not None):
+            ending = Ending.DEAD_LETTER if stop is None else Ending.CANCELLED
+            poison.append((id, ending, now, None, None, crash_message(crashes)))
         else:
             returns.append((id, Status.PENDING, retries, crashes, None, None, True))
     if poison:

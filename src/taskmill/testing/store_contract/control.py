@@ -116,10 +116,13 @@ class ControlAndUpkeep:
         (id,) = await add(store, new_task(expires_at=NOW + 10))
         await claim(store, id)
         await store.cancel([id], NOW)
-        for _ in range(3):
+        for _ in range(5):
             assert (await store.recover(NOW)).quarantined == []
             assert (await store.turn(Turn(now=NOW + 20, expire=True))).expired == []
             assert [task.stop for task in await claim(store, id, now=NOW + 20)] == ["cancel"]
+        # Its hook has had as many tries as the handler; one that keeps killing its process must not go on for ever.
+        assert [task.id for task in (await store.recover(NOW)).quarantined] == [id]
+        assert (await ended(store, id)).ending == Ending.CANCELLED
 
     async def test_what_was_started_in_time_and_interrupted_runs_on_but_a_retry_does_not(self, store: Store) -> None:
         (id,) = await add(store, new_task(expires_at=NOW + 10))
