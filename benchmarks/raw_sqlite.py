@@ -16,7 +16,7 @@ from pathlib import Path
 
 from taskmill.store.sqlite.connection import connect
 from taskmill.store.sqlite.migrate import migrate
-from taskmill.store.sqlite.writer import CHECKPOINT_BYTES
+from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES
 
 BATCH = 100
 
@@ -50,7 +50,8 @@ class RawQueue:
     """Inserts, claims and moves rows in batches of 100."""
 
     def __init__(self, path: Path) -> None:
-        self.connection = connect(str(path), "full")
+        self.connection = connect(str(path))
+        self.connection.execute("PRAGMA synchronous = FULL")
         migrate(self.connection, str(path))
         (page_size,) = self.connection.execute("PRAGMA page_size").fetchone()
         self.connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_BYTES // page_size}")

@@ -1,10 +1,14 @@
-"""Shared fixtures: a scheduler in memory or on a file, on a clock moved by hand."""
+"""Shared fixtures and settings: stores of each kind, and Hypothesis without a stopwatch (test machines are busy)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("taskmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("taskmill")
 
 
 @pytest.fixture(params=["memory", "file"])

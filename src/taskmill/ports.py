@@ -6,10 +6,11 @@ The runtime knows these shapes and nothing of SQLite, threads or wall clocks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
+
+import msgspec
 
 from taskmill.model.filters import Filters
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
@@ -41,8 +42,7 @@ class Clock(Protocol):
     def work_ends(self, *, may_block: bool = False) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True, gc=False):
     """A verdict on a live attempt, with what the store needs to commit it."""
 
     task: Claimed
@@ -52,8 +52,7 @@ class Judged:
     """Whether the verdict already honours a request to stop; otherwise such a request defeats it."""
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(msgspec.Struct):
     """What one turn of the loop commits, in this order and in one transaction."""
 
     now: int
@@ -87,38 +86,35 @@ class Turn:
 UNREADABLE_ROW = "the stored row is unreadable"
 
 
-@dataclass(slots=True)
-class TurnResult:
+class TurnResult(msgspec.Struct):
     """What a turn found and did."""
 
-    lost: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    lost: set[tuple[int, int]] = msgspec.field(default_factory=set[tuple[int, int]])
     """Tokens of judged attempts that did not count: no longer held, or asked to stop meanwhile."""
-    claimed: list[Claimed] = field(default_factory=list[Claimed])
-    damaged: list[Described] = field(default_factory=list[Described])
+    claimed: list[Claimed] = msgspec.field(default_factory=list[Claimed])
+    damaged: list[Described] = msgspec.field(default_factory=list[Described])
     """Tasks whose rows cannot be read; they have been set aside as dead letters."""
-    expired: list[Described] = field(default_factory=list[Described])
-    fronts: dict[Lane, list[Place]] = field(default_factory=dict[Lane, list[Place]])
+    expired: list[Described] = msgspec.field(default_factory=list[Described])
+    fronts: dict[Lane, list[Place]] = msgspec.field(default_factory=dict[Lane, list[Place]])
     lanes: list[Lane] | None = None
-    stops: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
+    stops: list[tuple[int, int, str]] = msgspec.field(default_factory=list[tuple[int, int, str]])
     promoted: bool = False
     next_due: int | None = None
     next_expiry: int | None = None
 
 
-@dataclass(slots=True)
-class Recovery:
+class Recovery(msgspec.Struct):
     """What recovery did with the tasks of a dispatcher that died."""
 
     returned: int = 0
-    quarantined: list[Described] = field(default_factory=list[Described])
+    quarantined: list[Described] = msgspec.field(default_factory=list[Described])
 
 
-@dataclass(slots=True)
-class CancelResult:
+class CancelResult(msgspec.Struct):
     """What became of a request to cancel."""
 
-    ended: list[Described] = field(default_factory=list[Described])
-    stopping: list[int] = field(default_factory=list[int])
+    ended: list[Described] = msgspec.field(default_factory=list[Described])
+    stopping: list[int] = msgspec.field(default_factory=list[int])
 
 
 class DispatchRight(Protocol):
@@ -151,7 +147,7 @@ class Store(Protocol):
     async def publish_types(self, types: Mapping[str, str]) -> None: ...
     async def published_types(self) -> Mapping[str, str]: ...
 
-    async def add(self, tasks: Sequence[NewTask]) -> list[Stored]: ...
+    def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]: ...
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]: ...
     async def turn(self, turn: Turn) -> TurnResult: ...
     def when_durable(self, callback: Callable[[], None]) -> None:

@@ -81,7 +81,7 @@ async def test_a_lock_held_by_another_process_delays_and_is_never_shown(path: st
     await store.open()
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    adding = asyncio.create_task(store.add([new_task()]))
+    adding = asyncio.ensure_future(store.add([new_task()]))
     reading = await store.count(Filters())
     assert reading == 0, "readers do not wait"
     assert not adding.done()
@@ -176,7 +176,7 @@ async def test_with_full_durability_nobody_is_answered_before_the_disk_has_it(
     monkeypatch.setattr(LogFile, "sync", slow_sync)
     told: list[int] = []
     store.watch_added = lambda _tasks, stored: told.extend(one.id for one in stored)
-    adding = asyncio.create_task(store.add([new_task()]))
+    adding = asyncio.ensure_future(store.add([new_task()]))
     while not told:
         await asyncio.sleep(0)
     assert await store.count(Filters()) == 1, "it is committed, and may already be dispatched"

@@ -170,7 +170,7 @@ def _new_task(
         priority=settings["priority"],
         status=Status.PENDING if due_at is None else Status.SCHEDULED,
         payload=payload,
-        tags=valid_tags(settings["tags"]) or None,
+        tags=valid_tags(settings["tags"]) if settings["tags"] else None,
         overrides=overrides,
         created_at=now,
         # A task that is not due yet does not wait yet.

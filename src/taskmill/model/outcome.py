@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class StopReason(StrEnum):
@@ -14,52 +15,45 @@ class StopReason(StrEnum):
     SHUTDOWN = "shutdown"
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(msgspec.Struct, frozen=True, gc=False):
     """The handler returned."""
 
     result: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True, gc=False):
     """The handler raised, or exceeded its timeout. ``after_ms`` is what ``RetryLater`` asked for."""
 
     error: str
     after_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GaveUp:
+class GaveUp(msgspec.Struct, frozen=True, gc=False):
     """The handler said that it cannot succeed."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unrunnable:
+class Unrunnable(msgspec.Struct, frozen=True, gc=False):
     """The handler could not be called: the stored task does not fit it. Mended code can revive the task."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(msgspec.Struct, frozen=True, gc=False):
     """The attempt ended because it was asked to, for a reason that is not a failure."""
 
     reason: StopReason
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Crashed:
+class Crashed(msgspec.Struct, frozen=True, gc=False):
     """The process that ran the handler died under it."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(msgspec.Struct, frozen=True, gc=False):
     """The handler let its cancellation through; the attempt knows why it was cancelled, if it was."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
@@ -32,7 +31,6 @@ class CallOptions(TypedDict, total=False):
 CALL_OPTIONS = frozenset(CallOptions.__annotations__)
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class Submission:
     """One task to be stored: ``Submission("domain::task", {"path": "a"}, priority=64)``.
 
@@ -40,27 +38,27 @@ class Submission:
     not import the handler. ``payload`` maps parameter names to values.
     """
 
-    type: str
-    payload: Mapping[str, Any]
-    options: Mapping[str, Any]
-    encoded: str | None
+    __slots__ = ("encoded", "options", "payload", "type")
 
     def __init__(self, type: str, payload: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]) -> None:
         if not isinstance(type, str) or not type:
             raise SubmissionError(f"type must be a task type's name such as 'sync::transfer', got {type!r}")
         if payload is not None and not isinstance(payload, Mapping):
             raise SubmissionError(f"payload must map parameter names to values, not {payload.__class__.__name__}")
-        self._fill(type, payload or {}, checked_options(options, CALL_OPTIONS, SubmissionError), None)
+        self.type = type
+        self.payload: Mapping[str, Any] = payload or {}
+        self.options: Mapping[str, Any] = checked_options(options, CALL_OPTIONS, SubmissionError)
+        self.encoded: str | None = None
 
     @classmethod
     def prepared(cls, type: str, payload: Mapping[str, Any], options: Mapping[str, Any], encoded: str) -> Submission:
         """A submission whose payload is encoded and whose options are checked already."""
-        submission = object.__new__(cls)
-        submission._fill(type, payload, options, encoded)
+        submission = cls.__new__(cls)
+        submission.type = type
+        submission.payload = payload
+        submission.options = options
+        submission.encoded = encoded
         return submission
 
-    def _fill(self, type: str, payload: Mapping[str, Any], options: Mapping[str, Any], encoded: str | None) -> None:
-        object.__setattr__(self, "type", type)
-        object.__setattr__(self, "payload", payload)
-        object.__setattr__(self, "options", options)
-        object.__setattr__(self, "encoded", encoded)
+    def __repr__(self) -> str:
+        return f"Submission({self.type!r}, {dict(self.payload)!r})"

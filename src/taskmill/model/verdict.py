@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from taskmill.model.status import Ending
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True, gc=False):
     """The task moves to history."""
 
     ending: Ending
@@ -16,16 +15,14 @@ class End:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TryAgain:
+class TryAgain(msgspec.Struct, frozen=True, gc=False):
     """The task returns to the waiting room at the price of one retry; ``due_at`` of ``None`` is at once."""
 
     error: str
     due_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Return:
+class Return(msgspec.Struct, frozen=True, gc=False):
     """The task returns to the waiting room without cost: it was interrupted, or its process crashed."""
 
     crashed: bool = False

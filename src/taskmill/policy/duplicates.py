@@ -5,15 +5,14 @@ Laws: the holder of a key is never lost without a history row; a submission neve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from taskmill.model.status import OnDuplicate, Status
 
 WAITING_TO_RUN = frozenset({Status.PENDING, Status.SCHEDULED, Status.BLOCKED, Status.PAUSED})
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True, gc=False):
     """The active task that holds a key."""
 
     id: int
@@ -21,15 +20,13 @@ class Holder:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeepHolder:
+class KeepHolder(msgspec.Struct, frozen=True, gc=False):
     """The submission is not stored; the holder stands for it, raised to ``priority`` if that is given."""
 
     priority: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True, gc=False):
     """The submission is an error."""
 
 

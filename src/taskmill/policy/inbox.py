@@ -7,7 +7,6 @@ one. Inside one request the last submission of a key wins. A request that is ref
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -20,8 +19,7 @@ Name = tuple[str, str]
 """A task type and a key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What became of one submission: the task is a stored one, or the fresh one at this position."""
 
     kind: Kind
@@ -32,8 +30,7 @@ class Answer:
         return Stored(first_id + self.position if self.id is None else self.id, self.kind)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True, gc=False):
     """The request stores nothing, because ``holder`` has its key."""
 
     message: str
@@ -43,13 +40,12 @@ class Refusal:
         return DuplicateTask(self.message, existing_id=self.holder.stored(first_id).id)
 
 
-@dataclass(slots=True)
-class InboxPlan:
+class InboxPlan(msgspec.Struct):
     """Rows to insert, priorities to raise, and an answer or an error per request."""
 
-    fresh: list[NewTask] = field(default_factory=list[NewTask])
-    raised: dict[int, int] = field(default_factory=dict[int, int])
-    answers: list[list[Answer] | Refusal] = field(default_factory=list["list[Answer] | Refusal"])
+    fresh: list[NewTask] = msgspec.field(default_factory=list[NewTask])
+    raised: dict[int, int] = msgspec.field(default_factory=dict[int, int])
+    answers: list[list[Answer] | Refusal] = msgspec.field(default_factory=list["list[Answer] | Refusal"])
 
 
 def plan_inbox(requests: Sequence[Sequence[NewTask]], holders: Mapping[Name, Holder]) -> InboxPlan:

@@ -17,7 +17,12 @@ class Submitting(Parts):
 
     async def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:
         """Store one task. With ``connection`` it is stored in the caller's own transaction on the same file."""
-        return (await self.submit_many([submission], connection=connection))[0]
+        if connection is not None or not self._registry.knows(_type_of(submission)):
+            return (await self.submit_many([submission], connection=connection))[0]
+        # The way of almost every task, kept short.
+        self._opened()
+        task = self._registry.resolve(submission, self._clock.now_ms())
+        return self._handle(task.type, (await self._store.add([task]))[0])
 
     async def submit_many(self, submissions: Iterable[Submission], *, connection: object = None) -> list[Handle[Any]]:
         """Store many tasks in one transaction; the handles are in input order."""
@@ -34,10 +39,7 @@ class Submitting(Parts):
             raise SubmissionError(f"submissions must be an iterable of Submission objects, got {submissions!r}")
         given = list(submissions)
         for submission in given:
-            if not isinstance(submission, Submission):
-                raise SubmissionError(
-                    f"submissions must be Submission objects such as task.prepare(...) makes, got {submission!r}"
-                )
+            _type_of(submission)
         now = self._clock.now_ms()
         try:
             return [self._registry.resolve(submission, now) for submission in given]
@@ -56,3 +58,11 @@ class Submitting(Parts):
         if self._dispatcher is not None:
             self._dispatcher.added(tasks, stored)
         self._announcer.submitted(tasks, stored)
+
+
+def _type_of(submission: object) -> str:
+    if not isinstance(submission, Submission):
+        raise SubmissionError(
+            f"submissions must be Submission objects such as task.prepare(...) makes, got {submission!r}"
+        )
+    return submission.type

@@ -6,19 +6,19 @@ shares its file.
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 
 from taskmill.errors import SchemaTooNew, StoreCorrupt
 from taskmill.store.sqlite.connection import Connection, complete_statement
 
-MIGRATIONS = "taskmill.store.sqlite.migrations"
+MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def migrations() -> list[tuple[int, str, str]]:
     """``(number, name, sql)`` of every migration, in order."""
     found: list[tuple[int, str, str]] = []
-    for entry in files(MIGRATIONS).iterdir():
-        if entry.name.endswith(".sql"):
+    for entry in MIGRATIONS.iterdir():
+        if entry.suffix == ".sql":
             number, _, _ = entry.name.partition("_")
             found.append((int(number), entry.name, entry.read_text(encoding="utf-8")))
     return sorted(found)

@@ -38,6 +38,9 @@ from taskmill.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 
+MOST_ARRIVALS = 64
+"""Concurrent submits that share one insert; more are written in turns, so that their callers work meanwhile."""
+
 
 class SqliteStore:
     """One database file, or ``":memory:"``."""
@@ -117,16 +120,20 @@ class SqliteStore:
         self.when_durable(done.set)
         await done.wait()
 
-    async def add(self, tasks: Sequence[NewTask]) -> list[Stored]:
+    def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]:
         """Concurrent callers share one insert as well as one commit."""
         answer: asyncio.Future[list[Stored]] = asyncio.get_running_loop().create_future()
         self._arrivals.append((tasks, answer))
         if len(self._arrivals) == 1:
             asyncio.get_running_loop().call_soon(self._store_arrivals)
-        return await answer
+        elif len(self._arrivals) >= MOST_ARRIVALS:
+            self._store_arrivals()
+        return answer
 
     def _store_arrivals(self) -> None:
         arrivals, self._arrivals = self._arrivals, []
+        if not arrivals:
+            return
         requests = [tasks for tasks, _ in arrivals]
 
         def committed(answers: inbox.Answers) -> None:
@@ -151,6 +158,7 @@ class SqliteStore:
         self._writer.post(
             lambda connection: inbox.insert(connection, requests), sum(map(len, requests)), committed, failed
         )
+        self._writer.kick()
 
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
         """Store tasks inside the caller's own transaction; they exist once the caller commits."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from taskmill.ports import Clock
 
 T = TypeVar("T")
+Done = Callable[[Any, BaseException | None], None]
 
 
 class StoreThread:
@@ -23,31 +24,40 @@ class StoreThread:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    async def run(self, function: Callable[[], T]) -> T:
+    def start(self, function: Callable[[], Any], done: Done) -> None:
+        """Run ``function`` in the thread; ``done`` gets its result, or what it raised, on the loop."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
 
         def work() -> None:
             try:
-                result = function()
-            except BaseException as wrong:  # noqa: BLE001 - it is raised where it was asked for
-                tell(_fail, wrong)
-            else:
-                tell(_succeed, result)
+                result, wrong = function(), None
+            except BaseException as raised:  # noqa: BLE001 - it is raised where it was asked for
+                result, wrong = None, raised
+            _tell(loop, finish, result, wrong)
 
-        def tell(how: Callable[[asyncio.Future[T], Any], None], what: Any) -> None:
-            _tell(loop, finish, how, what)
-
-        def finish(how: Callable[[asyncio.Future[T], Any], None], what: Any) -> None:
+        def finish(result: Any, wrong: BaseException | None) -> None:
             self._clock.work_ends()
-            how(answer, what)
+            done(result, wrong)
 
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             self._thread.start()
         self._clock.work_begins()
         self._work.put(work)
-        return await _whole(answer)
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Run ``function`` in the thread and wait for it; a caller that goes away does not stop it."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def done(result: Any, wrong: BaseException | None) -> None:
+            if not answer.done():
+                if wrong is None:
+                    answer.set_result(result)
+                else:
+                    answer.set_exception(wrong)
+
+        self.start(function, done)
+        return await answer
 
     def _serve(self) -> None:
         while (work := self._work.get()) is not None:
@@ -62,32 +72,6 @@ class StoreThread:
             self._work.put(None)
             await finished.wait()
             thread.join()
-
-
-async def _whole(answer: asyncio.Future[T]) -> T:
-    """Wait for the thread even when cancelled: its work cannot be taken back half-way."""
-    cancelled = False
-    while True:
-        try:
-            result = await asyncio.shield(answer)
-        except asyncio.CancelledError:
-            if answer.done():
-                raise
-            cancelled = True
-            continue
-        if cancelled:
-            raise asyncio.CancelledError
-        return result
-
-
-def _succeed(answer: asyncio.Future[Any], result: Any) -> None:
-    if not answer.done():
-        answer.set_result(result)
-
-
-def _fail(answer: asyncio.Future[Any], wrong: Any) -> None:
-    if not answer.done():
-        answer.set_exception(wrong)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:

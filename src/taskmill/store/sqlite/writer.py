@@ -10,6 +10,9 @@ that was committed meanwhile. Whoever was promised durability (a submit, a cance
 loop goes on at once: starting a handler needs its claim to be committed, not to be on the disk, because a power cut
 that loses the claim also ends the handler. Decision 0003 has the measurements.
 
+A loop that is always busy would starve the threads; then more is done on the loop
+(:mod:`taskmill.store.sqlite.handover`).
+
 A request is a function of the connection. It must be repeatable: if one of a batch fails, the transaction is rolled
 back and each runs again alone, so that only the faulty one fails.
 """
@@ -26,6 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 from taskmill.errors import StoreBusy, StoreError
 from taskmill.ports import Clock
 from taskmill.store.sqlite.connection import Connection, DatabaseError, is_busy, translated
+from taskmill.store.sqlite.handover import Handover
 from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store.sqlite.thread import StoreThread
 
@@ -34,6 +38,8 @@ Request = Callable[[Connection], T]
 logger = logging.getLogger("taskmill")
 
 INLINE_ROWS = 48
+BUSY_INLINE_ROWS = 512
+LARGEST_BATCH = 128
 LOCK_PATIENCE = 60.0
 
 
@@ -42,6 +48,8 @@ class _Asked(NamedTuple):
     rows: int
     committed: Callable[[Any], None]
     failed: Callable[[Exception], None]
+    alone: bool = False
+    """Whether it must not share its transaction."""
 
 
 class Writer:
@@ -54,11 +62,15 @@ class Writer:
         self._must_sync = full and log is not None
         self._thread = StoreThread("taskmill-writer", clock)
         self._sync_thread = StoreThread("taskmill-sync", clock)
+        self._handover = Handover()
         self._asked: list[_Asked] = []
-        self._pump: asyncio.Task[None] | None = None
+        self._kicked = False
+        self._working = False
+        """Whether the connection is in the hands of the thread."""
+        self._idle: asyncio.Future[None] | None = None
         self._undurable: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
         self._in_sync: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
-        self._syncing: asyncio.Task[None] | None = None
+        self._syncing = False
         self._unsynced = False
         """Whether something was committed that no sync has begun to force to the disk."""
         self._closed = False
@@ -100,83 +112,143 @@ class Writer:
             failed(StoreError(f"{self._path}: the store is closed"))
             return
         self._asked.append(_Asked(request, rows, committed, failed))
-        if self._pump is None:
-            self._pump = asyncio.get_running_loop().create_task(self._run(), name="taskmill-writer")
+        if not self._working and not self._kicked:
+            self._kicked = True
+            asyncio.get_running_loop().call_soon(self.kick)
+
+    def kick(self) -> None:
+        """Write what waits: small batches here and now, a large one in the thread, with the rest after it."""
+        self._kicked = False
+        while self._asked and not self._working:
+            batch = self._next_batch()
+            try:
+                here = self._belongs_on_loop(batch)
+                results = self._finish_transaction(batch) if here else []
+            except Exception as wrong:  # noqa: BLE001 - it is handed to whoever asked
+                self._batch_failed(batch, wrong)
+            else:
+                if here:
+                    self._batch_committed(batch, results)
+                else:
+                    self._write_in_thread(batch)
+        self._check_idle()
+
+    def _belongs_on_loop(self, batch: Sequence[_Asked]) -> bool:
+        """Whether to write it here; if so, and if it needs one, the transaction has begun."""
+        rows = sum(asked.rows for asked in batch)
+        if rows == 0 or self._log is None:
+            return True
+        return rows <= (BUSY_INLINE_ROWS if self._handover.loop_is_busy else INLINE_ROWS) and self._begin_now()
+
+    def _write_in_thread(self, batch: list[_Asked]) -> None:
+        def whole() -> list[Any]:
+            self._begin_patiently()
+            return self._finish_transaction(batch)
+
+        def done(results: Any, wrong: BaseException | None) -> None:
+            self._working = False
+            if isinstance(wrong, Exception):
+                self._batch_failed(batch, wrong)
+            else:
+                self._batch_committed(batch, results)
+            self.kick()
+
+        self._working = True
+        self._thread.start(whole, done)
+
+    def _next_batch(self) -> list[_Asked]:
+        """Whatever waits, up to a size at which the loop can prepare the next while this one is written."""
+        rows = 0
+        for number, asked in enumerate(self._asked):
+            rows += asked.rows
+            if number and (rows > LARGEST_BATCH or asked.alone or self._asked[0].alone):
+                batch, self._asked = self._asked[:number], self._asked[number:]
+                return batch
+        batch, self._asked = self._asked, []
+        return batch
+
+    def _batch_failed(self, batch: list[_Asked], wrong: Exception) -> None:
+        if len(batch) > 1 and not isinstance(wrong, StoreBusy):
+            # Each again, alone, so that only the faulty one fails; before whatever came later.
+            self._asked[:0] = [asked._replace(alone=True) for asked in batch]
+            return
+        told = translated(wrong, self._path) if isinstance(wrong, DatabaseError) else wrong
+        for asked in batch:
+            _guarded(asked.failed, told)
+
+    def _batch_committed(self, batch: list[_Asked], results: list[Any]) -> None:
+        self.commits += 1
+        self._unsynced = self._unsynced or any(asked.rows for asked in batch)
+        for asked, result in zip(batch, results, strict=True):
+            _guarded(asked.committed, result)
+        if self._log is not None and self._log.wants_checkpoint():
+            self._working = True
+            self._thread.start(self._checkpoint, self._checkpointed)
+
+    def _checkpointed(self, _result: Any, _wrong: BaseException | None) -> None:
+        self._working = False
+        self.kick()
 
     def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         """Call back once everything committed so far would survive a power cut."""
-        if not self._must_sync or (not self._unsynced and self._syncing is None):
+        if not self._must_sync or (not self._unsynced and not self._syncing):
             callback()
         elif not self._unsynced:
             # What is being forced to the disk right now is all there is.
             self._in_sync.append((callback, failed))
         else:
             self._undurable.append((callback, failed))
-            if self._syncing is None:
-                self._syncing = asyncio.get_running_loop().create_task(self._sync(), name="taskmill-sync")
+            if not self._syncing:
+                self._syncing = True
+                # After the callbacks of this commit, so that all of them share one sync.
+                asyncio.get_running_loop().call_soon(self._sync)
 
-    async def _sync(self) -> None:
-        try:
-            while self._undurable:
-                self._in_sync, self._undurable = self._undurable, []
-                self._unsynced = False
-                wrong: Exception | None = None
-                try:
-                    await self._sync_thread.run(self._sync_log)
-                except OSError as refused:
-                    logger.critical("%s: the disk refuses to keep what was committed: %s", self._path, refused)
-                    wrong = StoreError(f"{self._path}: the disk refuses to keep what was committed: {refused}")
-                    self._unsynced = True
-                waiting, self._in_sync = self._in_sync, []
-                for callback, failed in waiting:
-                    _guarded(callback) if wrong is None else _guarded(failed, wrong)
-        finally:
-            self._syncing = None
+    def _sync(self) -> None:
+        """Force the log to the disk for all who wait: in a thread, or here when the loop would starve the thread."""
+        self._in_sync, self._undurable = self._undurable, []
+        self._unsynced = False
+        began = time.monotonic()
+        if self._handover.loop_is_busy:
+            wrong: OSError | None = None
+            try:
+                self._sync_log()
+            except OSError as refused:
+                wrong = refused
+            self._handover.loop_took(time.monotonic() - began)
+            self._synced(wrong)
+        else:
+
+            def done(_result: Any, wrong: BaseException | None) -> None:
+                self._handover.thread_took(time.monotonic() - began)
+                self._synced(wrong)
+
+            self._sync_thread.start(self._sync_log, done)
+
+    def _synced(self, refused: BaseException | None) -> None:
+        waiting, self._in_sync = self._in_sync, []
+        self._syncing = False
+        if refused is not None:
+            logger.critical("%s: the disk refuses to keep what was committed: %s", self._path, refused)
+            self._unsynced = True
+            wrong = StoreError(f"{self._path}: the disk refuses to keep what was committed: {refused}")
+            for _, failed in waiting:
+                _guarded(failed, wrong)
+        else:
+            for callback, _ in waiting:
+                _guarded(callback)
+        if self._undurable and not self._syncing:
+            self._syncing = True
+            asyncio.get_running_loop().call_soon(self._sync)
+        self._check_idle()
 
     def _sync_log(self) -> None:
         if self._log is not None:
             self._log.sync()
 
-    async def _run(self) -> None:
-        try:
-            while self._asked:
-                batch, self._asked = self._asked, []
-                await self._write(batch)
-        finally:
-            self._pump = None
-
-    async def _write(self, batch: list[_Asked]) -> None:
-        try:
-            results = await self._transaction(batch)
-        except Exception as wrong:  # noqa: BLE001 - it is handed to whoever asked
-            if len(batch) > 1 and not isinstance(wrong, StoreBusy):
-                for asked in batch:
-                    await self._write([asked])
-            else:
-                told = translated(wrong, self._path) if isinstance(wrong, DatabaseError) else wrong
-                for asked in batch:
-                    _guarded(asked.failed, told)
-            return
-        self.commits += 1
-        self._unsynced = self._unsynced or any(asked.rows for asked in batch)
-        for asked, result in zip(batch, results, strict=True):
-            _guarded(asked.committed, result)
-        if self._log is not None and self._log.wants_checkpoint():
-            await self._thread.run(self._checkpoint)
-
-    async def _transaction(self, batch: Sequence[_Asked]) -> list[Any]:
-        rows = sum(asked.rows for asked in batch)
-        if rows == 0:
-            return [asked.request(self._connection) for asked in batch]
-        if self._log is None or (rows <= INLINE_ROWS and self._begin_now()):
-            return self._finish_transaction(batch)
-        return await self._thread.run(lambda: self._whole_transaction(batch))
-
-    def _whole_transaction(self, batch: Sequence[_Asked]) -> list[Any]:
-        self._begin_patiently()
-        return self._finish_transaction(batch)
-
     def _finish_transaction(self, batch: Sequence[_Asked]) -> list[Any]:
+        """Run the requests in one transaction; requests that only read need none."""
+        if not any(asked.rows for asked in batch):
+            return [asked.request(self._connection) for asked in batch]
         try:
             if not self._connection.in_transaction:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -226,12 +298,19 @@ class Writer:
     async def close(self) -> None:
         """Finish what was asked, make it durable, then stop."""
         self._closed = True
-        while (task := self._pump or self._syncing) is not None:
-            await asyncio.wait([task])
+        while self._asked or self._working or self._syncing or self._kicked:
+            self._idle = asyncio.get_running_loop().create_future()
+            self._check_idle()
+            await self._idle
         await self._thread.close()
         await self._sync_thread.close()
         if self._log is not None:
             self._log.close()
+
+    def _check_idle(self) -> None:
+        busy = self._asked or self._working or self._syncing or self._kicked
+        if self._idle is not None and not busy and not self._idle.done():
+            self._idle.set_result(None)
 
 
 def _guarded(callback: Callable[..., None], *args: Any) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
+from pathlib import Path
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
 def load(file: str) -> dict[str, str]:
     """The statements of one ``.sql`` file beside this module."""
-    text = files(__name__).joinpath(file).read_text(encoding="utf-8")
+    text = Path(__file__).with_name(file).read_text(encoding="utf-8")
     parts = _HEADING.split(text)
     return {name: sql.strip().rstrip(";") for name, sql in zip(parts[1::2], parts[2::2], strict=True)}

@@ -7,7 +7,7 @@ WHERE t.attempt = given.value ->> 1 AND t.status = 'running'
     AND (t.stop IS NULL OR given.value ->> 2);
 
 -- name: record_endings
--- Write history for rows of [id, ending, ended_at, duration_ms, result, error].
+-- Write history for rows of [id, ending, ended_at, duration_ms, result, error]; the caller knows that they may end.
 INSERT INTO taskmill_history (
     id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
     due_at, expires_at, started_at, ended_at, duration_ms, parent_id, saved, progress, last_error, result, error
