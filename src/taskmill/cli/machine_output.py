@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+import msgspec
+
 
 def plain(value: object) -> Any:
     """The value in terms of JSON."""
@@ -19,6 +21,8 @@ def plain(value: object) -> Any:
         return value.astimezone(UTC).isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

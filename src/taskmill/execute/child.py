@@ -18,7 +18,6 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -130,7 +129,7 @@ def _call(handler: TaskType, call: Call, link: ChildLink) -> Any:
         stripped = call.record
         if stripped is None:
             raise ConfigError(f"{call.handler.type_name}: its worker process found another handler of that name")
-        record = replace(stripped, payload=msgspec.json.decode(call.payload))
+        record = msgspec.structs.replace(stripped, payload=msgspec.json.decode(call.payload))
         args = [Context(lambda: record, link, call.saved, _NoState()), *args]
     context = contextvars.copy_context()
     if handler.is_async:

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from taskmill.execute.handler_address import address_of, check_importable
 from taskmill.execute.messages import Answer, Call, FromWorker, Reported, SaveAnswer, SaveRequest, framed
@@ -47,7 +48,7 @@ class ProcessExecutor:
                 address_of(work.type.function, work.type.name),
                 work.payload,
                 work.saved,
-                replace(work.record(), payload={}) if work.type.signature.wants_context else None,
+                msgspec.structs.replace(work.record(), payload={}) if work.type.signature.wants_context else None,
             )
         )
         running = ProcessRunning(work, ended)

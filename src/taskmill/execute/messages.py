@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -57,7 +56,7 @@ class Answer(msgspec.Struct, tag=True):
 
     @classmethod
     def of(cls, outcome: RawOutcome, raised: str | None = None, traceback: str | None = None) -> Answer:
-        return cls(type(outcome).__name__, asdict(outcome), raised, traceback)
+        return cls(type(outcome).__name__, msgspec.structs.asdict(outcome), raised, traceback)
 
     def unpacked(self) -> RawOutcome:
         return _ANSWERS[self.outcome](**self.fields)

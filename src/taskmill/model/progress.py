@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
@@ -28,8 +27,7 @@ class StoredProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     eta_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskProgress:
+class TaskProgress(msgspec.Struct, frozen=True):
     """How far a task has come. ``rate`` is bytes per second, ``eta`` the time left at that rate."""
 
     fraction: float | None = None

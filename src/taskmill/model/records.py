@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from taskmill.model.progress import TaskProgress
 from taskmill.model.status import Ending, Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Described:
+class _Described(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     type: str
     domain: str
@@ -34,15 +34,13 @@ class _Described:
     last_error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRecord(_Described):
+class TaskRecord(_Described, frozen=True, kw_only=True):
     """An active task."""
 
     status: Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryRecord(_Described):
+class HistoryRecord(_Described, frozen=True, kw_only=True):
     """A task that ended."""
 
     ending: Ending
@@ -52,8 +50,7 @@ class HistoryRecord(_Described):
     error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeStats:
+class TypeStats(msgspec.Struct, frozen=True, kw_only=True):
     """What history tells about a task type, over everything that ever ended."""
 
     count: int

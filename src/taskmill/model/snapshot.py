@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from taskmill.model.records import TaskRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSnapshot:
+class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a group has at work and waiting; ungrouped tasks are the group ``""``."""
 
     name: str
@@ -17,8 +17,7 @@ class GroupSnapshot:
     pending: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """``counts`` maps every status and ending to the number of tasks in it."""
 
     running: Sequence[TaskRecord]

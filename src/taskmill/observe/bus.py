@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from taskmill.errors import ConfigError
-from taskmill.model.events import Event, EventsMissed, TaskEvent
 from taskmill.model.stages import Claimed, Described
 from taskmill.model.tags import decode_tags
 from taskmill.model.task_name import domain_of
 from taskmill.ports import Clock
 
-E = TypeVar("E", bound=Event)
+if TYPE_CHECKING:
+    from taskmill.model.events import Event, EventsMissed
 
 CAPACITY = 10_000
 
@@ -63,11 +64,11 @@ class Listener:
         return not self._kinds or issubclass(kind, self._kinds)
 
     def offer(self, event: Event) -> None:
-        if isinstance(event, TaskEvent):
-            if self._domain is not None and event.domain != self._domain:
-                return
-            if self._type is not None and event.type != self._type:
-                return
+        """Take an event; one that is not about a task passes the filters for tasks."""
+        if self._domain is not None and getattr(event, "domain", self._domain) != self._domain:
+            return
+        if self._type is not None and getattr(event, "type", self._type) != self._type:
+            return
         if self._missed or len(self._events) >= CAPACITY:
             self._missed += 1
         else:
@@ -84,8 +85,9 @@ class EventBus:
         self._seq = 0
 
     def listen(self, kinds: tuple[type[Event], ...], domain: str | None, type: str | None) -> Listener:
+        event_class = event_kind("Event")
         for kind in kinds:
-            if not (isinstance(kind, builtin_type) and issubclass(kind, Event)):
+            if not (isinstance(kind, builtin_type) and issubclass(kind, event_class)):
                 raise ConfigError(f"events takes event classes from taskmill.events, got {kind!r}")
         listener = Listener(self, kinds, domain, type)
         self._listeners.append(listener)
@@ -100,18 +102,22 @@ class EventBus:
             listener.end()
         self._listeners.clear()
 
-    def about(self, kind: type[TaskEvent], task: Claimed | Described, **details: Any) -> None:
-        """Announce an event about ``task``."""
+    def about(self, kind: str, task: Claimed | Described, **details: Any) -> None:
+        """Announce an event about ``task``; ``kind`` names its class."""
         self._seq += 1
-        listeners = [listener for listener in self._listeners if listener.wants(kind)]
+        if not self._listeners:
+            return
+        event_class = event_kind(kind)
+        listeners = [listener for listener in self._listeners if listener.wants(event_class)]
         if listeners:
-            event = kind(seq=self._seq, at=self._clock.now(), **described(task), **details)
+            event = event_class(seq=self._seq, at=self._clock.now(), **described(task), **details)
             for listener in listeners:
                 listener.offer(event)
 
     def missed(self, count: int) -> EventsMissed:
         self._seq += 1
-        return EventsMissed(seq=self._seq, at=self._clock.now(), count=count)
+        event: EventsMissed = event_kind("EventsMissed")(seq=self._seq, at=self._clock.now(), count=count)
+        return event
 
     @property
     def is_heard(self) -> bool:
@@ -123,6 +129,12 @@ class EventBus:
 
 
 builtin_type = type
+
+
+def event_kind(name: str) -> type[Any]:
+    """The class of an event. They are loaded when somebody listens, for they make a third of the import time."""
+    kind: type[Any] = getattr(importlib.import_module("taskmill.model.events"), name)
+    return kind
 
 
 def described(task: Claimed | Described) -> Mapping[str, Any]:

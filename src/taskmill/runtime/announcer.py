@@ -7,16 +7,6 @@ from datetime import timedelta
 
 import msgspec
 
-from taskmill.model.events import (
-    TaskCancelled,
-    TaskCompleted,
-    TaskDeadLettered,
-    TaskDispatched,
-    TaskExpired,
-    TaskFailed,
-    TaskProgressed,
-    TaskSubmitted,
-)
 from taskmill.model.progress import readable
 from taskmill.model.stages import Claimed, Described, NewTask, Stored
 from taskmill.model.status import Ending
@@ -46,7 +36,7 @@ class Announcer:
             if answer.kind == "inserted":
                 tags = _encode(task.tags).decode() if task.tags else None
                 self._bus.about(
-                    TaskSubmitted,
+                    "TaskSubmitted",
                     Described(
                         id=answer.id,
                         type=task.type,
@@ -62,10 +52,10 @@ class Announcer:
                 )
 
     def revived(self, task: Described) -> None:
-        self._bus.about(TaskSubmitted, task)
+        self._bus.about("TaskSubmitted", task)
 
     def dispatched(self, task: Claimed) -> None:
-        self._bus.about(TaskDispatched, task, attempt=task.attempt)
+        self._bus.about("TaskDispatched", task, attempt=task.attempt)
 
     def judged(self, verdicts: Iterable[Judged], now: int) -> None:
         for judged in verdicts:
@@ -79,7 +69,7 @@ class Announcer:
                 self._waiters.ended([task.id])
             case TryAgain(error, due_at):
                 after = timedelta(milliseconds=0 if due_at is None else due_at - now)
-                self._bus.about(TaskFailed, task, error=error, will_retry=True, retry_after=after)
+                self._bus.about("TaskFailed", task, error=error, will_retry=True, retry_after=after)
             case Return():
                 logger.info("task %d (%s) returns to the queue", task.id, task.type, extra=about(task.id, task.type))
 
@@ -89,43 +79,43 @@ class Announcer:
             case Ending.COMPLETED:
                 if self._bus.is_heard:
                     duration = timedelta(milliseconds=judged.duration_ms)
-                    self._bus.about(TaskCompleted, task, result=_decode(result or "null"), duration=duration)
+                    self._bus.about("TaskCompleted", task, result=_decode(result or "null"), duration=duration)
                 else:
                     self._bus.skip(1)
             case Ending.FAILED:
-                self._bus.about(TaskFailed, task, error=error or "", will_retry=False, retry_after=None)
+                self._bus.about("TaskFailed", task, error=error or "", will_retry=False, retry_after=None)
             case Ending.DEAD_LETTER:
-                self._bus.about(TaskFailed, task, error=error or "", will_retry=False, retry_after=None)
+                self._bus.about("TaskFailed", task, error=error or "", will_retry=False, retry_after=None)
                 self.dead_lettered(task, error)
             case Ending.CANCELLED:
-                self._bus.about(TaskCancelled, task)
+                self._bus.about("TaskCancelled", task)
             case _:
                 raise AssertionError(f"an attempt cannot end as {ending}")
 
     def dead_lettered(self, task: Claimed | Described, error: str | None) -> None:
         logger.error("task %d (%s) is dead: %s", task.id, task.type, error, extra=about(task.id, task.type))
-        self._bus.about(TaskDeadLettered, task, error=error)
+        self._bus.about("TaskDeadLettered", task, error=error)
 
     def quarantined(self, tasks: Iterable[Described], error: str) -> None:
         for task in tasks:
             if task.stop is None:
                 self.dead_lettered(task, error)
             else:
-                self._bus.about(TaskCancelled, task)
+                self._bus.about("TaskCancelled", task)
             self._waiters.ended([task.id])
 
     def cancelled(self, tasks: Iterable[Described]) -> None:
         for task in tasks:
-            self._bus.about(TaskCancelled, task)
+            self._bus.about("TaskCancelled", task)
             self._waiters.ended([task.id])
 
     def expired(self, tasks: Iterable[Described], now: int) -> None:
         for task in tasks:
             age = timedelta(milliseconds=now - task.created_at)
-            self._bus.about(TaskExpired, task, dedup_key=task.key, age=age)
+            self._bus.about("TaskExpired", task, dedup_key=task.key, age=age)
             self._waiters.ended([task.id])
 
     def progressed(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
             if attempt.progress is not None:
-                self._bus.about(TaskProgressed, attempt.task, progress=readable(attempt.progress))
+                self._bus.about("TaskProgressed", attempt.task, progress=readable(attempt.progress))

@@ -317,8 +317,9 @@ class Dispatcher:
         self._apply_verdicts(turn, result)
         if result.expired or result.damaged:
             self._store.when_durable(lambda: self._announce_lost(turn, result))
+        now = self._clock.monotonic()
         for claimed in result.claimed:
-            self._start(claimed)
+            self._start(claimed, now)
         for id, _attempt, stop in result.stops:
             self.workshop.stop(id, StopReason(stop))
 
@@ -365,11 +366,11 @@ class Dispatcher:
             extra=about(task.id, task.type),
         )
 
-    def _start(self, task: Claimed) -> None:
+    def _start(self, task: Claimed, now: float) -> None:
         registered = self._registry.find(task.type)
         if registered is not None:
             self._announcer.dispatched(task)
-            self.workshop.launch(task, registered)
+            self.workshop.launch(task, registered, now)
             return
         if task.type not in self._unknown_types:
             logger.warning("no handler for %s is registered here; its tasks wait", task.type)

@@ -10,9 +10,10 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from taskmill.define.registry import RegisteredType, Registry
 from taskmill.execute.in_threads import ThreadExecutor
@@ -72,6 +73,7 @@ class Workshop:
         self._clock = clock
         self._executors = executors
         self._cancel_timeout = cancel_timeout
+        self._loop = asyncio.get_running_loop()
         self._saver = saver
         self._deliver = deliver
         self._noticed = noticed
@@ -98,15 +100,14 @@ class Workshop:
         attempt = self.attempts.get(record.id)
         if attempt is None or attempt.task.attempt != record.attempt:
             return record
-        return replace(record, progress=attempt.current_progress() or record.progress)
+        return msgspec.structs.replace(record, progress=attempt.current_progress() or record.progress)
 
     @property
     def slots_taken(self) -> int:
         return len(self.attempts) + len(self.lingering)
 
-    def launch(self, task: Claimed, type: RegisteredType) -> None:
-        loop = asyncio.get_running_loop()
-        attempt = Attempt(task, type, self._clock.monotonic(), self._saver, self._noticed, loop)
+    def launch(self, task: Claimed, type: RegisteredType, now: float) -> None:
+        attempt = Attempt(task, type, now, self._saver, self._noticed, self._loop)
         self.attempts[task.id] = attempt
         if task.stop is not None:
             # Its process died while it was being cancelled: only the hook is left to do.

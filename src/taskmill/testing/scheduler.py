@@ -20,6 +20,9 @@ class ObservedScheduler(Scheduler):
         self.submitted: list[Submission] = []
         """Every submission that was stored, in order."""
 
+    async def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:
+        return (await self.submit_many([submission], connection=connection))[0]
+
     async def submit_many(self, submissions: Iterable[Submission], *, connection: object = None) -> list[Handle[Any]]:
         given = list(submissions)
         handles = await super().submit_many(given, connection=connection)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from taskmill.errors import ConfigError, TaskNotFound
 from taskmill.model.durations import Duration, optional_milliseconds
-from taskmill.model.events import Event
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.snapshot import GroupSnapshot, Snapshot
 from taskmill.model.status import Ending
 from taskmill.observe.bus import Listener
 from taskmill.verbs.parts import Parts, checked_id, checked_text
+
+if TYPE_CHECKING:
+    from taskmill.model.events import Event
 
 
 class Reading(Parts):

@@ -20,26 +20,31 @@ FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0;
 
 -- name: delete_active
-DELETE FROM taskmill_task WHERE id IN (SELECT value ->> 0 FROM json_each(?1));
+DELETE FROM taskmill_task WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: move_tags
 INSERT INTO taskmill_history_tag (name, value, task_id)
 SELECT name, value, task_id FROM taskmill_task_tag
-WHERE task_id IN (SELECT value ->> 0 FROM json_each(?1));
+WHERE task_id IN (SELECT value FROM json_each(?1));
 
 -- name: delete_active_tags
-DELETE FROM taskmill_task_tag WHERE task_id IN (SELECT value ->> 0 FROM json_each(?1));
+DELETE FROM taskmill_task_tag WHERE task_id IN (SELECT value FROM json_each(?1));
 
--- name: tally_endings
--- Count what was just written to history.
+-- name: tally
+-- Add [type, group, ending, count, duration_ms] rows to what has ended.
 INSERT INTO taskmill_tally (type, group_name, ending, ended, kept, duration_ms)
-SELECT h.type, h.group_name, h.ending, count(*), count(*), coalesce(sum(h.duration_ms), 0)
-FROM json_each(?1) AS given
-JOIN taskmill_history AS h ON h.id = given.value ->> 0
-GROUP BY h.type, h.group_name, h.ending
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 3, value ->> 4 FROM json_each(?1) WHERE true
 ON CONFLICT (type, group_name, ending) DO UPDATE SET
     ended = ended + excluded.ended, kept = kept + excluded.kept,
     duration_ms = duration_ms + excluded.duration_ms;
+
+-- name: sums_of_endings
+-- The same rows for ended tasks of which only the ids are known.
+SELECT json_group_array(json_array(type, group_name, ending, ended, duration_ms)) FROM (
+    SELECT type, group_name, ending, count(*) AS ended, coalesce(sum(duration_ms), 0) AS duration_ms
+    FROM taskmill_history WHERE id IN (SELECT value FROM json_each(?1))
+    GROUP BY type, group_name, ending
+);
 
 -- name: described
 -- What events and callers are told about the given [id, …] rows of the active table.
