@@ -13,7 +13,10 @@ help:           ## show the targets
 
 $(INSTALLED): pyproject.toml
 	@if [ ! -x $(BIN)/python ]; then \
-		$(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m pip install --quiet --user virtualenv && $(PYTHON) -m virtualenv --quiet $(VENV); \
+		$(PYTHON) -m venv $(VENV) || { \
+			rm -rf $(VENV); \
+			$(PYTHON) -m pip install --quiet --user virtualenv && $(PYTHON) -m virtualenv --quiet $(VENV); \
+		}; \
 	fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
 	@touch $(INSTALLED)
