@@ -34,10 +34,10 @@ POINTS = [
     Point("after a commit", "taskmill.store.sqlite.writer:Writer._commit", "after", 60),
     Point("committed, not forced to the disk", "taskmill.store.sqlite.log_file:LogFile.sync", "before", 30),
     Point("on the disk, nobody told", "taskmill.store.sqlite.log_file:LogFile.sync", "after", 30),
-    Point("commit known to the loop", "taskmill.store.sqlite.writer:Writer._transaction", "after", 40),
+    Point("commit known to the loop", "taskmill.store.sqlite.writer:Writer._batch_committed", "before", 40),
     # Submitting.
     Point("rows inserted, not committed", "taskmill.store.sqlite.inbox:insert", "after", 25),
-    Point("submission stored, caller not told", "taskmill.store.sqlite.store:SqliteStore.add", "after", 25),
+    Point("submission stored, caller not told", "taskmill.verbs.parts:Parts._handle", "before", 25),
     # A turn of the loop: verdicts and claims.
     Point("before a turn is written", "taskmill.store.sqlite.ledger:commit_turn", "before", 40),
     Point("turn written, not committed", "taskmill.store.sqlite.ledger:commit_turn", "after", 40),
@@ -96,6 +96,17 @@ def arm(name: str, nth: int) -> None:
         setattr(owner, attribute, _around_coroutine(original, is_time, point.moment))
     else:
         setattr(owner, attribute, _around(original, is_time, point.moment))
+
+
+def missing_places() -> list[str]:
+    """Points that the engine no longer has."""
+    missing: list[str] = []
+    for point in [*POINTS, MIGRATION]:
+        try:
+            _found(point.place)
+        except AttributeError:
+            missing.append(point.place)
+    return missing
 
 
 def _found(place: str) -> tuple[Any, str, Any]:

@@ -13,7 +13,7 @@ from tests.crash.audit import CRASHED, Auditor
 from tests.crash.children import LONGEST as LONGEST_CHILD
 from tests.crash.children import Child, was_killed
 from tests.crash.evidence import SEED, kept_when_it_fails, rounds_or
-from tests.crash.points import POINTS
+from tests.crash.points import POINTS, missing_places
 
 ROUNDS = rounds_or(32)
 POISON_EVERY = 12
@@ -126,6 +126,10 @@ class Rounds:
 
 
 @pytest.mark.timeout(120 + 5 * ROUNDS)
+def test_the_engine_has_every_named_point() -> None:
+    assert missing_places() == []
+
+
 def test_no_promise_is_broken_by_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with kept_when_it_fails(tmp_path, SEED) as journal:
         rounds = Rounds(tmp_path, journal, SEED)
