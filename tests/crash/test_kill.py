@@ -125,11 +125,11 @@ class Rounds:
         )
 
 
-@pytest.mark.timeout(120 + 5 * ROUNDS)
 def test_the_engine_has_every_named_point() -> None:
     assert missing_places() == []
 
 
+@pytest.mark.timeout(120 + 5 * ROUNDS)
 def test_no_promise_is_broken_by_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with kept_when_it_fails(tmp_path, SEED) as journal:
         rounds = Rounds(tmp_path, journal, SEED)
