@@ -12,6 +12,7 @@ from taskmill.model.events import (
     TaskFailed,
     TaskProgressed,
     TaskSubmitted,
+    TaskSuperseded,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "TaskFailed",
     "TaskProgressed",
     "TaskSubmitted",
+    "TaskSuperseded",
 ]

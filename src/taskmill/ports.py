@@ -86,11 +86,37 @@ class Turn(msgspec.Struct):
 UNREADABLE_ROW = "the stored row is unreadable"
 
 
+class Opened(msgspec.Struct, frozen=True, array_like=True):
+    """A task whose gate has opened: the one it waited for has ended."""
+
+    gate_id: int
+    id: int
+    group: str
+    priority: int
+    queued_at: int
+    due_at: int | None
+
+
+class Arrived(msgspec.Struct):
+    """What a commit of submissions brought: new rows, and what it did to those whose keys they took."""
+
+    fresh: list[tuple[int, NewTask]] = msgspec.field(default_factory=list[tuple[int, NewTask]])
+    raised: bool = False
+    stopping: list[int] = msgspec.field(default_factory=list[int])
+    """Running tasks that were asked to make way."""
+    superseded: list[tuple[Described, int]] = msgspec.field(default_factory=list[tuple[Described, int]])
+    """Waiting tasks that were replaced, with the ids of their successors."""
+
+
 class TurnResult(msgspec.Struct):
     """What a turn found and did."""
 
-    lost: set[tuple[int, int]] = msgspec.field(default_factory=set[tuple[int, int]])
-    """Tokens of judged attempts that did not count: no longer held, or asked to stop meanwhile."""
+    lost: dict[tuple[int, int], str | None] = msgspec.field(default_factory=dict[tuple[int, int], "str | None"])
+    """Tokens of judged attempts that did not count, with what the task was asked meanwhile, or ``None`` if the token
+    is no longer held."""
+    restarted: list[Claimed] = msgspec.field(default_factory=list[Claimed])
+    """Tasks whose attempt ended and which run once more."""
+    opened: list[Opened] = msgspec.field(default_factory=list[Opened])
     claimed: list[Claimed] = msgspec.field(default_factory=list[Claimed])
     damaged: list[Described] = msgspec.field(default_factory=list[Described])
     """Tasks whose rows cannot be read; they have been set aside as dead letters."""
@@ -134,8 +160,8 @@ class Store(Protocol):
     """How many places of a lane a refill reads; fewer mean that there are no more."""
     is_shared: bool
     """Whether other processes may use the store."""
-    watch_added: Callable[[Sequence[NewTask], Sequence[Stored]], None]
-    """Called after each local commit of new tasks, even if the caller has gone away."""
+    watch_added: Callable[[Arrived], None]
+    """Called after each local commit of submissions, even if the caller has gone away."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...

@@ -67,6 +67,7 @@ EVENTS = {
     "TaskFailed",
     "TaskProgressed",
     "TaskSubmitted",
+    "TaskSuperseded",
 }
 
 ABOUT_A_TASK = {"task_id", "type", "domain", "key", "label", "tags", "group", "base_priority", "effective_priority"}

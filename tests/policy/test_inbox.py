@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskmill.errors import DuplicateTask
 from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate, Status
 from taskmill.policy.duplicates import Holder
-from taskmill.policy.inbox import Name, Refusal, plan_inbox
+from taskmill.policy.inbox import Keys, Superseding, plan_inbox
 
 
 def new_task(key: str | None, priority: int, on_duplicate: OnDuplicate, payload: str) -> NewTask:
@@ -24,11 +25,14 @@ def new_task(key: str | None, priority: int, on_duplicate: OnDuplicate, payload:
         payload=payload,
         tags=None,
         overrides=None,
-        created_at=0,
-        queued_at=0,
+        created_at=5,
+        queued_at=5,
         due_at=None,
         due_is_relative=False,
         expires_at=None,
+        ttl_ms=None,
+        gate_id=None,
+        stop=None,
         on_duplicate=on_duplicate,
     )
 
@@ -37,82 +41,141 @@ tasks = st.builds(
     new_task,
     st.none() | st.sampled_from("abc"),
     st.integers(0, 5),
-    st.sampled_from([OnDuplicate.SKIP, OnDuplicate.REJECT]),
+    st.sampled_from(OnDuplicate),
     st.uuids().map(str),
 )
 requests = st.lists(st.lists(tasks, max_size=4), max_size=5)
 
 
 @dataclass
+class Row:
+    task: NewTask
+    status: Status
+    priority: int
+    rerun: str | None = None
+    ended: bool = False
+    stopping: bool = False
+
+
+@dataclass
 class Store:
-    """A plain model: rows by id, and who holds which key."""
+    """A plain model: rows by id, some of them running."""
 
-    rows: dict[int, NewTask] = field(default_factory=dict[int, NewTask])
-    priorities: dict[int, int] = field(default_factory=dict[int, int])
-    next_id: int = 100
+    rows: dict[int, Row] = field(default_factory=dict[int, Row])
 
-    def holders(self) -> dict[Name, Holder]:
-        return {
-            (row.type, row.key): Holder(id, Status.PENDING, self.priorities[id])
-            for id, row in self.rows.items()
-            if row.key is not None
-        }
+    def start(self, ids: set[int]) -> None:
+        for id in ids & set(self.rows):
+            if not self.rows[id].ended and self.rows[id].task.gate_id is None:
+                self.rows[id].status = Status.RUNNING
+
+    def keys(self) -> Keys:
+        keys = Keys()
+        for id, row in self.rows.items():
+            if row.ended or row.task.key is None:
+                continue
+            name = (row.task.type, row.task.key)
+            if row.stopping:
+                keys.stopping[name] = id
+            else:
+                keys.holders[name] = Holder(id, row.status, row.priority, row.task.queued_at, row.task.gate_id)
+        return keys
 
     def put(self, requests: list[list[NewTask]]) -> list[object]:
-        plan = plan_inbox(requests, self.holders())
-        first = self.next_id
-        for task in plan.fresh:
-            self.rows[self.next_id] = task
-            self.priorities[self.next_id] = task.priority
-            self.next_id += 1
-        self.priorities.update(plan.raised)
+        plan = plan_inbox(requests, self.keys(), first_id=max(self.rows, default=0) + 1)
+        for id, task in enumerate(plan.fresh, plan.first_id):
+            self.rows[id] = Row(task, task.status, task.priority, stopping=task.stop is not None)
+        for id, priority in plan.raised.items():
+            self.rows[id].priority = priority
+        for id, task in plan.again.items():
+            self.rows[id].rerun = task.payload
+        for old, _new, waits in plan.superseded:
+            self.rows[old].stopping = True
+            self.rows[old].ended = waits
         return [
-            "refused" if isinstance(answer, Refusal) else [(one.kind, one.stored(first).id) for one in answer]
+            ("refused", answer.existing_id) if isinstance(answer, DuplicateTask) else list(answer)
             for answer in plan.answers
         ]
 
-    def contents(self) -> list[tuple[str | None, int, str]]:
-        return [(row.key, self.priorities[id], row.payload) for id, row in self.rows.items()]
+    def contents(self) -> list[tuple[object, ...]]:
+        return [
+            (id, row.task.key, row.status, row.priority, row.task.payload, row.task.gate_id, row.rerun, row.ended)
+            for id, row in self.rows.items()
+        ]
 
 
-@given(requests)
-def test_a_batch_comes_to_the_same_as_its_requests_one_by_one(batch: list[list[NewTask]]) -> None:
-    together, apart = Store(), Store()
+def stores(before: list[list[NewTask]], running: set[int]) -> tuple[Store, Store]:
+    made = (Store(), Store())
+    for store in made:
+        store.put(before)
+        store.start(running)
+    return made
+
+
+@given(requests, st.sets(st.integers(1, 10)), requests)
+def test_a_batch_comes_to_the_same_as_its_requests_one_by_one(
+    before: list[list[NewTask]], running: set[int], batch: list[list[NewTask]]
+) -> None:
+    together, apart = stores(before, running)
     answers = together.put(batch)
     assert answers == [apart.put([request])[0] for request in batch]
     assert together.contents() == apart.contents()
 
 
-@given(requests)
-def test_no_key_is_held_twice_and_nobody_becomes_less_urgent(batch: list[list[NewTask]]) -> None:
-    store = Store()
+@given(requests, st.sets(st.integers(1, 10)), requests)
+def test_no_key_is_held_twice_and_a_replacement_waits_for_what_runs(
+    before: list[list[NewTask]], running: set[int], batch: list[list[NewTask]]
+) -> None:
+    store, _ = stores(before, running)
     store.put(batch)
-    keys = [row.key for row in store.rows.values() if row.key is not None]
-    assert len(keys) == len(set(keys))
+    holders = [row.task.key for row in store.rows.values() if row.task.key and not row.ended and not row.stopping]
+    assert len(holders) == len(set(holders))
     for id, row in store.rows.items():
-        assert store.priorities[id] <= row.priority
+        if row.task.key is None or row.ended or row.stopping:
+            continue
+        runs_beside = [
+            other
+            for other, its in store.rows.items()
+            if other != id and its.task.key == row.task.key and its.status is Status.RUNNING and not its.ended
+        ]
+        assert row.task.gate_id in runs_beside if runs_beside else row.task.gate_id is None
+        assert (row.status is Status.BLOCKED) == (row.task.gate_id is not None)
 
 
-@given(requests)
-def test_a_refused_request_stores_nothing(batch: list[list[NewTask]]) -> None:
-    store = Store()
+@given(requests, requests)
+def test_a_refused_request_stores_nothing(before: list[list[NewTask]], batch: list[list[NewTask]]) -> None:
+    store, _ = stores(before, set())
     answers = store.put(batch)
-    payloads = {row.payload for row in store.rows.values()}
+    payloads = {row.task.payload for row in store.rows.values()}
     for request, answer in zip(batch, answers, strict=True):
-        if answer == "refused":
+        if isinstance(answer, tuple):
             assert not payloads & {task.payload for task in request}
 
 
 def test_a_refusal_names_the_holder_even_if_both_came_together() -> None:
     first, second = (new_task("a", 1, OnDuplicate.REJECT, payload) for payload in ("first", "second"))
-    plan = plan_inbox([[first], [second]], {})
-    refusal = plan.answers[1]
-    assert isinstance(refusal, Refusal)
-    assert refusal.error(first_id=70).existing_id == 70
+    refusal = plan_inbox([[first], [second]], Keys(), first_id=70).answers[1]
+    assert isinstance(refusal, DuplicateTask)
+    assert refusal.existing_id == 70
 
 
 def test_within_one_request_the_last_submission_of_a_key_wins() -> None:
     first, last = (new_task("a", 1, OnDuplicate.SKIP, payload) for payload in ("first", "last"))
     store = Store()
-    assert store.put([[first, last]]) == [[("inserted", 100), ("inserted", 100)]]
-    assert [row.payload for row in store.rows.values()] == ["last"]
+    assert store.put([[first, last]]) == [[(1, "inserted", None), (1, "inserted", None)]]
+    assert [row.task.payload for row in store.rows.values()] == ["last"]
+
+
+def test_a_replacement_takes_the_place_in_the_queue_of_a_task_that_waits() -> None:
+    holder = Holder(3, Status.PENDING, 9, queued_at=1)
+    plan = plan_inbox([[new_task("a", 2, OnDuplicate.SUPERSEDE, "new")]], Keys({("d::t", "a"): holder}), first_id=8)
+    assert plan.superseded == [Superseding(3, 8, waits=True)]
+    assert [(task.queued_at, task.priority, task.gate_id) for task in plan.fresh] == [(1, 2, None)]
+
+
+def test_a_chain_of_replacements_waits_for_the_one_that_runs() -> None:
+    holder = Holder(3, Status.RUNNING, 9, queued_at=1)
+    new = [[new_task("a", 2, OnDuplicate.SUPERSEDE, str(n))] for n in range(3)]
+    plan = plan_inbox(new, Keys({("d::t", "a"): holder}), first_id=8)
+    assert plan.superseded == [Superseding(3, 8, False), Superseding(8, 9, True), Superseding(9, 10, True)]
+    assert [task.gate_id for task in plan.fresh] == [3, 3, 3]
+    assert [task.stop for task in plan.fresh] == ["supersede", "supersede", None]

@@ -48,7 +48,8 @@ def test_a_task_is_never_retried_more_often_than_its_policy_says(
 @given(st.sampled_from(StopReason), policies, st.integers(0, 10), st.integers(0, 10))
 def test_an_interruption_never_costs_a_retry(reason: StopReason, retry: Retry, retries: int, crashes: int) -> None:
     verdict = judge(Stopped(reason), retry=retry, retries=retries, crashes=crashes, now=0)
-    assert verdict == (End(Ending.CANCELLED) if reason is StopReason.CANCEL else Return())
+    endings = {StopReason.CANCEL: End(Ending.CANCELLED), StopReason.SUPERSEDE: End(Ending.SUPERSEDED)}
+    assert verdict == endings.get(reason, Return())
 
 
 @given(policies, st.integers(0, 10), st.integers(0, 10))
@@ -67,9 +68,9 @@ def test_a_crash_costs_no_retry_and_the_third_quarantines(retry: Retry, retries:
             assert verdict == End(Ending.DEAD_LETTER, error="crashed 3 times: x")
 
 
-@given(raw_outcomes)
-def test_whatever_comes_after_a_cancellation_is_dropped(raw: RawOutcome) -> None:
-    assert settled(raw, StopReason.CANCEL) == Stopped(StopReason.CANCEL)
+@given(raw_outcomes, st.sampled_from([StopReason.CANCEL, StopReason.SUPERSEDE]))
+def test_whatever_comes_after_the_end_of_the_task_is_dropped(raw: RawOutcome, reason: StopReason) -> None:
+    assert settled(raw, reason) == Stopped(reason)
 
 
 @given(raw_outcomes)

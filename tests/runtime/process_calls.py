@@ -109,6 +109,7 @@ class StartedCall:
             lambda: Context(lambda: record, self.link, saved, {}),
             self.link,
             saved,
+            None,
         )
 
     def start(self, executor: ProcessExecutor) -> StartedCall:

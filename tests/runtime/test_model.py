@@ -120,7 +120,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         script=scripts,
         priority=st.integers(0, 3),
         key=st.none() | st.sampled_from("ab"),
-        strategy=st.sampled_from(["skip", "reject"]),
+        strategy=st.sampled_from(["skip", "reject", "supersede", "requeue"]),
         delay=st.sampled_from([0, 0, 1, 5]),
         ttl=st.sampled_from([None, None, 0, 2, 10]),
     )
@@ -135,8 +135,13 @@ class EngineAgainstModel(RuleBasedStateMachine):
             handle = self.runner.run(self.scheduler.submit(self.scripted.options(**options).prepare(script)))
         except DuplicateTask as refused:
             return self._refused(refused.existing_id, strategy, holder)
-        if holder is not None:
-            assert strategy == "skip"
+        place = self.model.now
+        if holder is not None and strategy == "supersede":
+            assert (handle.kind, handle.replaced_id) == ("superseded", holder.id)
+            holder.state = "superseded"
+            place = min(place, holder.queued_at)
+        elif holder is not None:
+            assert strategy in ("skip", "requeue")
             assert handle.id == holder.id
             assert handle.kind == ("upgraded" if priority < holder.priority else "duplicate")
             holder.priority = min(holder.priority, priority)
@@ -148,9 +153,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
             key,
             priority,
             script,
-            queued_at=now + delay,
+            queued_at=now + delay if delay else place,
             due_at=now + delay if delay else None,
-            expires_at=None if ttl is None else now + ttl,
+            expires_at=None if ttl is None else now + max(ttl, 0.001),
             state="scheduled" if delay else "pending",
         )
         return handle.id

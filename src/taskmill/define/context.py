@@ -39,7 +39,7 @@ class AttemptLink(Protocol):
 class Context:
     """Given to handlers whose first parameter is annotated with it."""
 
-    __slots__ = ("_link", "_progress", "_record", "_saved", "_state", "_task")
+    __slots__ = ("_link", "_progress", "_record", "_replaced", "_saved", "_state", "_task")
 
     def __init__(
         self,
@@ -47,11 +47,13 @@ class Context:
         link: AttemptLink,
         saved: str | None,
         state: Mapping[type, Any],
+        replaced: str | None = None,
     ) -> None:
         self._record = record
         self._task: TaskRecord | None = None
         self._link = link
         self._saved: dict[str, Any] = msgspec.json.decode(saved) if saved else {}
+        self._replaced: dict[str, Any] | None = msgspec.json.decode(replaced) if replaced else None
         self._state = state
         self._progress = Progress(link)
 
@@ -86,6 +88,11 @@ class Context:
     def saved(self) -> Mapping[str, Any]:
         """What earlier attempts and this one have saved."""
         return MappingProxyType(self._saved)
+
+    @property
+    def replaced(self) -> Mapping[str, Any] | None:
+        """What the task that this one replaces had saved, or ``None`` if it replaces none."""
+        return None if self._replaced is None else MappingProxyType(self._replaced)
 
     def save(self, **values: Any) -> Awaitable[None]:
         """Merge ``values`` into :attr:`saved`, durably. ``await`` it on the loop; in a ``def`` handler it blocks."""

@@ -30,6 +30,7 @@ TextOrFunction = str | Callable[..., str | None] | None
 class DomainOptions(TypedDict, total=False):
     priority: int
     ttl: Duration | None
+    ttl_from: str
     retry: Retry
     group: str | None
     tags: Mapping[str, str]
@@ -39,6 +40,7 @@ class DomainOptions(TypedDict, total=False):
 class TypeOptions(TypedDict, total=False):
     priority: int | Callable[..., int]
     ttl: Duration | None
+    ttl_from: str
     retry: Retry
     group: TextOrFunction
     key: bool | TextOrFunction

@@ -19,7 +19,7 @@ from taskmill.model.options import checked_options, merged
 from taskmill.model.priority import Priority
 from taskmill.model.retry import DEFAULT_RETRY, Retry
 from taskmill.model.stages import NO_OVERRIDES, NewTask, Overrides
-from taskmill.model.status import OnDuplicate, Status
+from taskmill.model.status import OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
 from taskmill.model.tags import valid_tags
 
@@ -28,6 +28,7 @@ BUILT_IN: Mapping[str, Any] = {
     "priority": int(Priority.NORMAL),
     "group": "",
     "ttl": None,
+    "ttl_from": TtlFrom.SUBMISSION,
     "on_duplicate": OnDuplicate.SKIP,
     "tags": {},
     "label": None,
@@ -37,7 +38,7 @@ BUILT_IN: Mapping[str, Any] = {
 }
 
 # What a process that lacks the handler needs to submit by name as the handler's owner would.
-PUBLISHED = ("key", "priority", "group", "ttl", "on_duplicate", "tags", "label")
+PUBLISHED = ("key", "priority", "group", "ttl", "ttl_from", "on_duplicate", "tags", "label")
 
 
 class RegisteredType:
@@ -112,6 +113,7 @@ class Registry:
             if name not in self._types:
                 known = msgspec.json.decode(defaults)
                 known["on_duplicate"] = OnDuplicate(known["on_duplicate"])
+                known["ttl_from"] = TtlFrom(known["ttl_from"])
                 self._foreign[name] = merged(BUILT_IN, self._scheduler_options, known)
 
     def knows(self, name: str) -> bool:
@@ -157,6 +159,7 @@ def _new_task(
     if due_at is not None and due_at <= now:
         due_at = None
     ttl = settings["ttl"]
+    from_first_attempt = settings["ttl_from"] is TtlFrom.FIRST_ATTEMPT
     overrides = None
     if "retry" in call or "timeout" in call:
         overrides = json_encode(
@@ -177,7 +180,11 @@ def _new_task(
         queued_at=now if due_at is None else due_at,
         due_at=due_at,
         due_is_relative=relative,
-        expires_at=None if ttl is None else now + ttl,
+        # A time-to-live of zero leaves the present millisecond to start in.
+        expires_at=None if ttl is None or from_first_attempt else now + max(ttl, 1),
+        ttl_ms=ttl if from_first_attempt else None,
+        gate_id=None,
+        stop=None,
         on_duplicate=settings["on_duplicate"],
     )
 

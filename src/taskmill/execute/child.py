@@ -130,7 +130,7 @@ def _call(handler: TaskType, call: Call, link: ChildLink) -> Any:
         if stripped is None:
             raise ConfigError(f"{call.handler.type_name}: its worker process found another handler of that name")
         record = msgspec.structs.replace(stripped, payload=msgspec.json.decode(call.payload))
-        args = [Context(lambda: record, link, call.saved, _NoState()), *args]
+        args = [Context(lambda: record, link, call.saved, _NoState(), call.replaced), *args]
     context = contextvars.copy_context()
     if handler.is_async:
         return context.run(asyncio.run, handler.function(*args, **kwargs))

@@ -48,6 +48,7 @@ class ProcessExecutor:
                 address_of(work.type.function, work.type.name),
                 work.payload,
                 work.saved,
+                work.replaced,
                 msgspec.structs.replace(work.record(), payload={}) if work.type.signature.wants_context else None,
             )
         )

@@ -23,6 +23,7 @@ class Call(msgspec.Struct, tag=True):
     handler: Address
     payload: str
     saved: str | None
+    replaced: str | None
     record: TaskRecord | None
 
 

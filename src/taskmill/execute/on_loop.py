@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 from taskmill.execute.results import outcome_of_exception, outcome_of_result
@@ -22,21 +23,33 @@ class LoopExecutor:
 
 
 class LoopRunning:
-    __slots__ = ("_ended", "_task", "_work")
+    __slots__ = ("_ended", "_interrupted", "_task", "_work")
 
     def __init__(self, task: asyncio.Task[Any], work: Work, ended: Ended) -> None:
         self._task = task
         self._work = work
         self._ended = ended
+        self._interrupted = False
         task.add_done_callback(self._done)
 
     def interrupt(self) -> None:
+        """Cancel it; if it ignored that, end its coroutine, which only a handler that catches everything survives."""
+        if self._interrupted:
+            coroutine = self._task.get_coro()
+            # It may be running at this very moment, or refuse even this; then there is nothing more to do.
+            with contextlib.suppress(RuntimeError, ValueError):
+                coroutine.close()
+        self._interrupted = True
         self._task.cancel()
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             self._ended(outcome_of_exception(asyncio.CancelledError()))
         elif (wrong := task.exception()) is not None:
+            if self._interrupted and isinstance(wrong, RuntimeError):
+                # What asyncio says of a coroutine that was ended under it.
+                self._ended(outcome_of_exception(asyncio.CancelledError()))
+                return
             log_exception(wrong, self._work.task_id, self._work.type.name, self._work.attempt)
             self._ended(outcome_of_exception(wrong))
         else:

@@ -29,6 +29,7 @@ class Work:
     context: Callable[[], Context]
     link: AttemptLink
     saved: str | None
+    replaced: str | None
 
     def call_arguments(self) -> list[Any]:
         return [self.context(), *self.args] if self.type.signature.wants_context else self.args

@@ -89,6 +89,13 @@ class TaskCancelled(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSuperseded(TaskEvent):
+    """The task was replaced by ``new_task_id`` and has ended. The event describes the old task."""
+
+    new_task_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskExpired(TaskEvent):
     """The task was not started within its time-to-live."""
 

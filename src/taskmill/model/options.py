@@ -13,7 +13,7 @@ from taskmill.errors import ConfigError, InvalidTag, SubmissionError
 from taskmill.model.durations import instant, milliseconds, optional_milliseconds
 from taskmill.model.priority import priority_value
 from taskmill.model.retry import Retry
-from taskmill.model.status import OnDuplicate, choice
+from taskmill.model.status import OnDuplicate, TtlFrom, choice
 from taskmill.model.tags import valid_tags
 
 LONGEST_TEXT = 4096
@@ -80,6 +80,7 @@ CHECKS: Mapping[str, Check] = {
     "priority": priority_value,
     "group": _group,
     "ttl": optional_milliseconds,
+    "ttl_from": lambda value, name, error: choice(TtlFrom, value, name, error),
     "run_after": milliseconds,
     "run_at": instant,
     "on_duplicate": lambda value, name, error: choice(OnDuplicate, value, name, error),

@@ -11,8 +11,14 @@ class StopReason(StrEnum):
     """Why an attempt was asked to stop before its handler returned."""
 
     CANCEL = "cancel"
+    SUPERSEDE = "supersede"
     TIMEOUT = "timeout"
     SHUTDOWN = "shutdown"
+
+    @property
+    def ends_task(self) -> bool:
+        """Whether the task itself is over, whatever its handler says."""
+        return self in (StopReason.CANCEL, StopReason.SUPERSEDE)
 
 
 class Succeeded(msgspec.Struct, frozen=True, gc=False):

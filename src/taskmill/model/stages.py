@@ -32,6 +32,11 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     due_at: int | None
     due_is_relative: bool
     expires_at: int | None
+    ttl_ms: int | None
+    """A time-to-live that starts to run with the first attempt; ``expires_at`` follows from it then."""
+    gate_id: int | None
+    """The task whose attempt must have ended before this one may start."""
+    stop: str | None
     on_duplicate: OnDuplicate
 
 
@@ -79,6 +84,7 @@ class Claimed(msgspec.Struct, array_like=True):
     started_at: int
     parent_id: int | None
     saved: str | None
+    replaced: str | None
     stop: str | None
     last_error: str | None
 

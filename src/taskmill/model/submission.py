@@ -19,6 +19,7 @@ class CallOptions(TypedDict, total=False):
     priority: int
     group: str | None
     ttl: Duration | None
+    ttl_from: str
     run_after: Duration
     run_at: datetime
     on_duplicate: str

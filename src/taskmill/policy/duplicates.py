@@ -1,6 +1,7 @@
 """What a submission means when an active task holds its key.
 
-Laws: the holder of a key is never lost without a history row; a submission never makes a waiting task less urgent.
+Laws: the holder of a key is never lost without a history row; a submission never makes a waiting task less urgent; a
+replacement never starts before the attempt it replaces has ended.
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ WAITING_TO_RUN = frozenset({Status.PENDING, Status.SCHEDULED, Status.BLOCKED, St
 
 
 class Holder(msgspec.Struct, frozen=True, gc=False):
-    """The active task that holds a key."""
+    """The active task that holds a key, with its place in the queue and the gate it waits behind, if any."""
 
     id: int
     status: Status
     priority: int
+    queued_at: int
+    gate_id: int | None = None
+
+    @property
+    def waits_to_run(self) -> bool:
+        return self.status in WAITING_TO_RUN
 
 
 class KeepHolder(msgspec.Struct, frozen=True, gc=False):
@@ -26,17 +33,34 @@ class KeepHolder(msgspec.Struct, frozen=True, gc=False):
     priority: int | None = None
 
 
+class RunAgain(msgspec.Struct, frozen=True, gc=False):
+    """The holder runs once more after its present attempt, with the payload of the submission."""
+
+
+class Replace(msgspec.Struct, frozen=True, gc=False):
+    """The submission is stored in the holder's stead; ``gate_id`` must end before it may start."""
+
+    gate_id: int | None
+    keeps_place: bool
+
+
 class Refuse(msgspec.Struct, frozen=True, gc=False):
     """The submission is an error."""
 
 
-Answer = KeepHolder | Refuse
+Answer = KeepHolder | RunAgain | Replace | Refuse
 
 
 def answer_duplicate(strategy: OnDuplicate, holder: Holder, priority: int) -> Answer:
     match strategy:
         case OnDuplicate.REJECT:
             return Refuse()
+        case OnDuplicate.SUPERSEDE:
+            if holder.waits_to_run:
+                return Replace(gate_id=holder.gate_id, keeps_place=True)
+            return Replace(gate_id=holder.id, keeps_place=False)
+        case OnDuplicate.REQUEUE if not holder.waits_to_run:
+            return RunAgain()
         case _:
-            upgrades = holder.status in WAITING_TO_RUN and priority < holder.priority
+            upgrades = holder.waits_to_run and priority < holder.priority
             return KeepHolder(priority if upgrades else None)

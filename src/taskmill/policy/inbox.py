@@ -6,123 +6,147 @@ one. Inside one request the last submission of a key wins. A request that is ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from taskmill.errors import DuplicateTask
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Kind, Status
-from taskmill.policy.duplicates import Holder, KeepHolder, Refuse, answer_duplicate
+from taskmill.policy.duplicates import Holder, KeepHolder, Refuse, Replace, RunAgain, answer_duplicate
 
 Name = tuple[str, str]
 """A task type and a key."""
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What became of one submission: the task is a stored one, or the fresh one at this position."""
+class Keys(msgspec.Struct):
+    """Who has which key: those that hold it, and those that were asked to stop and have not ended yet."""
 
-    kind: Kind
-    id: int | None = None
-    position: int = -1
+    holders: dict[Name, Holder] = msgspec.field(default_factory=dict[Name, Holder])
+    stopping: dict[Name, int] = msgspec.field(default_factory=dict[Name, int])
 
-    def stored(self, first_id: int) -> Stored:
-        return Stored(first_id + self.position if self.id is None else self.id, self.kind)
+    def copy(self) -> Keys:
+        return Keys(dict(self.holders), dict(self.stopping))
 
 
-class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """The request stores nothing, because ``holder`` has its key."""
+class Superseding(NamedTuple):
+    """``old_id`` is replaced by ``new_id``; at once if it waits, else when its attempt has ended."""
 
-    message: str
-    holder: Answer
-
-    def error(self, first_id: int) -> DuplicateTask:
-        return DuplicateTask(self.message, existing_id=self.holder.stored(first_id).id)
+    old_id: int
+    new_id: int
+    waits: bool
 
 
 class InboxPlan(msgspec.Struct):
-    """Rows to insert, priorities to raise, and an answer or an error per request."""
+    """Rows to insert from ``first_id`` on, what becomes of stored ones, and an answer or an error per request."""
 
+    first_id: int
     fresh: list[NewTask] = msgspec.field(default_factory=list[NewTask])
     raised: dict[int, int] = msgspec.field(default_factory=dict[int, int])
-    answers: list[list[Answer] | Refusal] = msgspec.field(default_factory=list["list[Answer] | Refusal"])
+    again: dict[int, NewTask] = msgspec.field(default_factory=dict[int, NewTask])
+    superseded: list[Superseding] = msgspec.field(default_factory=list[Superseding])
+    answers: list[list[Stored] | DuplicateTask] = msgspec.field(default_factory=list["list[Stored] | DuplicateTask"])
+
+    def next_id(self) -> int:
+        return self.first_id + len(self.fresh)
+
+    def add(self, task: NewTask) -> int:
+        self.fresh.append(task)
+        return self.next_id() - 1
 
 
-def plan_inbox(requests: Sequence[Sequence[NewTask]], holders: Mapping[Name, Holder]) -> InboxPlan:
-    plan = InboxPlan()
-    held: dict[Name, Holder | int] = dict(holders)
-    """Who holds a key: a stored task, or the fresh one at this position."""
+def plan_inbox(requests: Sequence[Sequence[NewTask]], keys: Keys, first_id: int) -> InboxPlan:
+    plan = InboxPlan(first_id)
     for request in requests:
-        if not any(task.key is not None for task in request):
-            first = len(plan.fresh)
-            plan.fresh.extend(request)
-            plan.answers.append([Answer("inserted", position=first + n) for n in range(len(request))])
+        if any(task.key is not None for task in request):
+            draft, after = _copy(plan), keys.copy()
+            answer = _plan_request(request, after, draft)
+            if isinstance(answer, DuplicateTask):
+                plan.answers.append(answer)
+            else:
+                draft.answers.append(answer)
+                plan, keys = draft, after
         else:
-            plan.answers.append(_plan_request(request, held, plan))
+            plan.answers.append([Stored(plan.add(task), "inserted") for task in request])
     return plan
 
 
-def _plan_request(
-    request: Sequence[NewTask], held: dict[Name, Holder | int], plan: InboxPlan
-) -> list[Answer] | Refusal:
-    answers: list[Answer] = []
-    fresh: list[NewTask] = []
-    own: dict[Name, int] = {}
-    raised: dict[Name, int] = {}
-    first = len(plan.fresh)
+def _copy(plan: InboxPlan) -> InboxPlan:
+    return InboxPlan(
+        plan.first_id, list(plan.fresh), dict(plan.raised), dict(plan.again), list(plan.superseded), list(plan.answers)
+    )
+
+
+def _plan_request(request: Sequence[NewTask], keys: Keys, plan: InboxPlan) -> list[Stored] | DuplicateTask:
+    last = {(task.type, task.key): task for task in request if task.key is not None}
+    stored: dict[Name, Stored] = {}
+    answers: list[Stored] = []
     for task in request:
-        name = None if task.key is None else (task.type, task.key)
-        if name is not None and name in own:
-            fresh[own[name]] = task
-            answers.append(Answer("inserted", position=first + own[name]))
+        if task.key is None:
+            answers.append(Stored(plan.add(task), "inserted"))
             continue
-        holder = None if name is None else held.get(name)
-        if name is None or holder is None:
-            if name is not None:
-                own[name] = len(fresh)
-            answers.append(Answer("inserted", position=first + len(fresh)))
-            fresh.append(task)
-            continue
-        known = holder if isinstance(holder, Holder) else _as_holder(plan.fresh[holder])
-        if name in raised:
-            known = Holder(known.id, known.status, raised[name])
-        at = holder if isinstance(holder, int) else -1
-        id = holder.id if isinstance(holder, Holder) else None
-        match answer_duplicate(task.on_duplicate, known, task.priority):
-            case Refuse():
-                return Refusal(f"{task.type}: an active task holds the key {task.key!r}", Answer("duplicate", id, at))
-            case KeepHolder(None):
-                answers.append(Answer("duplicate", id, at))
-            case KeepHolder(priority):
-                raised[name] = task.priority if priority is None else priority
-                answers.append(Answer("upgraded", id, at))
-    _accept(plan, held, fresh, own, raised)
+        name = (task.type, task.key)
+        if name not in stored:
+            answer = _plan_named(name, last[name], keys, plan)
+            if isinstance(answer, DuplicateTask):
+                return answer
+            stored[name] = answer
+        answers.append(stored[name])
     return answers
 
 
-def _accept(
-    plan: InboxPlan,
-    held: dict[Name, Holder | int],
-    fresh: list[NewTask],
-    own: Mapping[Name, int],
-    raised: Mapping[Name, int],
-) -> None:
-    """The whole request stands: let later ones meet it."""
-    first = len(plan.fresh)
-    plan.fresh.extend(fresh)
-    held.update({name: first + position for name, position in own.items()})
-    for name, priority in raised.items():
-        holder = held[name]
-        if isinstance(holder, int):
-            plan.fresh[holder] = msgspec.structs.replace(plan.fresh[holder], priority=priority)
-        else:
-            plan.raised[holder.id] = priority
-            held[name] = Holder(holder.id, holder.status, priority)
+def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Stored | DuplicateTask:
+    holder = keys.holders.get(name)
+    if holder is None:
+        return _store(name, _gated(task, keys.stopping.get(name)), "inserted", keys, plan)
+    match answer_duplicate(task.on_duplicate, holder, task.priority):
+        case Refuse():
+            return DuplicateTask(f"{task.type}: task {holder.id} holds the key {task.key!r}", existing_id=holder.id)
+        case KeepHolder(None):
+            return Stored(holder.id, "duplicate")
+        case KeepHolder(priority):
+            _raise(name, task.priority if priority is None else priority, keys, plan)
+            return Stored(holder.id, "upgraded")
+        case RunAgain():
+            plan.again[holder.id] = task
+            return Stored(holder.id, "requeued")
+        case Replace(gate_id, keeps_place):
+            if keeps_place and task.status is Status.PENDING:
+                task = msgspec.structs.replace(task, queued_at=min(task.queued_at, holder.queued_at))
+            plan.superseded.append(Superseding(holder.id, plan.next_id(), waits=holder.waits_to_run))
+            _leave_key(holder, plan)
+            if not holder.waits_to_run:
+                keys.stopping[name] = holder.id
+            return _store(name, _gated(task, gate_id), "superseded", keys, plan, holder.id)
 
 
-def _as_holder(task: NewTask) -> Holder:
-    return Holder(UNSTORED, Status(task.status), task.priority)
+def _store(
+    name: Name, task: NewTask, kind: Kind, keys: Keys, plan: InboxPlan, replaced_id: int | None = None
+) -> Stored:
+    id = plan.add(task)
+    keys.holders[name] = Holder(id, task.status, task.priority, task.queued_at, task.gate_id)
+    return Stored(id, kind, replaced_id)
 
 
-UNSTORED = 0
-"""The id of a task of the same batch, which has none yet."""
+def _gated(task: NewTask, gate_id: int | None) -> NewTask:
+    if gate_id is None:
+        return task
+    return msgspec.structs.replace(task, status=Status.BLOCKED, gate_id=gate_id)
+
+
+def _leave_key(holder: Holder, plan: InboxPlan) -> None:
+    """A task of the same batch that is replaced before it was stored must not hold its key when it is."""
+    if holder.id >= plan.first_id:
+        at = holder.id - plan.first_id
+        plan.fresh[at] = msgspec.structs.replace(plan.fresh[at], stop="supersede")
+
+
+def _raise(name: Name, priority: int, keys: Keys, plan: InboxPlan) -> None:
+    holder = keys.holders[name]
+    keys.holders[name] = msgspec.structs.replace(holder, priority=priority)
+    if holder.id >= plan.first_id:
+        at = holder.id - plan.first_id
+        plan.fresh[at] = msgspec.structs.replace(plan.fresh[at], priority=priority)
+    else:
+        plan.raised[holder.id] = priority

@@ -34,6 +34,8 @@ def judge(outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: in
             return TryAgain(error, due_at=now + delay if delay else None)
         case Stopped(StopReason.CANCEL, note):
             return End(Ending.CANCELLED, error=note)
+        case Stopped(StopReason.SUPERSEDE, note):
+            return End(Ending.SUPERSEDED, error=note)
         case Stopped():
             return Return()
         case Crashed(error):

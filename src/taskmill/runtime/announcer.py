@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 import msgspec
 
 from taskmill.model.progress import readable
-from taskmill.model.stages import Claimed, Described, NewTask, Stored
+from taskmill.model.stages import Claimed, Described, NewTask
 from taskmill.model.status import Ending
 from taskmill.model.verdict import End, Return, TryAgain
 from taskmill.observe.bus import EventBus
 from taskmill.observe.log import about, logger
-from taskmill.ports import Judged
+from taskmill.ports import Arrived, Judged
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.waiters import Waiters
 
@@ -28,28 +28,15 @@ class Announcer:
         self._bus = bus
         self._waiters = waiters
 
-    def submitted(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> None:
+    def arrived(self, arrived: Arrived) -> None:
+        for old, new_id in arrived.superseded:
+            self._bus.about("TaskSuperseded", old, new_task_id=new_id)
+            self._waiters.ended([old.id])
         if not self._bus.is_heard:
-            self._bus.skip(sum(answer.kind == "inserted" for answer in stored))
+            self._bus.skip(len(arrived.fresh))
             return
-        for task, answer in zip(tasks, stored, strict=True):
-            if answer.kind == "inserted":
-                tags = _encode(task.tags).decode() if task.tags else None
-                self._bus.about(
-                    "TaskSubmitted",
-                    Described(
-                        id=answer.id,
-                        type=task.type,
-                        key=task.key,
-                        label=task.label,
-                        group=task.group,
-                        priority=task.priority,
-                        tags=tags,
-                        created_at=task.created_at,
-                        status=task.status,
-                        stop=None,
-                    ),
-                )
+        for id, task in arrived.fresh:
+            self._bus.about("TaskSubmitted", _described(id, task))
 
     def revived(self, task: Described) -> None:
         self._bus.about("TaskSubmitted", task)
@@ -57,15 +44,16 @@ class Announcer:
     def dispatched(self, task: Claimed) -> None:
         self._bus.about("TaskDispatched", task, attempt=task.attempt)
 
-    def judged(self, verdicts: Iterable[Judged], now: int) -> None:
+    def judged(self, verdicts: Iterable[Judged], now: int, successors: Mapping[int, int]) -> None:
+        """Verdicts are durable; ``successors`` are the tasks that may start now that others have ended."""
         for judged in verdicts:
-            self._judged(judged, now)
+            self._judged(judged, now, successors)
 
-    def _judged(self, judged: Judged, now: int) -> None:
+    def _judged(self, judged: Judged, now: int, successors: Mapping[int, int]) -> None:
         task = judged.task
         match judged.verdict:
             case End(ending, result, error):
-                self._ended(judged, ending, result, error)
+                self._ended(judged, ending, result, error, successors)
                 self._waiters.ended([task.id])
             case TryAgain(error, due_at):
                 after = timedelta(milliseconds=0 if due_at is None else due_at - now)
@@ -73,7 +61,9 @@ class Announcer:
             case Return():
                 logger.info("task %d (%s) returns to the queue", task.id, task.type, extra=about(task.id, task.type))
 
-    def _ended(self, judged: Judged, ending: Ending, result: str | None, error: str | None) -> None:
+    def _ended(
+        self, judged: Judged, ending: Ending, result: str | None, error: str | None, successors: Mapping[int, int]
+    ) -> None:
         task = judged.task
         match ending:
             case Ending.COMPLETED:
@@ -89,6 +79,8 @@ class Announcer:
                 self.dead_lettered(task, error)
             case Ending.CANCELLED:
                 self._bus.about("TaskCancelled", task)
+            case Ending.SUPERSEDED:
+                self._bus.about("TaskSuperseded", task, new_task_id=successors.get(task.id))
             case _:
                 raise AssertionError(f"an attempt cannot end as {ending}")
 
@@ -98,10 +90,13 @@ class Announcer:
 
     def quarantined(self, tasks: Iterable[Described], error: str) -> None:
         for task in tasks:
-            if task.stop is None:
-                self.dead_lettered(task, error)
-            else:
-                self._bus.about("TaskCancelled", task)
+            match task.stop:
+                case None:
+                    self.dead_lettered(task, error)
+                case "supersede":
+                    self._bus.about("TaskSuperseded", task, new_task_id=None)
+                case _:
+                    self._bus.about("TaskCancelled", task)
             self._waiters.ended([task.id])
 
     def cancelled(self, tasks: Iterable[Described]) -> None:
@@ -119,3 +114,18 @@ class Announcer:
         for attempt in attempts:
             if attempt.progress is not None:
                 self._bus.about("TaskProgressed", attempt.task, progress=readable(attempt.progress))
+
+
+def _described(id: int, task: NewTask) -> Described:
+    return Described(
+        id=id,
+        type=task.type,
+        key=task.key,
+        label=task.label,
+        group=task.group,
+        priority=task.priority,
+        tags=_encode(task.tags).decode() if task.tags else None,
+        created_at=task.created_at,
+        status=task.status,
+        stop=task.stop,
+    )

@@ -107,11 +107,16 @@ class Attempt:
         return said
 
     def stop(self, reason: StopReason) -> None:
-        """Ask the handler to stop. The first reason stands, except that a cancellation outranks a shutdown."""
-        if self.stop_reason is None or reason is StopReason.CANCEL:
+        """Ask the handler to stop. The first reason stands, but the end of the task outranks an interruption."""
+        if self.stop_reason is None or (reason.ends_task and not self.stop_reason.ends_task):
             self.stop_reason = reason
         if self.running is not None and not self.ended:
             self.running.interrupt()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the task is over, whatever its handler says."""
+        return self.stop_reason is not None and self.stop_reason.ends_task
 
     # What the handler's Context asks for
 
@@ -139,7 +144,7 @@ class Attempt:
         self.task.saved = saved
 
     def context(self) -> Context:
-        return Context(self.record, self, self.task.saved, self.type.state)
+        return Context(self.record, self, self.task.saved, self.type.state, self.task.replaced)
 
     def record(self) -> TaskRecord:
         task = self.task

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreError
 from taskmill.model.outcome import Outcome, StopReason
-from taskmill.model.stages import Claimed, Lane, NewTask, Place, Stored
+from taskmill.model.stages import Claimed, Lane, NewTask, Place
 from taskmill.model.status import Status
 from taskmill.model.verdict import End, Return, TryAgain
 from taskmill.observe.log import about, logger
 from taskmill.policy.verdicts import judge
-from taskmill.ports import UNREADABLE_ROW, Clock, DispatchRight, Judged, Store, Turn, TurnResult
+from taskmill.ports import UNREADABLE_ROW, Arrived, Clock, DispatchRight, Judged, Opened, Store, Turn, TurnResult
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.glimpse import Glimpse
@@ -95,26 +95,32 @@ class Dispatcher:
         self._survey_wanted = True
         self._wake.set()
 
-    def added(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> None:
-        """New tasks are committed."""
-        for task, answer in zip(tasks, stored, strict=True):
-            if answer.kind == "upgraded":
-                self._survey_wanted = True
-            elif answer.kind == "inserted":
-                if self._in_turn:
-                    # What the turn reads may be older or newer than this; it is noted once the turn is known.
-                    self._added_meanwhile.append((task, answer.id))
-                else:
-                    self._note_new(task, answer.id)
+    def added(self, arrived: Arrived) -> None:
+        """New tasks are committed, and some running ones may have to make way for them."""
+        self._survey_wanted = self._survey_wanted or arrived.raised
+        for id, task in arrived.fresh:
+            if self._in_turn:
+                # What the turn reads may be older or newer than this; it is noted once the turn is known.
+                self._added_meanwhile.append((task, id))
+            else:
+                self._note_new(task, id)
+        for id in arrived.stopping:
+            self.workshop.stop(id, StopReason.SUPERSEDE)
         self._wake.set()
 
     def _note_new(self, task: NewTask, id: int) -> None:
-        if task.status is Status.PENDING:
+        if task.status is Status.PENDING and task.stop is None:
             self._glimpse.add(Lane(task.group, task.priority), Place(task.queued_at, id))
-        elif task.due_at is not None:
+        elif task.status is Status.SCHEDULED and task.due_at is not None:
             self._next_due = _earlier(self._next_due, task.due_at)
         if task.expires_at is not None:
             self._next_expiry = _earlier(self._next_expiry, task.expires_at)
+
+    def _note_opened(self, opened: Opened, now: int) -> None:
+        if opened.due_at is not None and opened.due_at > now:
+            self._next_due = _earlier(self._next_due, opened.due_at)
+        else:
+            self._glimpse.add(Lane(opened.group, opened.priority), Place(opened.queued_at, opened.id))
 
     def _outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         self._outcomes.append((attempt, outcome))
@@ -246,7 +252,7 @@ class Dispatcher:
                     random=random.random(),  # noqa: S311 - jitter, not secrets
                 ),
                 duration_ms=round((monotonic - attempt.started) * 1000),
-                stopped=attempt.stop_reason is StopReason.CANCEL,
+                stopped=attempt.is_ending,
             )
             for attempt, outcome in self._judging
         ]
@@ -309,8 +315,12 @@ class Dispatcher:
             self._next_due = result.next_due
         if turn.expire or turn.survey:
             self._next_expiry = result.next_expiry
-        for task, id in self._added_meanwhile:
-            self._note_new(task, id)
+        for opened in result.opened:
+            self._note_opened(opened, turn.now)
+        for task in result.restarted:
+            self._glimpse.add(Lane(task.group, task.priority), Place(turn.now, task.id))
+        for new, id in self._added_meanwhile:
+            self._note_new(new, id)
         self._added_meanwhile.clear()
         if turn.progress:
             self._announcer.progressed(self._progressed)
@@ -333,7 +343,7 @@ class Dispatcher:
         for (attempt, _outcome), judged in zip(self._judging, turn.judged, strict=True):
             task = judged.task
             if (task.id, task.attempt) in result.lost:
-                self._verdict_lost(attempt)
+                self._verdict_lost(attempt, result.lost[(task.id, task.attempt)])
                 continue
             match judged.verdict:
                 case TryAgain(_, int(due_at)):
@@ -347,15 +357,15 @@ class Dispatcher:
             counted.append(judged)
         self._judging = []
         if counted:
-            self._store.when_durable(lambda: self._announcer.judged(counted, turn.now))
+            successors = {opened.gate_id: opened.id for opened in result.opened}
+            self._store.when_durable(lambda: self._announcer.judged(counted, turn.now, successors))
         if ended:
             self._upkeep.tasks_ended(ended)
 
-    def _verdict_lost(self, attempt: Attempt) -> None:
-        if attempt.stop_reason is not StopReason.CANCEL and not attempt.recorded:
-            # Usually a cancellation from another process, committed before this outcome. If the token itself
-            # is lost, the next verdict will be lost as well and ends here.
-            self.workshop.cancel_after_all(attempt)
+    def _verdict_lost(self, attempt: Attempt, stop: str | None) -> None:
+        if stop is not None:
+            # The request to stop was committed before this outcome, perhaps by another process: it counts.
+            self.workshop.stop_after_all(attempt, StopReason(stop))
             return
         task = attempt.task
         logger.warning(

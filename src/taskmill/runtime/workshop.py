@@ -131,6 +131,7 @@ class Workshop:
                 attempt.context,
                 attempt,
                 task.saved,
+                task.replaced,
             )
             attempt.running = self._executors.choose(type).start(work, partial(self._handler_ended, attempt))
         except Exception as wrong:  # noqa: BLE001 - the task's own data or types may raise anything
@@ -148,7 +149,7 @@ class Workshop:
     def stop(self, id: int, reason: StopReason) -> None:
         """Ask a running attempt to stop; its outcome follows."""
         attempt = self.attempts.get(id)
-        if attempt is None or attempt.stop_reason is reason:
+        if attempt is None or attempt.stop_reason is reason or (attempt.is_ending and reason.ends_task):
             return
         attempt.stop(reason)
         self._push(self._cancel_timeout, "overdue", attempt)
@@ -189,7 +190,8 @@ class Workshop:
         if attempt.running is not None:
             attempt.running.interrupt()
         self._push(self._cancel_timeout, "overdue", attempt)
-        if attempt.stop_reason is StopReason.CANCEL and not attempt.recorded:
+        # A task with a key waits for its handler whatever it takes: whoever has the key next must not run beside it.
+        if attempt.stop_reason is StopReason.CANCEL and task.key is None and not attempt.recorded:
             self.abandon(attempt)
             self._finish_cancelled(attempt, f"did not stop within {self._cancel_timeout:g} s of being cancelled")
 
@@ -214,21 +216,21 @@ class Workshop:
             self.lingering.discard(attempt)
             self._noticed()
             self._check_quiet()
-        elif attempt.stop_reason is StopReason.CANCEL:
+        elif attempt.is_ending:
             self._finish_cancelled(attempt, None)
         else:
             self._hand_on(attempt, settled(raw, attempt.stop_reason, attempt.timeout_ms))
 
-    def cancel_after_all(self, attempt: Attempt) -> None:
-        """The handler is over, but a cancellation was committed before its outcome: the cancellation counts."""
-        attempt.stop_reason = StopReason.CANCEL
+    def stop_after_all(self, attempt: Attempt, reason: StopReason) -> None:
+        """The handler is over, but a request to stop was committed before its outcome: the request counts."""
+        attempt.stop_reason = reason
         attempt.delivered = False
         self.attempts[attempt.task.id] = attempt
         self._finish_cancelled(attempt, None)
 
     def _finish_cancelled(self, attempt: Attempt, note: str | None) -> None:
         if attempt.type.handler.on_cancel is None:
-            self._hand_on(attempt, Stopped(StopReason.CANCEL, note))
+            self._hand_on(attempt, Stopped(attempt.stop_reason or StopReason.CANCEL, note))
             return
         hook = asyncio.get_running_loop().create_task(self._run_hook(attempt, note))
         self._hooks[hook] = attempt
@@ -260,7 +262,7 @@ class Workshop:
             task = attempt.task
             logger.warning("task %d (%s): %s", task.id, task.type, problem, extra=about(task.id, task.type))
         notes = [text for text in (note, problem) if text]
-        self._hand_on(attempt, Stopped(StopReason.CANCEL, "; ".join(notes) or None))
+        self._hand_on(attempt, Stopped(attempt.stop_reason or StopReason.CANCEL, "; ".join(notes) or None))
 
     def _start_hook(self, attempt: Attempt, ended: Callable[[RawOutcome], None]) -> Callable[[], object]:
         hook = attempt.type.handler.on_cancel

@@ -9,6 +9,7 @@ from taskmill.errors import SubmissionError, UnknownTaskType
 from taskmill.handle import Handle
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.submission import Submission
+from taskmill.ports import Arrived
 from taskmill.verbs.parts import Parts
 
 
@@ -54,10 +55,10 @@ class Submitting(Parts):
     def _handles(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> list[Handle[Any]]:
         return [self._handle(task.type, answer) for task, answer in zip(tasks, stored, strict=True)]
 
-    def _added(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> None:
+    def _added(self, arrived: Arrived) -> None:
         if self._dispatcher is not None:
-            self._dispatcher.added(tasks, stored)
-        self._announcer.submitted(tasks, stored)
+            self._dispatcher.added(arrived)
+        self._announcer.arrived(arrived)
 
 
 def _type_of(submission: object) -> str:

@@ -6,50 +6,73 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmill.errors import SubmissionError
+from taskmill.errors import DuplicateTask
 from taskmill.model.stages import NewTask, Stored
-from taskmill.model.status import Status
+from taskmill.model.status import Ending, Status
 from taskmill.policy.duplicates import Holder
-from taskmill.policy.inbox import InboxPlan, Name, Refusal, plan_inbox
+from taskmill.policy.inbox import InboxPlan, Keys, plan_inbox
+from taskmill.ports import Arrived
 from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.ledger import describe, end_tasks
 from taskmill.store.sqlite.queries import load
 
 SQL = load("inbox.sql")
 
 _encode = msgspec.json.Encoder().encode
-_decode_holders = msgspec.json.Decoder(list[tuple[int, str, str, Status, int]]).decode
+_decode_holders = msgspec.json.Decoder(list[tuple[str, str, int, Status, int, int, int | None]]).decode
+_decode_stoppers = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 
-Answers = list["list[Stored] | SubmissionError"]
+Answers = list["list[Stored] | DuplicateTask"]
 
 
-def insert(connection: Connection, requests: Sequence[Sequence[NewTask]]) -> Answers:
+def insert(connection: Connection, requests: Sequence[Sequence[NewTask]], now: int) -> tuple[Answers, Arrived]:
     """Store the tasks of each request, or answer with the error that refuses it."""
-    plan = plan_inbox(requests, _holders(connection, requests))
+    keyed = any(task.key is not None for request in requests for task in request)
+    first_id = connection.execute(SQL["last_id"]).fetchone()[0] + 1
+    plan = plan_inbox(requests, _keys(connection, requests) if keyed else Keys(), first_id)
+    arrived = Arrived(fresh=list(enumerate(plan.fresh, first_id)), raised=bool(plan.raised))
+    if keyed:
+        _give_up_keys(connection, plan)
+    if plan.fresh:
+        _insert_rows(connection, plan.fresh, first_id)
+    if plan.superseded:
+        _supersede(connection, plan, arrived, now)
+    return plan.answers, arrived
+
+
+def _keys(connection: Connection, requests: Sequence[Sequence[NewTask]]) -> Keys:
+    wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
+    given = _encode(list(wanted)).decode()
+    (holders,) = connection.execute(SQL["key_holders"], (given,)).fetchone()
+    (stoppers,) = connection.execute(SQL["key_stoppers"], (given,)).fetchone()
+    return Keys(
+        {(row[0], row[1]): Holder(*row[2:]) for row in _decode_holders(holders)},
+        {(type, key): id for type, key, id in _decode_stoppers(stoppers)},
+    )
+
+
+def _give_up_keys(connection: Connection, plan: InboxPlan) -> None:
+    """Let go of the keys that new rows will hold, and note what else becomes of their holders."""
+    if replaced := [one.old_id for one in plan.superseded if one.old_id < plan.first_id]:
+        connection.execute(SQL["give_up_keys"], (_encode(replaced).decode(),))
     if plan.raised:
         connection.execute(SQL["raise_priority"], (_encode(list(plan.raised.items())).decode(),))
-    first = _insert_rows(connection, plan.fresh) if plan.fresh else 0
-    return _numbered(plan, first)
+    if plan.again:
+        rows = [(id, task.payload, task.expires_at) for id, task in plan.again.items()]
+        connection.execute(SQL["run_again"], (_encode(rows).decode(),))
 
 
-def _numbered(plan: InboxPlan, first: int) -> Answers:
-    return [
-        answer.error(first) if isinstance(answer, Refusal) else [one.stored(first) for one in answer]
-        for answer in plan.answers
-    ]
+def _supersede(connection: Connection, plan: InboxPlan, arrived: Arrived, now: int) -> None:
+    """What waited ends at once; what runs was asked to stop, and its successor waits behind it."""
+    pairs = [(one.old_id, one.new_id) for one in plan.superseded]
+    connection.execute(SQL["hand_down_saved"], (_encode(pairs).decode(),))
+    ended = {one.old_id: one.new_id for one in plan.superseded if one.waits}
+    arrived.stopping = [one.old_id for one in plan.superseded if not one.waits]
+    arrived.superseded = [(task, ended[task.id]) for task in describe(connection, list(ended))]
+    end_tasks(connection, [(id, Ending.SUPERSEDED, now, None, None, None) for id in ended], now)
 
 
-def _holders(connection: Connection, requests: Sequence[Sequence[NewTask]]) -> dict[Name, Holder]:
-    wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
-    if not wanted:
-        return {}
-    (found,) = connection.execute(SQL["key_holders"], (_encode(list(wanted)).decode(),)).fetchone()
-    return {(type, key): Holder(id, status, priority) for id, type, key, status, priority in _decode_holders(found)}
-
-
-def _insert_rows(connection: Connection, tasks: Sequence[NewTask]) -> int:
-    """Write the rows; returns the id of the first, the others follow it."""
-    last = connection.execute(SQL["insert"], (_encode(tasks).decode(),)).lastrowid or 0
-    first = last - len(tasks) + 1
+def _insert_rows(connection: Connection, tasks: Sequence[NewTask], first_id: int) -> None:
+    connection.execute(SQL["insert"], (_encode(tasks).decode(),))
     if any(task.tags for task in tasks):
-        connection.execute(SQL["insert_tags"], (first, last))
-    return first
+        connection.execute(SQL["insert_tags"], (first_id, first_id + len(tasks) - 1))

@@ -6,7 +6,7 @@ tags and tally can never disagree.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from typing import Any
 
@@ -18,7 +18,7 @@ from taskmill.model.stages import Claimed, Described, Lane, Place
 from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, Return, TryAgain
 from taskmill.policy.verdicts import crash_message, quarantined
-from taskmill.ports import UNREADABLE_ROW, CancelResult, Judged, Recovery, Turn, TurnResult
+from taskmill.ports import UNREADABLE_ROW, CancelResult, Judged, Opened, Recovery, Turn, TurnResult
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.queries import load
 
@@ -37,6 +37,8 @@ _decode_described = msgspec.json.Decoder(list[Described]).decode
 _decode_lanes = msgspec.json.Decoder(list[Lane]).decode
 _decode_places = msgspec.json.Decoder(list[tuple[int, int]]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, list[Place]]]).decode
+_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, int]]).decode
+_decode_opened = msgspec.json.Decoder(list[Opened]).decode
 _decode_stops = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
 _decode_orphans = msgspec.json.Decoder(list[tuple[int, int, int, str | None]]).decode
 
@@ -76,7 +78,7 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
     if turn.expire:
         ids = _decode_ids(_one(connection, "expired", turn.now, BITE))
         result.expired = describe(connection, ids)
-        end_tasks(connection, [(id, Ending.EXPIRED, turn.now, None, None, None) for id in ids])
+        end_tasks(connection, [(id, Ending.EXPIRED, turn.now, None, None, None) for id in ids], turn.now)
     if turn.claims:
         _claim(connection, turn, result)
     refill = turn.refill
@@ -95,53 +97,84 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
 
 
 def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> None:
-    tokens = [(judged.task.id, judged.task.attempt, judged.stopped) for judged in turn.judged]
-    held = set(_decode_ids(_one(connection, "held_tokens", _json(tokens))))
-    endings: list[EndingRow] = []
+    tokens = [(judged.task.id, judged.task.attempt) for judged in turn.judged]
+    held = {id: (stop, rerun) for id, stop, rerun in _decode_held(_one(connection, "held_tokens", _json(tokens)))}
+    ending: list[Judged] = []
     returns: list[ReturnRow] = []
     for judged in turn.judged:
         task = judged.task
-        if task.id not in held:
-            result.lost.add((task.id, task.attempt))
+        stop, rerun = held.get(task.id, (None, False))
+        if task.id not in held or (stop is not None and not judged.stopped):
+            result.lost[(task.id, task.attempt)] = stop
             continue
         match judged.verdict:
-            case End(ending, value, error):
-                endings.append((task.id, ending, turn.now, judged.duration_ms, value, error))
+            case End() if rerun and not judged.stopped:
+                result.restarted.append(task)
+            case End():
+                ending.append(judged)
             case TryAgain(error, due_at):
                 status = Status.PENDING if due_at is None else Status.SCHEDULED
                 returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False))
             case Return(crashed, error):
                 crashes = task.crashes + crashed
                 returns.append((task.id, Status.PENDING, task.retries, crashes, task.due_at, error, True))
-    if endings:
-        tagged = any(judged.task.tags for judged in turn.judged)
-        end_tasks(connection, endings, sums=_sums(turn.judged, held), tagged=tagged)
+    if ending:
+        _end_judged(connection, ending, turn.now, result)
     if returns:
         connection.execute(SQL["return_to_queue"], (_json(returns),))
+    if result.restarted:
+        connection.execute(SQL["start_over"], (_json([task.id for task in result.restarted]), turn.now))
+
+
+def _end_judged(connection: Connection, ending: Sequence[Judged], now: int, result: TurnResult) -> None:
+    rows = [
+        (judged.task.id, verdict.ending, now, judged.duration_ms, verdict.result, verdict.error)
+        for judged in ending
+        if isinstance(verdict := judged.verdict, End)
+    ]
+    result.opened = end_tasks(
+        connection,
+        rows,
+        now,
+        sums=_sums(ending),
+        tagged=any(judged.task.tags for judged in ending),
+        gates=any(judged.stopped for judged in ending),
+    )
 
 
 def end_tasks(
-    connection: Connection, endings: Sequence[EndingRow], *, sums: str | None = None, tagged: bool = True
-) -> None:
-    """Move active tasks to history, with their tags, and count them.
+    connection: Connection,
+    endings: Sequence[EndingRow],
+    now: int,
+    *,
+    sums: str | None = None,
+    tagged: bool = True,
+    gates: bool = True,
+) -> list[Opened]:
+    """Move active tasks to history with their tags, count them, and let their successors go.
 
-    A caller that knows the tasks saves some reading: ``sums`` for the tally, and whether any is ``tagged``.
+    A caller that knows the tasks saves some reading: ``sums`` for the tally, whether any is ``tagged``, and whether
+    anyone may wait behind their ``gates``.
     """
     if not endings:
-        return
+        return []
     ids = _json([row[0] for row in endings])
     connection.execute(SQL["record_endings"], (_json(endings),))
     connection.execute(SQL["delete_active"], (ids,))
     connection.execute(SQL["tally"], (sums or _one(connection, "sums_of_endings", ids),))
     if tagged and connection.execute(SQL["move_tags"], (ids,)).rowcount:
         connection.execute(SQL["delete_active_tags"], (ids,))
+    opened = _decode_opened(_one(connection, "gated", ids)) if gates else []
+    if opened:
+        connection.execute(SQL["open_gates"], (ids, now))
+    return opened
 
 
-def _sums(judged: Iterable[Judged], held: Container[int]) -> str:
+def _sums(judged: Iterable[Judged]) -> str:
     """What these endings add to the tally."""
     sums: dict[tuple[str, str, Ending], list[int]] = {}
     for one in judged:
-        if isinstance(one.verdict, End) and one.task.id in held:
+        if isinstance(one.verdict, End):
             total = sums.setdefault((one.task.type, one.task.group, one.verdict.ending), [0, 0])
             total[0] += 1
             total[1] += one.duration_ms
@@ -189,7 +222,8 @@ def _claim(connection: Connection, turn: Turn, result: TurnResult) -> None:
     connection.execute(SQL["claim"], (ids, turn.now))
     if damaged:
         result.damaged = describe(connection, damaged)
-        end_tasks(connection, [(id, Ending.DEAD_LETTER, turn.now, None, None, UNREADABLE_ROW) for id in damaged])
+        rows = [(id, Ending.DEAD_LETTER, turn.now, None, None, UNREADABLE_ROW) for id in damaged]
+        end_tasks(connection, rows, turn.now)
     if len(result.claimed) > 1:
         place = {id: position for position, id in enumerate(turn.claims)}
         result.claimed.sort(key=lambda task: place[task.id])
@@ -201,10 +235,14 @@ def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult
     # A task that was asked to stop and lost its process waits for its hook; it is stopping already.
     waiting = [task for task in found if task.status is not Status.RUNNING and task.stop is None]
     running = [task.id for task in found if task.status is Status.RUNNING or task.stop is not None]
-    end_tasks(connection, [(task.id, Ending.CANCELLED, now, None, None, None) for task in waiting])
+    end_tasks(connection, [(task.id, Ending.CANCELLED, now, None, None, None) for task in waiting], now)
     if running:
         connection.execute(SQL["request_stop"], (_json(running), "cancel"))
     return CancelResult(ended=waiting, stopping=running)
+
+
+ENDING_OF_STOP = {None: Ending.DEAD_LETTER, "cancel": Ending.CANCELLED, "supersede": Ending.SUPERSEDED}
+"""How a task that crashed too often ends, by what it had been asked."""
 
 
 def recover(connection: Connection, now: int) -> Recovery:
@@ -215,13 +253,13 @@ def recover(connection: Connection, now: int) -> Recovery:
     for id, retries, crashes_before, stop in _decode_orphans(_one(connection, "orphans")):
         crashes = crashes_before + 1
         if quarantined(crashes, stopping=stop is not None):
-            ending = Ending.DEAD_LETTER if stop is None else Ending.CANCELLED
+            ending = ENDING_OF_STOP[stop]
             poison.append((id, ending, now, None, None, crash_message(crashes)))
         else:
             returns.append((id, Status.PENDING, retries, crashes, None, None, True))
     if poison:
         recovery.quarantined = describe(connection, [row[0] for row in poison])
-        end_tasks(connection, poison)
+        end_tasks(connection, poison, now)
     if returns:
         connection.execute(SQL["return_to_queue"], (_json(returns),))
         recovery.returned = len(returns)
@@ -237,7 +275,7 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     if row is None:
         return None
     type, group, duration_ms, key = row
-    holder = connection.execute("SELECT id FROM taskmill_task WHERE type = ? AND key = ?", (type, key)).fetchone()
+    holder = connection.execute(SQL["key_holder"], (type, key)).fetchone()
     if holder is not None:
         raise DuplicateTask(f"{type}: task {holder[0]} holds the key {key!r} now", existing_id=holder[0])
     connection.execute(SQL["revive"], (id, now))

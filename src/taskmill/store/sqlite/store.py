@@ -16,7 +16,7 @@ from taskmill.model.options import text
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Described, NewTask, Stored
-from taskmill.ports import CancelResult, Clock, DispatchRight, Recovery, Turn, TurnResult
+from taskmill.ports import Arrived, CancelResult, Clock, DispatchRight, Recovery, Turn, TurnResult
 from taskmill.store.sqlite import inbox, ledger, reading
 from taskmill.store.sqlite.connection import (
     MEMORY,
@@ -53,7 +53,7 @@ class SqliteStore:
         self.front_size = ledger.FRONT
         self.is_shared = not self._in_memory
         self._arrivals: list[tuple[Sequence[NewTask], asyncio.Future[list[Stored]]]] = []
-        self.watch_added: Callable[[Sequence[NewTask], Sequence[Stored]], None] = lambda _tasks, _stored: None
+        self.watch_added: Callable[[Arrived], None] = lambda _arrived: None
 
     # Opening and closing
 
@@ -136,10 +136,9 @@ class SqliteStore:
             return
         requests = [tasks for tasks, _ in arrivals]
 
-        def committed(answers: inbox.Answers) -> None:
-            for (tasks, _), answer in zip(arrivals, answers, strict=True):
-                if not isinstance(answer, SubmissionError):
-                    self.watch_added(tasks, answer)
+        def committed(stored: tuple[inbox.Answers, Arrived]) -> None:
+            answers, arrived = stored
+            self.watch_added(arrived)
             self._writer.when_durable(lambda: answered(answers), failed)
 
         def answered(answers: inbox.Answers) -> None:
@@ -155,8 +154,9 @@ class SqliteStore:
                 if not waiting.done():
                     waiting.set_exception(wrong)
 
+        now = self._clock.now_ms()
         self._writer.post(
-            lambda connection: inbox.insert(connection, requests), sum(map(len, requests)), committed, failed
+            lambda connection: inbox.insert(connection, requests, now), sum(map(len, requests)), committed, failed
         )
         self._writer.kick()
 
@@ -173,7 +173,7 @@ class SqliteStore:
         connection.row_factory, connection.text_factory = None, str
         try:
             self._check_same_file(connection)
-            (answer,) = inbox.insert(connection, [tasks])
+            (answer,), _ = inbox.insert(connection, [tasks], self._clock.now_ms())
         except DatabaseError as wrong:
             raise translated(wrong, self.name) from wrong
         finally:

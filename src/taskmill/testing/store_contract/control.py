@@ -25,9 +25,9 @@ class ControlAndUpkeep:
         survey = await store.turn(Turn(now=NOW, survey=True))
         assert survey.stops == [(running, 1, "cancel")]
         # A success that did not know of the request is refused; one that honours it is not.
-        assert (await commit(store, task, End(Ending.COMPLETED, "1"))).lost == {(running, 1)}
-        assert (await commit(store, task, TryAgain("e", None))).lost == {(running, 1)}
-        assert (await commit(store, task, End(Ending.CANCELLED), stopped=True)).lost == set()
+        assert (await commit(store, task, End(Ending.COMPLETED, "1"))).lost == {(running, 1): "cancel"}
+        assert (await commit(store, task, TryAgain("e", None))).lost == {(running, 1): "cancel"}
+        assert (await commit(store, task, End(Ending.CANCELLED), stopped=True)).lost == {}
         assert (await ended(store, running)).ending == Ending.CANCELLED
         again = await store.cancel([waiting, running], NOW)
         assert (again.ended, again.stopping) == ([], [])

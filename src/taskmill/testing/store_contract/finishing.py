@@ -35,13 +35,13 @@ class Finishing:
         await commit(store, old, Return())
         (new,) = await claim(store, id)
         for verdict in (End(Ending.COMPLETED, "1"), TryAgain("e", None), Return()):
-            assert (await commit(store, old, verdict)).lost == {(id, 1)}
+            assert (await commit(store, old, verdict)).lost == {(id, 1): None}
         assert not await store.save(id, 1, '{"a":1}')
         await store.turn(Turn(now=NOW, progress=[(id, 1, '{"fraction":0.5}')]))
         record = await active(store, id)
         assert (record.status, record.attempt, record.progress) == (Status.RUNNING, 2, None)
-        assert (await commit(store, new, End(Ending.COMPLETED, "2"))).lost == set()
-        assert (await commit(store, new, End(Ending.COMPLETED, "3"))).lost == {(id, 2)}
+        assert (await commit(store, new, End(Ending.COMPLETED, "2"))).lost == {}
+        assert (await commit(store, new, End(Ending.COMPLETED, "3"))).lost == {(id, 2): None}
         assert (await ended(store, id)).result == 2
 
     async def test_a_retry_costs_one_and_a_return_costs_nothing(self, store: Store) -> None:

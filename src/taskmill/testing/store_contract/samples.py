@@ -31,6 +31,9 @@ def new_task(payload: str = "{}", **changes: Any) -> NewTask:
         due_at=None,
         due_is_relative=False,
         expires_at=None,
+        ttl_ms=None,
+        gate_id=None,
+        stop=None,
         on_duplicate=OnDuplicate.SKIP,
     )
     return msgspec.structs.replace(task, **changes)

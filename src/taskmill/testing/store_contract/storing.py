@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from taskmill.errors import DuplicateTask
 from taskmill.model.filters import Filters
 from taskmill.model.retention import Retention
-from taskmill.model.stages import Lane, NewTask, Place, Stored
+from taskmill.model.stages import Lane, Place, Stored
 from taskmill.model.status import Ending, OnDuplicate, Status
 from taskmill.model.verdict import End
-from taskmill.ports import Store, Turn
+from taskmill.ports import Arrived, Store, Turn
 from taskmill.testing.store_contract.samples import NOW, active, add, claim, commit, new_task
 
 
@@ -68,12 +66,12 @@ class StoringAndClaiming:
     async def test_the_watcher_is_told_of_every_commit(self, store: Store) -> None:
         told: list[tuple[int, int]] = []
 
-        def watch(tasks: Sequence[NewTask], stored: Sequence[Stored]) -> None:
-            told.extend((task.priority, answer.id) for task, answer in zip(tasks, stored, strict=True))
+        def watch(arrived: Arrived) -> None:
+            told.extend((id, task.priority) for id, task in arrived.fresh)
 
         store.watch_added = watch
         one, two = await add(store, new_task(priority=1), new_task(priority=2))
-        assert told == [(1, one), (2, two)]
+        assert told == [(one, 1), (two, 2)]
 
     async def test_published_types_are_read_back_and_replaced(self, store: Store) -> None:
         await store.publish_types({"d::a": "{}", "d::b": '{"priority":1}'})
@@ -84,7 +82,10 @@ class StoringAndClaiming:
 
     async def test_a_claim_takes_only_what_waits_and_counts_the_attempt(self, store: Store) -> None:
         pending, scheduled, stale = await add(
-            store, new_task(), new_task(status=Status.SCHEDULED, due_at=NOW + 10), new_task(expires_at=NOW)
+            store,
+            new_task(),
+            new_task(status=Status.SCHEDULED, due_at=NOW + 10),
+            new_task(expires_at=NOW),
         )
         (task,) = await claim(store, pending, scheduled, stale, 999)
         assert (task.id, task.attempt, task.started_at) == (pending, 1, NOW)

@@ -10,7 +10,7 @@ CREATE TABLE taskmill_task (
     group_name TEXT NOT NULL,
     priority INTEGER NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('pending', 'scheduled', 'blocked', 'running', 'paused', 'waiting')),
-    stop TEXT CHECK (stop IN ('cancel')),
+    stop TEXT CHECK (stop IN ('cancel', 'supersede')), -- asked to stop, and why
     payload TEXT NOT NULL,
     tags TEXT,
     overrides TEXT,
@@ -24,8 +24,12 @@ CREATE TABLE taskmill_task (
     due_is_relative INTEGER NOT NULL DEFAULT 0,
     expires_at INTEGER,
     started_at INTEGER,
+    ttl_ms INTEGER,  -- starts to run with the first attempt
     parent_id INTEGER,
+    gate_id INTEGER, -- the task whose attempt must have ended before this one may start
     saved TEXT,
+    replaced TEXT,   -- what the task this one replaces had saved
+    rerun TEXT,      -- [payload, expires_at]: run once more with these
     progress TEXT,
     last_error TEXT
 ) STRICT;
@@ -34,7 +38,10 @@ CREATE TABLE taskmill_task (
 CREATE INDEX taskmill_task_queue ON taskmill_task (group_name, priority, queued_at, id) WHERE status = 'pending';
 CREATE INDEX taskmill_task_due ON taskmill_task (due_at) WHERE status = 'scheduled';
 CREATE INDEX taskmill_task_running ON taskmill_task (id) WHERE status = 'running';
-CREATE UNIQUE INDEX taskmill_task_key ON taskmill_task (type, key) WHERE key IS NOT NULL;
+-- A key is held by one task; one that was asked to stop has given it up, but its successor waits for it.
+CREATE UNIQUE INDEX taskmill_task_key ON taskmill_task (type, key) WHERE key IS NOT NULL AND stop IS NULL;
+CREATE INDEX taskmill_task_stopping ON taskmill_task (type, key) WHERE key IS NOT NULL AND stop IS NOT NULL;
+CREATE INDEX taskmill_task_gate ON taskmill_task (gate_id) WHERE gate_id IS NOT NULL;
 CREATE INDEX taskmill_task_expiry ON taskmill_task (expires_at)
     WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused')
         AND stop IS NULL AND interrupted = 0;

@@ -1,10 +1,10 @@
 -- name: held_tokens
--- Which of the given [id, attempt, …, stopped] rows still hold their token, and were not asked to stop meanwhile.
-SELECT json_group_array(t.id)
+-- Which of the given [id, attempt] rows still hold their token, what they were asked meanwhile, and whether they are to
+-- run once more.
+SELECT json_group_array(json_array(t.id, t.stop, t.rerun IS NOT NULL))
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0
-WHERE t.attempt = given.value ->> 1 AND t.status = 'running'
-    AND (t.stop IS NULL OR given.value ->> 2);
+WHERE t.attempt = given.value ->> 1 AND t.status = 'running';
 
 -- name: record_endings
 -- Write history for rows of [id, ending, ended_at, duration_ms, result, error]; the caller knows that they may end.
@@ -45,6 +45,26 @@ SELECT json_group_array(json_array(type, group_name, ending, ended, duration_ms)
     FROM taskmill_history WHERE id IN (SELECT value FROM json_each(?1))
     GROUP BY type, group_name, ending
 );
+
+-- name: gated
+-- Who waits for the given tasks to end.
+SELECT json_group_array(json_array(gate_id, id, group_name, priority, queued_at, due_at)) FROM taskmill_task
+WHERE gate_id IN (SELECT value FROM json_each(?1));
+
+-- name: open_gates
+-- The given tasks have ended and are in history: their successors may start, and read what was saved last.
+UPDATE taskmill_task SET
+    status = CASE WHEN due_at > ?2 THEN 'scheduled' ELSE 'pending' END,
+    replaced = coalesce((SELECT saved FROM taskmill_history WHERE id = taskmill_task.gate_id), replaced),
+    gate_id = NULL
+WHERE gate_id IN (SELECT value FROM json_each(?1));
+
+-- name: start_over
+-- The given tasks run once more, as the newest submission of their key wants it.
+UPDATE taskmill_task SET
+    status = 'pending', payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
+    interrupted = 0, created_at = ?2, queued_at = ?2, due_at = NULL, last_error = NULL, progress = NULL
+WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: described
 -- What events and callers are told about the given [id, …] rows of the active table.
@@ -96,6 +116,9 @@ SELECT
     id, type, key, label, group_name, priority, 'pending', payload, tags, overrides, attempt, created_at, ?2,
     parent_id, saved, error
 FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
+
+-- name: key_holder
+SELECT id FROM taskmill_task WHERE type = ?1 AND key = ?2 AND key IS NOT NULL AND stop IS NULL;
 
 -- name: forget_ending
 DELETE FROM taskmill_history WHERE id = ?1;

@@ -75,13 +75,15 @@ WHERE status = 'scheduled' AND due_is_relative = 1;
 -- What the given waiting tasks need to be run under a new attempt token.
 SELECT json_group_array(json_array(
     id, attempt + 1, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
-    created_at, queued_at, due_at, expires_at, ?2, parent_id, saved, stop, last_error))
+    created_at, queued_at, due_at, coalesce(expires_at, ?2 + ttl_ms), ?2, parent_id, saved, replaced, stop,
+    last_error))
 FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
     AND (expires_at IS NULL OR expires_at > ?2 OR stop IS NOT NULL OR interrupted);
 
 -- name: claim
-UPDATE taskmill_task SET status = 'running', attempt = attempt + 1, started_at = ?2
+UPDATE taskmill_task SET
+    status = 'running', attempt = attempt + 1, started_at = ?2, expires_at = coalesce(expires_at, ?2 + ttl_ms)
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
     AND (expires_at IS NULL OR expires_at > ?2 OR stop IS NOT NULL OR interrupted);
 
