@@ -62,7 +62,7 @@ class Stored(NamedTuple):
     replaced_id: int | None = None
 
 
-class Claimed(msgspec.Struct, array_like=True):
+class Claimed(msgspec.Struct, array_like=True, gc=False):
     """A task with a live attempt. ``(id, attempt)`` is its token: without it nothing can be written."""
 
     id: int

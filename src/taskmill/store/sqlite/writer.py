@@ -182,8 +182,11 @@ class Writer:
         for asked, result in zip(batch, results, strict=True):
             _guarded(asked.committed, result)
         if self._log is not None and self._log.wants_checkpoint():
-            self._working = True
-            self._thread.start(self._checkpoint, self._checkpointed)
+            if self._handover.loop_is_busy:
+                self._checkpoint()
+            else:
+                self._working = True
+                self._thread.start(self._checkpoint, self._checkpointed)
 
     def _checkpointed(self, _result: Any, _wrong: BaseException | None) -> None:
         self._working = False
