@@ -44,7 +44,7 @@ PUBLISHED = ("key", "priority", "group", "ttl", "ttl_from", "on_duplicate", "tag
 class RegisteredType:
     """A task type with its defaults resolved and its state map built."""
 
-    __slots__ = ("defaults", "handler", "state")
+    __slots__ = ("defaults", "handler", "in_process", "retry", "state", "timeout_ms")
 
     def __init__(
         self,
@@ -57,15 +57,9 @@ class RegisteredType:
         fixed = {name: value for name, value in handler.options.items() if name not in handler.computing}
         self.defaults = merged(BUILT_IN, scheduler_options, domain.options, fixed)
         self.state = {**state, **_by_type(domain.state)}
-
-    @property
-    def retry(self) -> Retry:
-        retry: Retry = self.defaults["retry"]
-        return retry
-
-    @property
-    def in_process(self) -> bool:
-        return bool(self.defaults["run_in"] == "process")
+        self.retry: Retry = self.defaults["retry"]
+        self.timeout_ms: int | None = self.defaults["timeout"]
+        self.in_process = self.defaults["run_in"] == "process"
 
     def published(self) -> str:
         options = {name: self.defaults[name] for name in PUBLISHED}

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import PurePath
 from types import GenericAlias
 from typing import Any, cast, get_args, get_type_hints
@@ -72,6 +73,7 @@ class HandlerSignature:
         self._double_starred = next((p.name for p in parameters if p.kind is _Parameter.VAR_KEYWORD), None)
         self._decoder = self._payload_decoder(parameters, hints)
         self._plain_positional = len(self._positional) == len(self._names)
+        self._positional_values = _values_of(self._positional)
 
     def _payload_decoder(self, parameters: list[_Parameter], hints: Mapping[str, Any]) -> Any:
         fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in parameters]
@@ -109,7 +111,9 @@ class HandlerSignature:
     def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments for the handler."""
         values = self._decoder.decode(payload)
-        args = [getattr(values, name) for name in self._positional]
+        args = self._positional_values(values)
+        if self._plain_positional:
+            return args, {}
         if self._starred is not None:
             args.extend(getattr(values, self._starred))
         kwargs = {name: getattr(values, name) for name in self._keyword_only}
@@ -161,6 +165,18 @@ class HandlerSignature:
             return msgspec.convert(result, self.returns, dec_hook=from_plain, str_keys=True)
         except (msgspec.ValidationError, TypeError):
             return result
+
+
+def _values_of(names: Sequence[str]) -> Callable[[Any], list[Any]]:
+    """A function that reads these attributes in order; every attempt of every task calls it."""
+    match names:
+        case ():
+            return lambda _values: []
+        case (name,):
+            return lambda values: [getattr(values, name)]
+        case _:
+            read = attrgetter(*names)
+            return lambda values: list(read(values))
 
 
 def _is_context(annotation: Any, context_type: type) -> bool:

@@ -14,9 +14,12 @@ from taskmill.observe.log import log_exception
 class LoopExecutor:
     """One asyncio task per handler; interrupting cancels it."""
 
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
     def start(self, work: Work, ended: Ended) -> LoopRunning:
         coroutine = work.type.function(*work.call_arguments(), **work.kwargs)
-        return LoopRunning(asyncio.get_running_loop().create_task(coroutine), work, ended)
+        return LoopRunning(self._loop.create_task(coroutine), work, ended)
 
     async def close(self) -> None:
         """Nothing to release."""

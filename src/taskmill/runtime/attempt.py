@@ -101,10 +101,7 @@ class Attempt:
     @property
     def timeout_ms(self) -> int | None:
         said = self.overrides.timeout_ms
-        if said == NO_OVERRIDES.timeout_ms:
-            default: int | None = self.type.defaults["timeout"]
-            return default
-        return said
+        return self.type.timeout_ms if said == NO_OVERRIDES.timeout_ms else said
 
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to stop. The first reason stands, but the end of the task outranks an interruption."""

@@ -27,17 +27,25 @@ Answers = list["list[Stored] | DuplicateTask"]
 
 def insert(connection: Connection, requests: Sequence[Sequence[NewTask]], now: int) -> tuple[Answers, Arrived]:
     """Store the tasks of each request, or answer with the error that refuses it."""
-    keyed = any(task.key is not None for request in requests for task in request)
+    if not any(task.key is not None for request in requests for task in request):
+        return _insert_plain(connection, requests)
     first_id = connection.execute(SQL["last_id"]).fetchone()[0] + 1
-    plan = plan_inbox(requests, _keys(connection, requests) if keyed else Keys(), first_id)
+    plan = plan_inbox(requests, _keys(connection, requests), first_id)
     arrived = Arrived(fresh=list(enumerate(plan.fresh, first_id)), raised=bool(plan.raised))
-    if keyed:
-        _give_up_keys(connection, plan)
+    _give_up_keys(connection, plan)
     if plan.fresh:
-        _insert_rows(connection, plan.fresh, first_id)
+        _insert_rows(connection, plan.fresh)
     if plan.superseded:
         _supersede(connection, plan, arrived, now)
     return plan.answers, arrived
+
+
+def _insert_plain(connection: Connection, requests: Sequence[Sequence[NewTask]]) -> tuple[Answers, Arrived]:
+    """Without keys there is nothing to decide: ids ascend in input order."""
+    tasks = requests[0] if len(requests) == 1 else [task for request in requests for task in request]
+    arrived = Arrived(fresh=list(enumerate(tasks, _insert_rows(connection, tasks))))
+    ids = iter(arrived.fresh)
+    return [[Stored(next(ids)[0], "inserted") for _ in request] for request in requests], arrived
 
 
 def _keys(connection: Connection, requests: Sequence[Sequence[NewTask]]) -> Keys:
@@ -72,7 +80,10 @@ def _supersede(connection: Connection, plan: InboxPlan, arrived: Arrived, now: i
     end_tasks(connection, [(id, Ending.SUPERSEDED, now, None, None, None) for id in ended], now)
 
 
-def _insert_rows(connection: Connection, tasks: Sequence[NewTask], first_id: int) -> None:
-    connection.execute(SQL["insert"], (_encode(tasks).decode(),))
+def _insert_rows(connection: Connection, tasks: Sequence[NewTask]) -> int:
+    """Write the rows; returns the id of the first, the others follow it."""
+    last_id = connection.execute(SQL["insert"], (_encode(tasks).decode(),)).lastrowid or 0
+    first_id = last_id - len(tasks) + 1
     if any(task.tags for task in tasks):
-        connection.execute(SQL["insert_tags"], (first_id, first_id + len(tasks) - 1))
+        connection.execute(SQL["insert_tags"], (first_id, last_id))
+    return first_id
