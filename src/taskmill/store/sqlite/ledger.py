@@ -97,6 +97,8 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
 
 
 def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> None:
+    if _all_just_ended(connection, turn):
+        return
     tokens = [(judged.task.id, judged.task.attempt) for judged in turn.judged]
     held = {id: (stop, rerun) for id, stop, rerun in _decode_held(_one(connection, "held_tokens", _json(tokens)))}
     ending: list[Judged] = []
@@ -124,6 +126,28 @@ def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> 
         connection.execute(SQL["return_to_queue"], (_json(returns),))
     if result.restarted:
         connection.execute(SQL["start_over"], (_json([task.id for task in result.restarted]), turn.now))
+
+
+def _all_just_ended(connection: Connection, turn: Turn) -> bool:
+    """The way of almost every turn, kept short: all tasks end, and nobody wanted anything else of them meanwhile."""
+    rows: list[tuple[object, ...]] = []
+    for judged in turn.judged:
+        verdict = judged.verdict
+        if judged.stopped or not isinstance(verdict, End):
+            return False
+        task = judged.task
+        rows.append(
+            (task.id, verdict.ending, turn.now, judged.duration_ms, verdict.result, verdict.error, task.attempt)
+        )
+    connection.execute("SAVEPOINT endings")
+    if connection.execute(SQL["record_held_endings"], (_json(rows),)).rowcount != len(rows):
+        connection.execute("ROLLBACK TO endings")
+        connection.execute("RELEASE endings")
+        return False
+    connection.execute("RELEASE endings")
+    tagged = any(judged.task.tags for judged in turn.judged)
+    _leave_active(connection, _json([row[0] for row in rows]), _sums(turn.judged), tagged=tagged)
+    return True
 
 
 def _end_judged(connection: Connection, ending: Sequence[Judged], now: int, result: TurnResult) -> None:
@@ -160,14 +184,19 @@ def end_tasks(
         return []
     ids = _json([row[0] for row in endings])
     connection.execute(SQL["record_endings"], (_json(endings),))
-    connection.execute(SQL["delete_active"], (ids,))
-    connection.execute(SQL["tally"], (sums or _one(connection, "sums_of_endings", ids),))
-    if tagged and connection.execute(SQL["move_tags"], (ids,)).rowcount:
-        connection.execute(SQL["delete_active_tags"], (ids,))
+    _leave_active(connection, ids, sums or _one(connection, "sums_of_endings", ids), tagged=tagged)
     opened = _decode_opened(_one(connection, "gated", ids)) if gates else []
     if opened:
         connection.execute(SQL["open_gates"], (ids, now))
     return opened
+
+
+def _leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -> None:
+    """What is in history now leaves the active table, and is counted."""
+    connection.execute(SQL["delete_active"], (ids,))
+    connection.execute(SQL["tally"], (sums,))
+    if tagged and connection.execute(SQL["move_tags"], (ids,)).rowcount:
+        connection.execute(SQL["delete_active_tags"], (ids,))
 
 
 def _sums(judged: Iterable[Judged]) -> str:
