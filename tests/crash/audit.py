@@ -299,8 +299,17 @@ class Auditor:
             f"the sequence is {contents.sequence} after {self._sequence}, the highest id {highest}",
         )
         self._sequence = contents.sequence
-        keys = Counter((row["type"], row["key"]) for row in contents.active.values() if row["key"] is not None)
+        keyed = [row for row in contents.active.values() if row["key"] is not None]
+        keys = Counter((row["type"], row["key"]) for row in keyed if row["stop"] is None)
         self._expect(max(keys.values(), default=0) <= 1, f"a key is held twice: {keys.most_common(1)}")
+        # Whoever was asked to stop has given up its key, and the next holder waits behind it.
+        stopping = {(row["type"], row["key"]): row["id"] for row in keyed if row["stop"] is not None}
+        for row in keyed:
+            gate = stopping.get((row["type"], row["key"])) if row["stop"] is None else None
+            self._expect(
+                (row["gate_id"], row["status"] == "blocked") == (gate, gate is not None),
+                f"task {row['id']} is {row['status']} behind {row['gate_id']}, its key is with {gate}",
+            )
 
     def _check_active(self, row: Row, alone: bool) -> None:
         id, attempt, task = row["id"], row["attempt"], self.tasks[row["id"]]
