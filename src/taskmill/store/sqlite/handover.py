@@ -14,14 +14,17 @@ SLOW_HANDOVER = 0.008
 SLOW_DISK = 0.005
 STAY_FOR = 5.0
 GIVE_UP_FOR = 60.0
+SMOOTHING = 0.3
 
 
 class Handover:
-    """Remembers how the last hand-overs went."""
+    """Remembers how the last hand-overs went, and what the same work cost on the loop."""
 
     def __init__(self) -> None:
         self._on_loop_until = 0.0
         self._in_thread_until = 0.0
+        self._thread_cost = 0.0
+        self._loop_cost = 0.0
 
     @property
     def loop_is_busy(self) -> bool:
@@ -30,10 +33,13 @@ class Handover:
     def thread_took(self, seconds: float) -> None:
         now = time.monotonic()
         if seconds > SLOW_HANDOVER and now >= self._in_thread_until:
+            self._thread_cost = seconds
+            self._loop_cost = 0.0
             self._on_loop_until = now + STAY_FOR
 
     def loop_took(self, seconds: float) -> None:
-        if seconds > SLOW_DISK:
-            # It would stall the loop as well; then rather the caller waits.
+        self._loop_cost += SMOOTHING * (seconds - self._loop_cost)
+        # A disk this slow would stall the loop, unless the thread was starved far longer than that.
+        if self._loop_cost > max(SLOW_DISK, self._thread_cost / 4):
             self._on_loop_until = 0.0
             self._in_thread_until = time.monotonic() + GIVE_UP_FOR

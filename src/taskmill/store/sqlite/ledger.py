@@ -140,7 +140,7 @@ def _all_just_ended(connection: Connection, turn: Turn) -> bool:
             (task.id, verdict.ending, turn.now, judged.duration_ms, verdict.result, verdict.error, task.attempt)
         )
     connection.execute("SAVEPOINT endings")
-    if connection.execute(SQL["record_held_endings"], (_json(rows),)).rowcount != len(rows):
+    if connection.execute(SQL["record_endings"], (_json(rows),)).rowcount != len(rows):
         connection.execute("ROLLBACK TO endings")
         connection.execute("RELEASE endings")
         return False

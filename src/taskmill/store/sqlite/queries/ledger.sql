@@ -7,20 +7,8 @@ JOIN taskmill_task AS t ON t.id = given.value ->> 0
 WHERE t.attempt = given.value ->> 1 AND t.status = 'running';
 
 -- name: record_endings
--- Write history for rows of [id, ending, ended_at, duration_ms, result, error]; the caller knows that they may end.
-INSERT INTO taskmill_history (
-    id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
-    due_at, expires_at, started_at, ended_at, duration_ms, parent_id, saved, progress, last_error, result, error
-)
-SELECT
-    t.id, t.type, t.key, t.label, t.group_name, t.priority, given.value ->> 1, t.payload, t.tags, t.overrides,
-    t.attempt, t.retries, t.created_at, t.due_at, t.expires_at, t.started_at, given.value ->> 2,
-    given.value ->> 3, t.parent_id, t.saved, t.progress, t.last_error, given.value ->> 4, given.value ->> 5
-FROM json_each(?1) AS given
-JOIN taskmill_task AS t ON t.id = given.value ->> 0;
-
--- name: record_held_endings
--- The same for rows that also name their attempt, but only while that holds its token and nobody wants anything else.
+-- Write history for rows of [id, ending, ended_at, duration_ms, result, error, attempt]. A row that names its attempt is
+-- written only while that holds its token and nobody wants anything else of the task; others the caller has checked.
 INSERT INTO taskmill_history (
     id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
     due_at, expires_at, started_at, ended_at, duration_ms, parent_id, saved, progress, last_error, result, error
@@ -31,7 +19,8 @@ SELECT
     given.value ->> 3, t.parent_id, t.saved, t.progress, t.last_error, given.value ->> 4, given.value ->> 5
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0
-WHERE t.attempt = given.value ->> 6 AND t.status = 'running' AND t.stop IS NULL AND t.rerun IS NULL;
+WHERE given.value ->> 6 IS NULL
+    OR t.attempt = given.value ->> 6 AND t.status = 'running' AND t.stop IS NULL AND t.rerun IS NULL;
 
 -- name: delete_active
 DELETE FROM taskmill_task WHERE id IN (SELECT value FROM json_each(?1));
