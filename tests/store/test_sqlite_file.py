@@ -220,3 +220,29 @@ def test_connections_never_copy_the_log_back_by_themselves_nor_map_the_file(path
     # A commit reaches the log; forcing the log to the disk is the writer's own step.
     assert connection.execute("PRAGMA synchronous").fetchone() == (1,)
     connection.close()
+
+
+async def test_endings_nobody_waits_for_reach_the_disk_within_a_moment(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    really_sync = LogFile.sync
+
+    def noted(log: LogFile) -> None:
+        really_sync(log)
+        loop.call_soon_threadsafe(synced.set)
+
+    domain = Domain("d")
+    ran = asyncio.Event()
+
+    @domain.task
+    async def work() -> None:
+        ran.set()
+
+    async with Scheduler(path, domains=[domain]) as scheduler, scheduler.running():
+        await work.submit()
+        await ran.wait()
+        monkeypatch.setattr(LogFile, "sync", noted)
+        await asyncio.wait_for(synced.wait(), 10)
+        assert await scheduler.count(status="completed") == 1

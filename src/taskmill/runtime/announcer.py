@@ -28,6 +28,11 @@ class Announcer:
         self._bus = bus
         self._waiters = waiters
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anyone would hear of an ending."""
+        return self._bus.is_heard or self._waiters.are_there
+
     def arrived(self, arrived: Arrived) -> None:
         for old, new_id in arrived.superseded:
             self._bus.about("TaskSuperseded", old, new_task_id=new_id)

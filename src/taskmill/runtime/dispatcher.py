@@ -358,7 +358,12 @@ class Dispatcher:
         self._judging = []
         if counted:
             successors = {opened.gate_id: opened.id for opened in result.opened}
-            self._store.when_durable(lambda: self._announcer.judged(counted, turn.now, successors))
+            if self._announcer.is_awaited:
+                self._store.when_durable(lambda: self._announcer.judged(counted, turn.now, successors))
+            else:
+                # Nobody listens and nobody waits: the disk may take many turns at once.
+                self._announcer.judged(counted, turn.now, successors)
+                self._store.make_durable_soon()
         if ended:
             self._upkeep.tasks_ended(ended)
 

@@ -32,5 +32,9 @@ class Waiters:
                     event.set()
 
     @property
+    def are_there(self) -> bool:
+        return bool(self._events)
+
+    @property
     def ids(self) -> list[int]:
         return [id for id, event in self._events.items() if not event.is_set()]

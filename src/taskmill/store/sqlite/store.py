@@ -115,6 +115,9 @@ class SqliteStore:
         # If the disk refuses, the commit stands all the same, and the writer has said so.
         self._writer.when_durable(callback, lambda _wrong: callback())
 
+    def make_durable_soon(self) -> None:
+        self._writer.sync_soon()
+
     async def durable(self) -> None:
         done = asyncio.Event()
         self.when_durable(done.set)

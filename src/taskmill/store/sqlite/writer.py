@@ -41,6 +41,8 @@ INLINE_ROWS = 48
 BUSY_INLINE_ROWS = 512
 LARGEST_BATCH = 128
 LOCK_PATIENCE = 60.0
+SYNC_AT_LATEST = 0.05
+"""Seconds that endings nobody waits for may wait for the disk."""
 
 
 class _Asked(NamedTuple):
@@ -71,6 +73,7 @@ class Writer:
         self._undurable: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
         self._in_sync: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
         self._syncing = False
+        self._soon: asyncio.TimerHandle | None = None
         self._unsynced = False
         """Whether something was committed that no sync has begun to force to the disk."""
         self._closed = False
@@ -206,6 +209,15 @@ class Writer:
                 # After the callbacks of this commit, so that all of them share one sync.
                 asyncio.get_running_loop().call_soon(self._sync)
 
+    def sync_soon(self) -> None:
+        """Force what was committed to the disk within a moment, once for all of it."""
+        if self._must_sync and self._unsynced and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SYNC_AT_LATEST, self._sync_now)
+
+    def _sync_now(self) -> None:
+        self._soon = None
+        self.when_durable(_nothing, _nothing)
+
     def _sync(self) -> None:
         """Force the log to the disk for all who wait: in a thread, or here when the loop would starve the thread."""
         self._in_sync, self._undurable = self._undurable, []
@@ -301,6 +313,9 @@ class Writer:
     async def close(self) -> None:
         """Finish what was asked, make it durable, then stop."""
         self._closed = True
+        if self._soon is not None:
+            self._soon.cancel()
+            self._sync_now()
         while self._asked or self._working or self._syncing or self._kicked:
             self._idle = asyncio.get_running_loop().create_future()
             self._check_idle()
@@ -322,3 +337,7 @@ def _guarded(callback: Callable[..., None], *args: Any) -> None:
         callback(*args)
     except Exception:
         logger.exception("a listener of the store failed")
+
+
+def _nothing(*_ignored: object) -> None:
+    """Nobody waits."""
