@@ -63,8 +63,8 @@ def _raw_commit(settings: Settings) -> float:
     for i in range(200):
         began = time.perf_counter()
         queue.connection.execute(
-            "INSERT INTO taskmill_task (type, group_name, priority, status, payload, created_at, queued_at)"
-            " VALUES ('bench::noop', '', 128, 'pending', ?, 0, 0)",
+            "INSERT INTO taskmill_task (type, group_name, priority, urgency, status, payload, created_at, queued_at)"
+            " VALUES ('bench::noop', '', 128, 128, 'pending', ?, 0, 0)",
             (f'{{"i":{i}}}',),
         )
         times.append((time.perf_counter() - began) * 1000)

@@ -21,21 +21,21 @@ from taskmill.store.sqlite.migrate import migrate
 BATCH = 100
 
 _INSERTED = (
-    "type, key, label, group_name, priority, status, payload, tags, overrides, created_at, queued_at, due_at,"
+    "type, key, label, group_name, priority, urgency, status, payload, tags, overrides, created_at, queued_at, due_at,"
     " due_is_relative, expires_at"
 )
 _MOVED = (
     "id, type, key, label, group_name, priority, payload, tags, overrides, attempt, retries, created_at, due_at,"
     " expires_at, started_at, parent_id, saved, progress, last_error"
 )
-_ROW = "(" + ", ".join("?" * 14) + ")"
+_ROW = "(" + ", ".join("?" * 15) + ")"
 _IDS = "(" + ", ".join("?" * BATCH) + ")"
 
 INSERT = f"INSERT INTO taskmill_task ({_INSERTED}) VALUES " + ", ".join([_ROW] * BATCH)
 CLAIM = f"""
 UPDATE taskmill_task SET status = 'running', attempt = attempt + 1, started_at = ?
 WHERE status = 'pending' AND id IN (
-    SELECT id FROM taskmill_task WHERE status = 'pending' AND group_name = '' AND priority = 128
+    SELECT id FROM taskmill_task WHERE status = 'pending' AND stop IS NULL AND group_name = '' AND urgency = 128
     ORDER BY queued_at, id LIMIT {BATCH})
 RETURNING id, payload
 """
@@ -61,7 +61,23 @@ class RawQueue:
         for start in range(0, tasks, BATCH):
             now = _now_ms()
             rows = [
-                ("bench::noop", None, None, "", 128, "pending", f'{{"i":{i}}}', None, None, now, now, None, 0, None)
+                (
+                    "bench::noop",
+                    None,
+                    None,
+                    "",
+                    128,
+                    128,
+                    "pending",
+                    f'{{"i":{i}}}',
+                    None,
+                    None,
+                    now,
+                    now,
+                    None,
+                    0,
+                    None,
+                )
                 for i in range(start, start + BATCH)
             ]
             self.connection.execute("BEGIN IMMEDIATE")

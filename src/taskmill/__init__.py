@@ -25,13 +25,14 @@ from taskmill.errors import (
     UnknownTaskType,
 )
 from taskmill.handle import Handle
+from taskmill.model.graph import TaskGraph
 from taskmill.model.priority import Priority
 from taskmill.model.progress import TaskProgress
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import Retention
 from taskmill.model.retry import Retry
 from taskmill.model.signals import GiveUp, RetryLater
-from taskmill.model.snapshot import GroupSnapshot, Snapshot
+from taskmill.model.snapshot import GroupSnapshot, Schedule, Snapshot
 from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
 from taskmill.scheduler import Scheduler
@@ -59,6 +60,7 @@ __all__ = [
     "Retention",
     "Retry",
     "RetryLater",
+    "Schedule",
     "Scheduler",
     "SchemaTooNew",
     "Snapshot",
@@ -70,6 +72,7 @@ __all__ = [
     "SubmissionError",
     "Task",
     "TaskFailed",
+    "TaskGraph",
     "TaskNotFound",
     "TaskProgress",
     "TaskRecord",

@@ -18,6 +18,7 @@ from taskmill.handle import Handle as AsyncHandle
 from taskmill.model.durations import Duration
 from taskmill.model.events import Event
 from taskmill.model.filters import FilterOptions
+from taskmill.model.graph import TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import Retention
 from taskmill.model.snapshot import Snapshot
@@ -192,6 +193,10 @@ class Scheduler:
         """A picture of what runs and what waits."""
         return self.call(self._scheduler.snapshot())
 
+    def graph(self, id: int) -> TaskGraph:
+        """Everything that is tied to a task."""
+        return self.call(self._scheduler.graph(id))
+
     def events(self, *kinds: type[Event], domain: str | None = None, type: str | None = None) -> Iterator[Event]:
         """Listen from now on; iterating blocks until the next event."""
         listener = self.call(_called(lambda: self._scheduler.events(*kinds, domain=domain, type=type)))
@@ -216,6 +221,18 @@ class Scheduler:
     def retry_dead(self, id: int) -> Handle[Any]:
         """Bring a dead letter back to the queue."""
         return Handle(self.call(self._scheduler.retry_dead(id)), self)
+
+    def pause_recurring(self, id: int) -> None:
+        """Pause a recurring series, named by any task of it."""
+        self.call(self._scheduler.pause_recurring(id))
+
+    def resume_recurring(self, id: int) -> None:
+        """Go on with the next occurrence of a paused series."""
+        self.call(self._scheduler.resume_recurring(id))
+
+    def cancel_recurring(self, id: int) -> None:
+        """End a recurring series; its present occurrence is cancelled."""
+        self.call(self._scheduler.cancel_recurring(id))
 
     def set_max_concurrency(self, n: int) -> None:
         """How many tasks may run at once, from now on."""

@@ -62,9 +62,9 @@ class PayloadTooLarge(SubmissionError):
 
 
 class InvalidDependency(SubmissionError):
-    """A dependency names a task that does not exist."""
+    """A dependency names a task, or the ``ref`` of a submission, that does not exist."""
 
-    def __init__(self, message: str, id: int) -> None:
+    def __init__(self, message: str, id: int | str) -> None:
         super().__init__(message)
         self.id = id
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
-from taskmill.errors import TaskFailed
+from taskmill.errors import InvalidState, TaskFailed
 from taskmill.model.durations import Duration
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.stages import Stored
@@ -57,3 +57,51 @@ class Handle(Generic[R_co]):
     async def record(self) -> TaskRecord | HistoryRecord:
         """The task as it is now."""
         return await self._scheduler.get(self.id)
+
+
+class Spawned(list[Handle[Any]]):
+    """The handles of spawned tasks: there at once where spawning blocks, once awaited on the loop."""
+
+    def __init__(self, handles: Iterable[Handle[Any]] = (), *, pending: Awaitable[list[Handle[Any]]] | None = None):
+        super().__init__(handles)
+        self._pending = pending
+
+    @property
+    def is_pending(self) -> bool:
+        return self._pending is not None
+
+    def __await__(self) -> Generator[Any, Any, list[Handle[Any]]]:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self[:] = yield from pending.__await__()
+        return self
+
+
+class SpawnedHandle(Handle[R_co]):
+    """The handle of one spawned task; on the loop it must be awaited before it is used."""
+
+    __slots__ = ("_spawned",)
+
+    def __init__(self, spawned: Spawned) -> None:
+        self._spawned = spawned
+        if not spawned.is_pending:
+            self._fill()
+
+    def _fill(self) -> None:
+        (handle,) = self._spawned
+        for name in Handle.__slots__:
+            setattr(self, name, getattr(handle, name))
+
+    def __await__(self) -> Generator[Any, Any, Handle[R_co]]:
+        if self._spawned.is_pending:
+            yield from self._spawned.__await__()
+            self._fill()
+        return self
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in Handle.__slots__:
+            raise InvalidState("the task is not spawned yet; write `await ctx.spawn(...)`")
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return "<Handle, to be awaited>" if self._spawned.is_pending else super().__repr__()

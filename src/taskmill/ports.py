@@ -13,10 +13,12 @@ from typing import Any, Protocol
 import msgspec
 
 from taskmill.model.filters import Filters
+from taskmill.model.graph import TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
+from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place, Stored
-from taskmill.model.verdict import Verdict
+from taskmill.model.verdict import End, Verdict
 
 
 class Clock(Protocol):
@@ -86,26 +88,56 @@ class Turn(msgspec.Struct):
 UNREADABLE_ROW = "the stored row is unreadable"
 
 
-class Opened(msgspec.Struct, frozen=True, array_like=True):
-    """A task whose gate has opened: the one it waited for has ended."""
+class Ended(msgspec.Struct, frozen=True):
+    """A task that ended without an attempt of its own that did so."""
 
-    gate_id: int
+    task: Described
+    end: End
+    duration_ms: int | None
+
+
+class Released(msgspec.Struct, frozen=True, array_like=True):
+    """A task that nothing holds back any longer; ``due_at`` if it is not due yet."""
+
     id: int
     group: str
-    priority: int
+    urgency: int
     queued_at: int
     due_at: int | None
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """Occurrences of a recurring task that passed while the one before them was active."""
+
+    task: Described
+    count: int
+
+
+class Effects(msgspec.Struct):
+    """What a commit did besides what was asked: whatever follows from tasks that ended, were stopped or were stored."""
+
+    ended: list[Ended] = msgspec.field(default_factory=list[Ended])
+    released: list[Released] = msgspec.field(default_factory=list[Released])
+    unblocked: list[Described] = msgspec.field(default_factory=list[Described])
+    """Those of the released that waited for tasks they depend on."""
+    stopping: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
+    """Running tasks that were asked to stop, and why."""
+    hooks: list[int] = msgspec.field(default_factory=list[int])
+    """Tasks that were asked to stop and whose hook may run now."""
+    successors: dict[int, int] = msgspec.field(default_factory=dict[int, int])
+    """Tasks that were replaced, and by which."""
+    occurrences: list[Described] = msgspec.field(default_factory=list[Described])
+    """The next occurrences of recurring tasks."""
+    skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
+    reordered: bool = False
+    """Whether waiting tasks changed their lanes."""
 
 
 class Arrived(msgspec.Struct):
     """What a commit of submissions brought: new rows, and what it did to those whose keys they took."""
 
     fresh: list[tuple[int, NewTask]] = msgspec.field(default_factory=list[tuple[int, NewTask]])
-    raised: bool = False
-    stopping: list[int] = msgspec.field(default_factory=list[int])
-    """Running tasks that were asked to make way."""
-    superseded: list[tuple[Described, int]] = msgspec.field(default_factory=list[tuple[Described, int]])
-    """Waiting tasks that were replaced, with the ids of their successors."""
+    effects: Effects = msgspec.field(default_factory=Effects)
 
 
 class TurnResult(msgspec.Struct):
@@ -114,16 +146,15 @@ class TurnResult(msgspec.Struct):
     lost: dict[tuple[int, int], str | None] = msgspec.field(default_factory=dict[tuple[int, int], "str | None"])
     """Tokens of judged attempts that did not count, with what the task was asked meanwhile, or ``None`` if the token
     is no longer held."""
-    restarted: list[Claimed] = msgspec.field(default_factory=list[Claimed])
-    """Tasks whose attempt ended and which run once more."""
-    opened: list[Opened] = msgspec.field(default_factory=list[Opened])
+    effects: Effects = msgspec.field(default_factory=Effects)
+    waiting: dict[int, int] = msgspec.field(default_factory=dict[int, int])
+    """Judged tasks that wait for children, and how many."""
     claimed: list[Claimed] = msgspec.field(default_factory=list[Claimed])
-    damaged: list[Described] = msgspec.field(default_factory=list[Described])
-    """Tasks whose rows cannot be read; they have been set aside as dead letters."""
-    expired: list[Described] = msgspec.field(default_factory=list[Described])
     fronts: dict[Lane, list[Place]] = msgspec.field(default_factory=dict[Lane, list[Place]])
     lanes: list[Lane] | None = None
-    stops: list[tuple[int, int, str]] = msgspec.field(default_factory=list[tuple[int, int, str]])
+    stops: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
+    hooks: list[int] = msgspec.field(default_factory=list[int])
+    """What a survey found: running tasks that were asked to stop and why, and tasks whose hooks may run."""
     promoted: bool = False
     next_due: int | None = None
     next_expiry: int | None = None
@@ -133,14 +164,35 @@ class Recovery(msgspec.Struct):
     """What recovery did with the tasks of a dispatcher that died."""
 
     returned: int = 0
-    quarantined: list[Described] = msgspec.field(default_factory=list[Described])
+    effects: Effects = msgspec.field(default_factory=Effects)
 
 
 class CancelResult(msgspec.Struct):
     """What became of a request to cancel."""
 
-    ended: list[Described] = msgspec.field(default_factory=list[Described])
-    stopping: list[int] = msgspec.field(default_factory=list[int])
+    ids: list[int] = msgspec.field(default_factory=list[int])
+    """The tasks that end, at once or soon."""
+    effects: Effects = msgspec.field(default_factory=Effects)
+
+
+class SeriesChange(msgspec.Struct):
+    """What became of a request about a recurring series: ``None`` if there is no such series (any more)."""
+
+    series_id: int | None = None
+    occurrence: Described | None = None
+    """The active occurrence it acted on."""
+    effects: Effects = msgspec.field(default_factory=Effects)
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """The attempt that spawns tasks, and how its type wants its children to be treated."""
+
+    id: int
+    attempt: int
+    sibling: bool
+    """Whether the new tasks become children of its parent, not of itself."""
+    fail_fast: bool
+    max_children: int | None
 
 
 class DispatchRight(Protocol):
@@ -175,6 +227,10 @@ class Store(Protocol):
 
     def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]: ...
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]: ...
+    async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
+        """Store children, or siblings, of an attempt; ``InvalidState`` if it is over or was asked to stop."""
+        ...
+
     async def turn(self, turn: Turn) -> TurnResult: ...
     def when_durable(self, callback: Callable[[], None]) -> None:
         """Call back once everything committed so far is as durable as was asked for."""
@@ -189,6 +245,9 @@ class Store(Protocol):
     async def save(self, id: int, attempt: int, saved: str) -> bool: ...
     async def cancel(self, ids: Sequence[int], now: int) -> CancelResult: ...
     async def revive(self, id: int, now: int) -> Described | None: ...
+    async def pause_series(self, id: int, now: int) -> SeriesChange: ...
+    async def resume_series(self, id: int, now: int) -> SeriesChange: ...
+    async def cancel_series(self, id: int, now: int) -> SeriesChange: ...
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int: ...
     async def shift_clock(self, by_ms: int) -> None:
         """The wall clock was stepped: delays and times-to-live move with it, instants do not."""
@@ -200,6 +259,15 @@ class Store(Protocol):
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord | None: ...
     async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None: ...
+    async def children(self, id: int) -> list[HistoryRecord]:
+        """The children of a task that have ended, in the order of their ids."""
+        ...
+
+    async def graph(self, id: int) -> TaskGraph | None:
+        """Everything that is tied to a task: what it waits for and what waits for it."""
+        ...
+
+    async def schedules(self) -> list[Schedule]: ...
     async def ended_among(self, ids: Sequence[int]) -> list[int]: ...
     async def tasks(self, filters: Filters) -> list[TaskRecord]: ...
     async def history(self, filters: Filters) -> list[HistoryRecord]: ...

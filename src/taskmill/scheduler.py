@@ -119,6 +119,7 @@ class Scheduler(Submitting, Control, Running):
                 self._neighbours,
                 self._executors,
                 self._settings,
+                self._spawn,
             )
             self._store.watch_added = self._added
             if types := self._registry.published():

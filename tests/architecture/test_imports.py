@@ -19,15 +19,15 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "model": {"errors"},
     "policy": {"errors", "model"},
-    "define": {"errors", "model"},
+    "define": {"errors", "model", "handle"},
     "ports": {"errors", "model"},
     "clock": {"errors", "model"},
     "handle": {"errors", "model"},
     "events": {"model"},
     "store": {"errors", "model", "policy", "define", "ports"},
-    "execute": {"errors", "model", "define", "ports", "observe"},
+    "execute": {"errors", "model", "define", "handle", "ports", "observe"},
     "observe": {"errors", "model", "policy", "define", "ports"},
-    "runtime": {"errors", "model", "policy", "define", "ports", "execute", "observe"},
+    "runtime": {"errors", "model", "policy", "define", "handle", "ports", "execute", "observe"},
 }
 DOORS = {"cli", "web", "tui"}
 PUBLIC = {"taskmill", "taskmill.events", "taskmill.cron", "taskmill.blocking"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.errors import DuplicateTask
+from taskmill.errors import DuplicateTask, SubmissionError
 from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate, Status
 from taskmill.policy.duplicates import Holder
@@ -92,8 +92,7 @@ class Store:
             self.rows[old].stopping = True
             self.rows[old].ended = waits
         return [
-            ("refused", answer.existing_id) if isinstance(answer, DuplicateTask) else list(answer)
-            for answer in plan.answers
+            ("refused", str(answer)) if isinstance(answer, SubmissionError) else list(answer) for answer in plan.answers
         ]
 
     def contents(self) -> list[tuple[object, ...]]:

@@ -17,7 +17,7 @@ from taskmill.model.outcome import (
     StopReason,
     Succeeded,
 )
-from taskmill.model.verdict import End, Return, TryAgain
+from taskmill.model.verdict import End, Return, TryAgain, Wait
 from taskmill.policy.outcomes import settled
 from taskmill.policy.verdicts import MOST_CRASHES, judge
 
@@ -48,7 +48,11 @@ def test_a_task_is_never_retried_more_often_than_its_policy_says(
 @given(st.sampled_from(StopReason), policies, st.integers(0, 10), st.integers(0, 10))
 def test_an_interruption_never_costs_a_retry(reason: StopReason, retry: Retry, retries: int, crashes: int) -> None:
     verdict = judge(Stopped(reason), retry=retry, retries=retries, crashes=crashes, now=0)
-    endings = {StopReason.CANCEL: End(Ending.CANCELLED), StopReason.SUPERSEDE: End(Ending.SUPERSEDED)}
+    endings = {
+        StopReason.CANCEL: End(Ending.CANCELLED),
+        StopReason.SUPERSEDE: End(Ending.SUPERSEDED),
+        StopReason.FAIL: Wait(None),
+    }
     assert verdict == endings.get(reason, Return())
 
 

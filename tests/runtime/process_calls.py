@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,12 +11,16 @@ from taskmill.clock import SystemClock
 from taskmill.define.context import Context
 from taskmill.define.task import Task
 from taskmill.errors import InvalidState
+from taskmill.execute.child_link import Elsewhere
 from taskmill.execute.in_processes import ProcessExecutor
 from taskmill.execute.work import Running, Work
+from taskmill.handle import Handle, Spawned
 from taskmill.model.outcome import RawOutcome
 from taskmill.model.progress import ProgressReport
 from taskmill.model.records import TaskRecord
+from taskmill.model.stages import Stored
 from taskmill.model.status import Status
+from taskmill.model.submission import Submission
 
 MOMENT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 
@@ -40,6 +44,7 @@ class RecordingLink:
     def __init__(self) -> None:
         self.reports: list[ProgressReport] = []
         self.saves: list[str] = []
+        self.spawned: list[tuple[Submission, bool]] = []
         self.refuses_saves = False
         self._reported = asyncio.Event()
 
@@ -54,6 +59,15 @@ class RecordingLink:
         if self.refuses_saves:
             raise InvalidState("attempt 1 of task 7 is over")
         self.saves.append(saved)
+
+    def spawn(self, submissions: Sequence[Submission], *, sibling: bool) -> Spawned:
+        return Spawned(pending=self._spawn(submissions, sibling))
+
+    async def _spawn(self, submissions: Sequence[Submission], sibling: bool) -> list[Handle[Any]]:
+        if self.refuses_saves:
+            raise InvalidState("attempt 1 of task 7 is over")
+        self.spawned += [(submission, sibling) for submission in submissions]
+        return [Handle(Elsewhere(), Stored(100 + number, "inserted")) for number in range(len(submissions))]
 
     async def first_report(self) -> ProgressReport:
         """The handler is at work, and has said so."""
@@ -100,6 +114,7 @@ class StartedCall:
         )
         self.work = Work(
             task.type,
+            "main",
             record.id,
             record.attempt,
             payload,

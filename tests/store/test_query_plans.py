@@ -70,8 +70,8 @@ def test_finding_the_lanes_costs_the_same_whatever_waits_in_them(database: sqlit
         database.execute("DELETE FROM taskmill_task")
         database.execute(
             "WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ?)"
-            " INSERT INTO taskmill_task (type, group_name, priority, status, payload, created_at, queued_at)"
-            " SELECT 'd::t', 'g' || (value % 3), value % 2, 'pending', '{}', 0, 0 FROM n",
+            " INSERT INTO taskmill_task (type, group_name, priority, urgency, status, payload, created_at, queued_at)"
+            " SELECT 'd::t', 'g' || (value % 3), value % 2, value % 2, 'pending', '{}', 0, 0 FROM n",
             (tasks,),
         )
         counted = 0

@@ -7,7 +7,7 @@ behind it, which carries requests to the scheduler: directly, across threads, or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, cast
 
@@ -15,8 +15,10 @@ import msgspec
 
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
 from taskmill.errors import ConfigError, InvalidState
+from taskmill.handle import Spawned, SpawnedHandle
 from taskmill.model.progress import ProgressReport
-from taskmill.model.records import TaskRecord
+from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.submission import Submission
 
 T = TypeVar("T")
 
@@ -35,11 +37,15 @@ class AttemptLink(Protocol):
         """Make the saved state durable. Blocks and returns a finished awaitable off the loop."""
         ...
 
+    def spawn(self, submissions: Sequence[Submission], *, sibling: bool) -> Spawned:
+        """Store children, or siblings. Blocks and returns them off the loop; to be awaited on it."""
+        ...
+
 
 class Context:
     """Given to handlers whose first parameter is annotated with it."""
 
-    __slots__ = ("_link", "_progress", "_record", "_replaced", "_saved", "_state", "_task")
+    __slots__ = ("_children", "_link", "_progress", "_record", "_replaced", "_saved", "_state", "_task")
 
     def __init__(
         self,
@@ -48,6 +54,7 @@ class Context:
         saved: str | None,
         state: Mapping[type, Any],
         replaced: str | None = None,
+        children: Sequence[HistoryRecord] = (),
     ) -> None:
         self._record = record
         self._task: TaskRecord | None = None
@@ -56,6 +63,7 @@ class Context:
         self._replaced: dict[str, Any] | None = msgspec.json.decode(replaced) if replaced else None
         self._state = state
         self._progress = Progress(link)
+        self._children = children
 
     @property
     def task(self) -> TaskRecord:
@@ -105,6 +113,27 @@ class Context:
             raise InvalidState(f"saved state is {len(encoded):,} bytes; at most {LARGEST_PAYLOAD:,} can be stored")
         self._saved = msgspec.json.decode(encoded)
         return self._link.save(encoded.decode())
+
+    @property
+    def children(self) -> Sequence[HistoryRecord]:
+        """In ``finalize``: the records of all children, in the order they were spawned. Elsewhere there are none."""
+        return self._children
+
+    def spawn(self, submission: Submission) -> SpawnedHandle[Any]:
+        """Store a child of this task. ``await`` it on the loop; in a ``def`` handler it blocks."""
+        return SpawnedHandle(self.spawn_many([submission]))
+
+    def spawn_many(self, submissions: Iterable[Submission]) -> Spawned:
+        """Store children of this task in one transaction; handles in input order."""
+        return self._link.spawn(list(submissions), sibling=False)
+
+    def spawn_sibling(self, submission: Submission) -> SpawnedHandle[Any]:
+        """Store a task with the same parent as this one."""
+        return SpawnedHandle(self.spawn_siblings([submission]))
+
+    def spawn_siblings(self, submissions: Iterable[Submission]) -> Spawned:
+        """Store tasks with the same parent as this one, in one transaction."""
+        return self._link.spawn(list(submissions), sibling=True)
 
     def state(self, kind: type[T]) -> T:
         """The shared object of this type given to the domain, else to the scheduler."""

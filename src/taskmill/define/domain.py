@@ -49,6 +49,9 @@ class TypeOptions(TypedDict, total=False):
     on_duplicate: str
     timeout: Duration | None
     run_in: RunIn | None
+    fail_fast: bool
+    max_children: int | None
+    on_parent_expiry: str
 
 
 class Submits(Protocol):

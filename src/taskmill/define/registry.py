@@ -13,9 +13,10 @@ import msgspec
 from taskmill.define.domain import Domain, checked_state
 from taskmill.define.signature import encoded_arguments, json_encode, payload_digest, sized_payload
 from taskmill.define.task import TaskType, computed_options
-from taskmill.errors import ConfigError, UnknownTaskType
+from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
 from taskmill.model.durations import milliseconds
-from taskmill.model.options import checked_options, merged
+from taskmill.model.kin import Kin, OnParentExpiry
+from taskmill.model.options import checked_options, decoded_options, merged
 from taskmill.model.priority import Priority
 from taskmill.model.retry import DEFAULT_RETRY, Retry
 from taskmill.model.stages import NO_OVERRIDES, NewTask, Overrides
@@ -35,16 +36,29 @@ BUILT_IN: Mapping[str, Any] = {
     "retry": DEFAULT_RETRY,
     "timeout": None,
     "run_in": None,
+    "fail_fast": True,
+    "max_children": None,
+    "on_parent_expiry": OnParentExpiry.COMPLETE,
 }
 
 # What a process that lacks the handler needs to submit by name as the handler's owner would.
-PUBLISHED = ("key", "priority", "group", "ttl", "ttl_from", "on_duplicate", "tags", "label")
+PUBLISHED = ("key", "priority", "group", "ttl", "ttl_from", "on_duplicate", "tags", "label", "on_parent_expiry")
 
 
 class RegisteredType:
     """A task type with its defaults resolved and its state map built."""
 
-    __slots__ = ("defaults", "handler", "in_process", "retry", "state", "timeout_ms")
+    __slots__ = (
+        "defaults",
+        "fail_fast",
+        "handler",
+        "has_own_ttl",
+        "in_process",
+        "max_children",
+        "retry",
+        "state",
+        "timeout_ms",
+    )
 
     def __init__(
         self,
@@ -60,10 +74,15 @@ class RegisteredType:
         self.retry: Retry = self.defaults["retry"]
         self.timeout_ms: int | None = self.defaults["timeout"]
         self.in_process = self.defaults["run_in"] == "process"
+        self.fail_fast: bool = self.defaults["fail_fast"]
+        self.max_children: int | None = self.defaults["max_children"]
+        self.has_own_ttl = "ttl" in domain.options or "ttl" in fixed
 
     def published(self) -> str:
         options = {name: self.defaults[name] for name in PUBLISHED}
-        return json_encode({**options, "payload": self.handler.signature.defaults()}).decode()
+        return json_encode(
+            {**options, "payload": self.handler.signature.defaults(), "has_own_ttl": self.has_own_ttl}
+        ).decode()
 
 
 class Registry:
@@ -105,15 +124,13 @@ class Registry:
         """Accept types that other processes of the store have registered."""
         for name, defaults in published.items():
             if name not in self._types:
-                known = msgspec.json.decode(defaults)
-                known["on_duplicate"] = OnDuplicate(known["on_duplicate"])
-                known["ttl_from"] = TtlFrom(known["ttl_from"])
+                known = decoded_options(msgspec.json.decode(defaults))
                 self._foreign[name] = merged(BUILT_IN, self._scheduler_options, known)
 
     def knows(self, name: str) -> bool:
         return name in self._types or name in self._foreign
 
-    def resolve(self, submission: Submission, now: int) -> NewTask:
+    def resolve(self, submission: Submission, now: int, *, spawning: bool = False) -> NewTask:
         """The row that this submission asks for."""
         registered = self._types.get(submission.type)
         options = submission.options
@@ -139,11 +156,44 @@ class Registry:
             key = settings["key"]
             if key is True:
                 key = payload_digest(json_encode({**settings["payload"], **submission.payload}))
-        return _new_task(submission.type, key, payload, settings, options, now)
+        kin = None
+        if spawning or not options.keys().isdisjoint(TIES):
+            has_own_ttl = settings["has_own_ttl"] if registered is None else registered.has_own_ttl
+            kin = _kin(settings, options, has_own_ttl=has_own_ttl, spawning=spawning)
+        return _new_task(submission.type, key, payload, settings, options, kin, now)
+
+
+TIES = frozenset({"depends_on", "ref", "every", "max_runs"})
+"""Options of a call that tie its task to others."""
+
+
+def _kin(settings: Mapping[str, Any], call: Mapping[str, Any], *, has_own_ttl: bool, spawning: bool) -> Kin:
+    if "every" in call and spawning:
+        raise SubmissionError("every: a child cannot recur, its parent would wait for ever; submit it instead")
+    if "every" in call and "depends_on" in call:
+        raise SubmissionError("every and depends_on exclude each other; give one of them")
+    if call.get("max_runs") is not None and "every" not in call:
+        raise SubmissionError("max_runs is for recurring tasks; give every as well")
+    cancels = settings["on_parent_expiry"] == OnParentExpiry.CANCEL
+    return Kin(
+        on_dependency_failure=call.get("on_dependency_failure"),
+        on_parent_expiry=OnParentExpiry.CANCEL if spawning and cancels else None,
+        depends_on=call.get("depends_on", ()),
+        ref=call.get("ref"),
+        own_ttl=has_own_ttl or "ttl" in call,
+        every_ms=call.get("every"),
+        max_runs=call.get("max_runs"),
+    )
 
 
 def _new_task(
-    type: str, key: str | None, payload: str, settings: Mapping[str, Any], call: Mapping[str, Any], now: int
+    type: str,
+    key: str | None,
+    payload: str,
+    settings: Mapping[str, Any],
+    call: Mapping[str, Any],
+    kin: Kin | None,
+    now: int,
 ) -> NewTask:
     due_at = call.get("run_at")
     relative = False
@@ -155,9 +205,13 @@ def _new_task(
     ttl = settings["ttl"]
     from_first_attempt = settings["ttl_from"] is TtlFrom.FIRST_ATTEMPT
     overrides = None
-    if "retry" in call or "timeout" in call:
+    if "retry" in call or "timeout" in call or "fail_fast" in call:
         overrides = json_encode(
-            Overrides(retry=call.get("retry"), timeout_ms=call.get("timeout", NO_OVERRIDES.timeout_ms))
+            Overrides(
+                retry=call.get("retry"),
+                timeout_ms=call.get("timeout", NO_OVERRIDES.timeout_ms),
+                fail_fast=call.get("fail_fast"),
+            )
         ).decode()
     return NewTask(
         type=type,
@@ -180,6 +234,7 @@ def _new_task(
         gate_id=None,
         stop=None,
         on_duplicate=settings["on_duplicate"],
+        kin=kin,
     )
 
 

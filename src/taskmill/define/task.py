@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack
 
 from taskmill.define.context import Context
 from taskmill.define.signature import HandlerSignature
@@ -26,8 +26,10 @@ class TaskType:
 
     __slots__ = (
         "computing",
+        "finalize",
         "function",
         "is_async",
+        "main",
         "name",
         "on_cancel",
         "options",
@@ -49,19 +51,34 @@ class TaskType:
         self.computing = {
             option: self.signature.computing(value) for option, value in options.items() if callable(value)
         }
-        self.on_cancel: CancelHook | None = None
+        self.main = Part(function, wants_context=self.signature.wants_context)
+        self.on_cancel: Part | None = None
+        self.finalize: Part | None = None
+
+    def part(self, name: PartName) -> Part:
+        """The function that is called for this part of a task's life."""
+        if name == "finalize" and self.finalize is not None:
+            return self.finalize
+        return self.main
+
+    def hook(self, function: Callable[..., Any], name: str) -> Part:
+        """A function that is called with the arguments of the handler."""
+        signature = HandlerSignature(function, Context, f"{self.name}.{name}")
+        return Part(function, wants_context=signature.wants_context)
 
 
-class CancelHook:
-    """An ``on_cancel`` function with the signature of its handler."""
+PartName = Literal["main", "finalize"]
+
+
+class Part:
+    """A function to call with the arguments of a task: its handler, or one of its hooks."""
 
     __slots__ = ("function", "is_async", "wants_context")
 
-    def __init__(self, function: Callable[..., Any], handler: TaskType) -> None:
-        signature = HandlerSignature(function, Context, f"{handler.name}.on_cancel")
+    def __init__(self, function: Callable[..., Any], *, wants_context: bool) -> None:
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
-        self.wants_context = signature.wants_context
+        self.wants_context = wants_context
 
 
 class Task(Generic[P, R]):
@@ -107,7 +124,14 @@ class Task(Generic[P, R]):
         """Decorator: called with the handler's arguments after a running attempt was cancelled."""
         if self.type.on_cancel is not None:
             raise ConfigError(f"{self.name} has an on_cancel hook already")
-        self.type.on_cancel = CancelHook(hook, self.type)
+        self.type.on_cancel = self.type.hook(hook, "on_cancel")
+        return hook
+
+    def finalize(self, hook: Hook) -> Hook:
+        """Decorator: called with the handler's arguments once all its children have ended."""
+        if self.type.finalize is not None:
+            raise ConfigError(f"{self.name} has a finalize hook already")
+        self.type.finalize = self.type.hook(hook, "finalize")
         return hook
 
 

@@ -124,17 +124,18 @@ class _Worker:
 
 
 def _call(handler: TaskType, call: Call, link: ChildLink) -> Any:
+    part = handler.part(call.part)
     args, kwargs = handler.signature.decode(call.payload)
-    if handler.signature.wants_context:
+    if part.wants_context:
         stripped = call.record
         if stripped is None:
             raise ConfigError(f"{call.handler.type_name}: its worker process found another handler of that name")
         record = msgspec.structs.replace(stripped, payload=msgspec.json.decode(call.payload))
-        args = [Context(lambda: record, link, call.saved, _NoState(), call.replaced), *args]
+        args = [Context(lambda: record, link, call.saved, _NoState(), call.replaced, call.children), *args]
     context = contextvars.copy_context()
-    if handler.is_async:
-        return context.run(asyncio.run, handler.function(*args, **kwargs))
-    return context.run(handler.function, *args, **kwargs)
+    if part.is_async:
+        return context.run(asyncio.run, part.function(*args, **kwargs))
+    return context.run(part.function, *args, **kwargs)
 
 
 def _answer(outcome: RawOutcome, raised: BaseException | None) -> Answer:

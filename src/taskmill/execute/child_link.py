@@ -11,19 +11,33 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future, wait
+from typing import Any
 
 import msgspec
 
 from taskmill.errors import InvalidState
-from taskmill.execute.messages import FromWorker, Reported, SaveAnswer, SaveRequest
+from taskmill.execute.messages import (
+    FromWorker,
+    Reported,
+    SaveAnswer,
+    SaveRequest,
+    SpawnAnswer,
+    SpawnRequest,
+    WireSubmission,
+)
+from taskmill.handle import Handle, Spawned
+from taskmill.model.durations import Duration
 from taskmill.model.progress import ProgressReport
+from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.stages import Stored
+from taskmill.model.submission import Submission
 
 REPORT_INTERVAL = 0.05
 
 # One sequence for all calls: the answer to a request of the last one must not pass for another's.
-_save_numbers = itertools.count()
+_numbers = itertools.count()
 _encode = msgspec.json.Encoder().encode
 _check = msgspec.json.Decoder(ProgressReport).decode
 
@@ -42,7 +56,8 @@ class ChildLink:
         self._next_report = 0.0
         self._timer: threading.Thread | None = None
         self._has_held_back = threading.Event()
-        self._saves: dict[int, Future[None]] = {}
+        self._asked: dict[int, Future[Any]] = {}
+        """Requests that have not been answered."""
 
     def report(self, progress: ProgressReport) -> None:
         self._held_back = progress
@@ -56,34 +71,43 @@ class ChildLink:
                 self._timer.start()
 
     def save(self, saved: str) -> Awaitable[None]:
-        if self._closed:
-            raise InvalidState("the attempt is over; nothing was saved")
-        number, future = next(_save_numbers), Future[None]()
-        self._saves[number] = future
-        self._send(SaveRequest(number, saved))
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        future = self._ask(lambda number: SaveRequest(number, saved))
+        if not _on_a_loop():
             future.result()
             return _Done()
         return asyncio.wrap_future(future)
 
-    def answered(self, answer: SaveAnswer) -> None:
-        future = self._saves.pop(answer.number, None)
+    def spawn(self, submissions: Sequence[Submission], *, sibling: bool) -> Spawned:
+        wire = [WireSubmission.of(submission) for submission in submissions]
+        future = self._ask(lambda number: SpawnRequest(number, sibling, wire))
+        if not _on_a_loop():
+            return Spawned(_handles(future.result()))
+        return Spawned(pending=_awaited(future))
+
+    def _ask(self, request: Callable[[int], FromWorker]) -> Future[Any]:
+        if self._closed:
+            raise InvalidState("the attempt is over; nothing was stored")
+        number, future = next(_numbers), Future[Any]()
+        self._asked[number] = future
+        self._send(request(number))
+        return future
+
+    def answered(self, answer: SaveAnswer | SpawnAnswer) -> None:
+        future = self._asked.pop(answer.number, None)
         # A handler cancels it when it gives up waiting.
         if future is not None and future.set_running_or_notify_cancel():
-            if answer.refused is None:
-                future.set_result(None)
-            else:
+            if answer.refused is not None:
                 future.set_exception(InvalidState(answer.refused))
+            else:
+                future.set_result(answer.stored if isinstance(answer, SpawnAnswer) else None)
 
     def close(self) -> None:
-        """Send the last report, and wait for saves that nobody has waited for."""
+        """Send the last report, and wait for answers that nobody has waited for."""
         with self._reporting:
             self._send_held_back()
             self._closed = True
         self._has_held_back.set()
-        wait(list(self._saves.values()))
+        wait(list(self._asked.values()))
 
     def _send_in_time(self) -> None:
         while not self._closed:
@@ -103,6 +127,42 @@ class ChildLink:
         with contextlib.suppress(TypeError, ValueError):
             _check(_encode(held_back))
             self._send(Reported(held_back))
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _awaited(future: Future[Any]) -> list[Handle[Any]]:
+    return _handles(await asyncio.wrap_future(future))
+
+
+def _handles(stored: Sequence[Stored]) -> list[Handle[Any]]:
+    return [Handle(_ELSEWHERE, one) for one in stored]
+
+
+class Elsewhere:
+    """The scheduler, as far as a worker process can reach it: not at all."""
+
+    async def cancel(self, id: int) -> bool:
+        raise _out_of_reach(id)
+
+    async def get(self, id: int) -> TaskRecord | HistoryRecord:
+        raise _out_of_reach(id)
+
+    async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:  # noqa: ARG002 - a protocol's
+        raise _out_of_reach(id)
+
+
+_ELSEWHERE = Elsewhere()
+
+
+def _out_of_reach(id: int) -> InvalidState:
+    return InvalidState(f"task {id} cannot be watched from a worker process; use finalize, or depends_on")
 
 
 class _Done:

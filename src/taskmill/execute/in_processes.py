@@ -14,11 +14,22 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from taskmill.execute.handler_address import address_of, check_importable
-from taskmill.execute.messages import Answer, Call, FromWorker, Reported, SaveAnswer, SaveRequest, framed
+from taskmill.execute.messages import (
+    Answer,
+    Call,
+    FromWorker,
+    Reported,
+    SaveAnswer,
+    SaveRequest,
+    SpawnAnswer,
+    SpawnRequest,
+    framed,
+)
 from taskmill.execute.results import error_text
 from taskmill.execute.work import Ended, Work
 from taskmill.execute.worker_process import PATIENCE, WorkerProcess
 from taskmill.model.outcome import Crashed, Failed, Interrupted, RawOutcome
+from taskmill.model.stages import Stored
 from taskmill.observe.log import about, logger
 from taskmill.ports import Clock
 
@@ -40,16 +51,18 @@ class ProcessExecutor:
         self._inherit = inherit
         self._workers: dict[WorkerProcess, ProcessRunning | None] = {}
         self._idle: list[WorkerProcess] = []
-        self._saving: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[None]] = set()
 
     def start(self, work: Work, ended: Ended) -> ProcessRunning:
         call = framed(
             Call(
                 address_of(work.type.function, work.type.name),
+                work.part,
                 work.payload,
                 work.saved,
                 work.replaced,
-                msgspec.structs.replace(work.record(), payload={}) if work.type.signature.wants_context else None,
+                msgspec.structs.replace(work.record(), payload={}) if work.type.part(work.part).wants_context else None,
+                work.children,
             )
         )
         running = ProcessRunning(work, ended)
@@ -96,10 +109,15 @@ class ProcessExecutor:
             case Reported():
                 if running is not None:
                     running.work.link.report(message.progress)
-            case SaveRequest():
-                task = asyncio.get_running_loop().create_task(_save(worker, running, message))
-                self._saving.add(task)
-                task.add_done_callback(self._saving.discard)
+            case SaveRequest() | SpawnRequest():
+                serve = (
+                    _save(worker, running, message)
+                    if isinstance(message, SaveRequest)
+                    else _spawn(worker, running, message)
+                )
+                task = asyncio.get_running_loop().create_task(serve)
+                self._serving.add(task)
+                task.add_done_callback(self._serving.discard)
             case Answer():
                 if running is not None:
                     outcome = message.unpacked()
@@ -155,6 +173,20 @@ async def _save(worker: WorkerProcess, running: ProcessRunning | None, request: 
         except Exception as wrong:  # noqa: BLE001 - the handler is told, whatever it was
             refused = error_text(wrong)
     worker.send(framed(SaveAnswer(request.number, refused)))
+
+
+async def _spawn(worker: WorkerProcess, running: ProcessRunning | None, request: SpawnRequest) -> None:
+    stored: list[Stored] = []
+    refused: str | None = "the attempt is over; nothing was spawned"
+    if running is not None:
+        try:
+            submissions = [one.unpacked() for one in request.submissions]
+            handles = await running.work.link.spawn(submissions, sibling=request.sibling)
+            stored = [Stored(handle.id, handle.kind, handle.replaced_id) for handle in handles]
+            refused = None
+        except Exception as wrong:  # noqa: BLE001 - the handler is told, whatever it was
+            refused = error_text(wrong)
+    worker.send(framed(SpawnAnswer(request.number, stored, refused)))
 
 
 def _log(answer: Answer, work: Work) -> None:

@@ -32,9 +32,9 @@ class ThreadExecutor:
         self._idle: list[_Worker] = []
 
     def start(self, work: Work, ended: Ended) -> ThreadRunning:
-        arguments = work.call_arguments()
+        function, arguments = work.function(), work.call_arguments()
         self.call(
-            lambda: work.type.function(*arguments, **work.kwargs),
+            lambda: function(*arguments, **work.kwargs),
             lambda wrong: log_exception(wrong, work.task_id, work.type.name, work.attempt),
             ended,
         )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from taskmill.define.task import PartName
 from taskmill.execute.handler_address import Address
+from taskmill.model.options import decoded_options
 from taskmill.model.outcome import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
 from taskmill.model.progress import ProgressReport
-from taskmill.model.records import TaskRecord
+from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.stages import Stored
+from taskmill.model.submission import Submission
 
 LENGTH_BYTES = 4
 
@@ -21,16 +25,26 @@ class Call(msgspec.Struct, tag=True):
     """To the worker: run this handler. ``record`` lacks the payload, which travels as text, once."""
 
     handler: Address
+    part: PartName
     payload: str
     saved: str | None
     replaced: str | None
     record: TaskRecord | None
+    children: Sequence[HistoryRecord]
 
 
 class SaveAnswer(msgspec.Struct, tag=True):
     """To the worker: the save is durable, or was refused."""
 
     number: int
+    refused: str | None
+
+
+class SpawnAnswer(msgspec.Struct, tag=True):
+    """To the worker: the tasks are stored, or were refused."""
+
+    number: int
+    stored: list[Stored]
     refused: str | None
 
 
@@ -45,6 +59,36 @@ class SaveRequest(msgspec.Struct, tag=True):
 
     number: int
     saved: str
+
+
+class WireSubmission(msgspec.Struct):
+    """A submission; its payload either encoded and checked, or as it was given."""
+
+    type: str
+    encoded: str | None
+    payload: dict[str, Any]
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, submission: Submission) -> WireSubmission:
+        payload = {} if submission.encoded is not None else dict(submission.payload)
+        return cls(submission.type, submission.encoded, payload, dict(submission.options))
+
+    def unpacked(self) -> Submission:
+        options = decoded_options(self.options)
+        if self.encoded is not None:
+            return Submission.prepared(self.type, msgspec.json.decode(self.encoded), options, self.encoded)
+        submission = Submission(self.type, self.payload)
+        submission.options = options
+        return submission
+
+
+class SpawnRequest(msgspec.Struct, tag=True):
+    """From the worker: store these children, or siblings, and answer."""
+
+    number: int
+    sibling: bool
+    submissions: list[WireSubmission]
 
 
 class Answer(msgspec.Struct, tag=True):
@@ -63,8 +107,8 @@ class Answer(msgspec.Struct, tag=True):
         return _ANSWERS[self.outcome](**self.fields)
 
 
-ToWorker = Call | SaveAnswer
-FromWorker = Reported | SaveRequest | Answer
+ToWorker = Call | SaveAnswer | SpawnAnswer
+FromWorker = Reported | SaveRequest | SpawnRequest | Answer
 
 _encode = msgspec.json.Encoder().encode
 decode_to_worker = msgspec.json.Decoder(ToWorker).decode

@@ -18,7 +18,7 @@ class LoopExecutor:
         self._loop = asyncio.get_running_loop()
 
     def start(self, work: Work, ended: Ended) -> LoopRunning:
-        coroutine = work.type.function(*work.call_arguments(), **work.kwargs)
+        coroutine = work.function()(*work.call_arguments(), **work.kwargs)
         return LoopRunning(self._loop.create_task(coroutine), work, ended)
 
     async def close(self) -> None:

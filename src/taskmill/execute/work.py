@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from taskmill.define.context import AttemptLink, Context
-from taskmill.define.task import TaskType
+from taskmill.define.task import PartName, TaskType
 from taskmill.model.outcome import RawOutcome
-from taskmill.model.records import TaskRecord
+from taskmill.model.records import HistoryRecord, TaskRecord
 
 Ended = Callable[[RawOutcome], None]
 """Called on the loop, once, when the handler is really over."""
@@ -20,6 +20,7 @@ class Work:
     """One call of a handler. The Context is built only for handlers that want one."""
 
     type: TaskType
+    part: PartName
     task_id: int
     attempt: int
     payload: str
@@ -30,9 +31,13 @@ class Work:
     link: AttemptLink
     saved: str | None
     replaced: str | None
+    children: Sequence[HistoryRecord] = ()
+
+    def function(self) -> Callable[..., Any]:
+        return self.type.part(self.part).function
 
     def call_arguments(self) -> list[Any]:
-        return [self.context(), *self.args] if self.type.signature.wants_context else self.args
+        return [self.context(), *self.args] if self.type.part(self.part).wants_context else self.args
 
 
 class Running(Protocol):

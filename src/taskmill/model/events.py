@@ -101,3 +101,44 @@ class TaskExpired(TaskEvent):
 
     dedup_key: str | None
     age: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskWaiting(TaskEvent):
+    """The handler returned, and ``children`` of its children have not ended; it holds no slot meanwhile."""
+
+    children: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskBlocked(TaskEvent):
+    """The task waits for others that it depends on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskUnblocked(TaskEvent):
+    """Nothing that the task depends on is left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDependencyFailed(TaskEvent):
+    """The task ended because one that it depends on did not succeed."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPaused(TaskEvent):
+    """The task was paused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResumed(TaskEvent):
+    """The task was resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurringSkipped(TaskEvent):
+    """``count`` occurrences passed while the one before was active or the series paused; about the next one."""
+
+    count: int

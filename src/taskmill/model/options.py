@@ -7,13 +7,16 @@ The same option may be given per call, per task type, per domain and on the sche
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from taskmill.errors import ConfigError, InvalidTag, SubmissionError
 from taskmill.model.durations import instant, milliseconds, optional_milliseconds
+from taskmill.model.kin import OnParentExpiry
 from taskmill.model.priority import priority_value
 from taskmill.model.retry import Retry
-from taskmill.model.status import OnDuplicate, TtlFrom, choice
+from taskmill.model.status import OnDependencyFailure, OnDuplicate, TtlFrom, choice
 from taskmill.model.tags import valid_tags
 
 LONGEST_TEXT = 4096
@@ -75,6 +78,50 @@ def _run_in(value: object, name: str, error: type[Exception]) -> str | None:
     return None if value is None else "process"
 
 
+def _flag(value: object, name: str, error: type[Exception]) -> bool:
+    if not isinstance(value, bool):
+        raise error(f"{name} must be True or False, got {value!r}")
+    return value
+
+
+def _count(value: object, name: str, error: type[Exception]) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**63:
+        raise error(f"{name} must be a whole number of at least 1, or None, got {str(value)[:40]}")
+    return value
+
+
+def _every(value: object, name: str, error: type[Exception]) -> int:
+    if (ms := milliseconds(value, name, error)) == 0:
+        raise error(f"{name} must be longer than zero")
+    return ms
+
+
+def _ref(value: object, name: str, error: type[Exception]) -> str:
+    if value == "":
+        raise error(f"{name} must not be empty")
+    return text(value, name, error)
+
+
+def _depends_on(value: object, name: str, error: type[Exception]) -> tuple[int | str, ...]:
+    """Ids, handles or refs, one or many."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        many = list(cast("Iterable[object]", value))
+    else:
+        many = [value]
+    return tuple(dict.fromkeys(_dependency(one, name, error) for one in many))
+
+
+def _dependency(value: object, name: str, error: type[Exception]) -> int | str:
+    if isinstance(value, str):
+        return _ref(value, name, error)
+    id = value if isinstance(value, int) else getattr(value, "id", None)
+    if isinstance(id, bool) or not isinstance(id, int):
+        raise error(f"{name} takes ids, handles, or the ref of a submission in the same call, got {value!r}")
+    return id
+
+
 CHECKS: Mapping[str, Check] = {
     "key": _key,
     "priority": priority_value,
@@ -89,6 +136,23 @@ CHECKS: Mapping[str, Check] = {
     "retry": _retry,
     "timeout": _timeout,
     "run_in": _run_in,
+    "every": _every,
+    "max_runs": _count,
+    "depends_on": _depends_on,
+    "on_dependency_failure": lambda value, name, error: choice(OnDependencyFailure, value, name, error),
+    "ref": _ref,
+    "fail_fast": _flag,
+    "max_children": _count,
+    "on_parent_expiry": lambda value, name, error: choice(OnParentExpiry, value, name, error),
+}
+
+# Options whose checked values JSON does not give back as they were.
+_DECODED: Mapping[str, Callable[[Any], Any]] = {
+    "ttl_from": TtlFrom,
+    "on_duplicate": OnDuplicate,
+    "on_dependency_failure": OnDependencyFailure,
+    "retry": lambda value: msgspec.convert(value, Retry),
+    "depends_on": tuple,
 }
 
 # Options a task type may give as a function of the handler's arguments.
@@ -114,6 +178,11 @@ def checked_options(
     if "run_after" in checked and "run_at" in checked:
         raise error("run_after and run_at exclude each other; give one of them")
     return checked
+
+
+def decoded_options(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked options that have been through JSON."""
+    return {name: _DECODED[name](value) if name in _DECODED else value for name, value in stored.items()}
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,15 @@ class StopReason(StrEnum):
 
     CANCEL = "cancel"
     SUPERSEDE = "supersede"
+    FAIL = "fail"
+    """A child has failed, and with it the task."""
     TIMEOUT = "timeout"
     SHUTDOWN = "shutdown"
 
     @property
     def ends_task(self) -> bool:
         """Whether the task itself is over, whatever its handler says."""
-        return self in (StopReason.CANCEL, StopReason.SUPERSEDE)
+        return self in (StopReason.CANCEL, StopReason.SUPERSEDE, StopReason.FAIL)
 
 
 class Succeeded(msgspec.Struct, frozen=True, gc=False):

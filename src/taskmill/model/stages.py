@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from taskmill.model.kin import Kin
 from taskmill.model.retry import Retry
 from taskmill.model.status import Kind, OnDuplicate, Status
 
@@ -38,6 +39,8 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The task whose attempt must have ended before this one may start."""
     stop: str | None
     on_duplicate: OnDuplicate
+    kin: Kin | None = None
+    """What ties it to other tasks, if anything does."""
 
 
 class Place(NamedTuple):
@@ -48,10 +51,10 @@ class Place(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """The waiting tasks of one group and one priority. Inside a lane, older is never less urgent."""
+    """The waiting tasks of one group and one urgency. Inside a lane, older is never less urgent."""
 
     group: str
-    priority: int
+    urgency: int
 
 
 class Stored(NamedTuple):
@@ -60,6 +63,17 @@ class Stored(NamedTuple):
     id: int
     kind: Kind
     replaced_id: int | None = None
+
+
+class Family(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What an attempt needs to know about the children of its task."""
+
+    children: int
+    """How many it had before this attempt."""
+    finalizing: int
+    """Whether the handler is done and it is ``finalize`` that runs."""
+    result: str | None
+    """What the handler returned."""
 
 
 class Claimed(msgspec.Struct, array_like=True, gc=False):
@@ -87,6 +101,13 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     replaced: str | None
     stop: str | None
     last_error: str | None
+    urgency: int
+    """The priority it runs at: its own, or that of a more urgent task which waits for it."""
+    family: Family | None
+
+    @property
+    def finalizes(self) -> bool:
+        return self.family is not None and bool(self.family.finalizing)
 
 
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -94,6 +115,7 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
 
     retry: Retry | None = None
     timeout_ms: int | None = -1
+    fail_fast: bool | None = None
 
 
 NO_OVERRIDES = Overrides()
@@ -109,6 +131,7 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     label: str | None
     group: str
     priority: int
+    urgency: int
     tags: str | None
     created_at: int
     status: Status

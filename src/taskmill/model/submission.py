@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 
 from taskmill.errors import SubmissionError
 from taskmill.model.durations import Duration
 from taskmill.model.options import checked_options
 from taskmill.model.retry import Retry
+
+
+class HasId(Protocol):
+    """A handle, as far as ``depends_on`` needs one."""
+
+    id: int
+
+
+Dependencies = int | str | HasId | Iterable[int | str | HasId]
+"""Ids, handles, or the ``ref`` of submissions in the same call."""
 
 
 class CallOptions(TypedDict, total=False):
@@ -27,6 +37,12 @@ class CallOptions(TypedDict, total=False):
     label: str | None
     retry: Retry
     timeout: Duration | None
+    every: Duration
+    max_runs: int | None
+    depends_on: Dependencies
+    on_dependency_failure: str
+    fail_fast: bool
+    ref: str
 
 
 CALL_OPTIONS = frozenset(CallOptions.__annotations__)

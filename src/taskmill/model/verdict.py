@@ -29,4 +29,14 @@ class Return(msgspec.Struct, frozen=True, gc=False):
     error: str | None = None
 
 
-Verdict = End | TryAgain | Return
+class Wait(msgspec.Struct, frozen=True, gc=False):
+    """The attempt is over; what the task does next waits for its children to end.
+
+    ``result`` is what the handler returned; without one, the task was asked to stop.
+    """
+
+    result: str | None
+    finalizes: bool = False
+
+
+Verdict = End | TryAgain | Return | Wait

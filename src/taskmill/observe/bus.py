@@ -147,7 +147,7 @@ def described(task: Claimed | Described) -> Mapping[str, Any]:
         "tags": _tags(task.tags),
         "group": task.group,
         "base_priority": task.priority,
-        "effective_priority": task.priority,
+        "effective_priority": task.urgency,
     }
 
 

@@ -13,7 +13,7 @@ from taskmill.model.status import OnDuplicate, Status
 WAITING_TO_RUN = frozenset({Status.PENDING, Status.SCHEDULED, Status.BLOCKED, Status.PAUSED})
 
 
-class Holder(msgspec.Struct, frozen=True, gc=False):
+class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The active task that holds a key, with its place in the queue and the gate it waits behind, if any."""
 
     id: int
@@ -21,10 +21,19 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
     priority: int
     queued_at: int
     gate_id: int | None = None
+    parent_id: int | None = None
+    series_id: int | None = None
+    is_under_way: bool = False
+    """Whether it has children at work, or has only its ``finalize`` left to run."""
 
     @property
     def waits_to_run(self) -> bool:
         return self.status in WAITING_TO_RUN
+
+    @property
+    def ends_at_once(self) -> bool:
+        """Whether nothing of it has to be stopped before it can be replaced."""
+        return self.waits_to_run and not self.is_under_way
 
 
 class KeepHolder(msgspec.Struct, frozen=True, gc=False):
@@ -44,19 +53,19 @@ class Replace(msgspec.Struct, frozen=True, gc=False):
     keeps_place: bool
 
 
-class Refuse(msgspec.Struct, frozen=True, gc=False):
-    """The submission is an error."""
+Answer = KeepHolder | RunAgain | Replace
 
 
-Answer = KeepHolder | RunAgain | Replace | Refuse
+def refuses(strategy: OnDuplicate) -> bool:
+    """Whether the submission is an error when anyone holds its key."""
+    return strategy is OnDuplicate.REJECT
 
 
 def answer_duplicate(strategy: OnDuplicate, holder: Holder, priority: int) -> Answer:
+    """What a submission that was not refused does."""
     match strategy:
-        case OnDuplicate.REJECT:
-            return Refuse()
         case OnDuplicate.SUPERSEDE:
-            if holder.waits_to_run:
+            if holder.ends_at_once:
                 return Replace(gate_id=holder.gate_id, keeps_place=True)
             return Replace(gate_id=holder.id, keeps_place=False)
         case OnDuplicate.REQUEUE if not holder.waits_to_run:

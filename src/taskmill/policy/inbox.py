@@ -1,23 +1,33 @@
-"""What a batch of requests to store tasks comes to, given who holds which key.
+"""What a batch of requests to store tasks comes to, given who holds which key and what became of dependencies.
 
 Requests are judged one after the other, as if each had its own transaction: a later one meets the keys of an earlier
-one. Inside one request the last submission of a key wins. A request that is refused stores nothing.
+one. Inside one request the last submission of a key wins. A request that is refused stores nothing: whether it is can
+be told before it has touched anything, because one request meets each key once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from taskmill.errors import DuplicateTask
+from taskmill.errors import (
+    CyclicDependency,
+    DependencyFailed,
+    DuplicateTask,
+    InvalidDependency,
+    SubmissionError,
+)
+from taskmill.model.kin import NO_KIN
 from taskmill.model.stages import NewTask, Stored
-from taskmill.model.status import Kind, Status
-from taskmill.policy.duplicates import Holder, KeepHolder, Refuse, Replace, RunAgain, answer_duplicate
+from taskmill.model.status import Ending, Kind, OnDependencyFailure, Status
+from taskmill.policy.dependencies import answer_ending, find_circle
+from taskmill.policy.duplicates import Holder, KeepHolder, Replace, RunAgain, answer_duplicate, refuses
 
 Name = tuple[str, str]
 """A task type and a key."""
+DependencyState = Ending | Literal["active"]
 
 
 class Keys(msgspec.Struct):
@@ -30,12 +40,25 @@ class Keys(msgspec.Struct):
         return Keys(dict(self.holders), dict(self.stopping))
 
 
+class Needs(msgspec.Struct, frozen=True):
+    """What became of the tasks that new ones depend on, and which requests would close a circle with stored tasks."""
+
+    states: Mapping[int, DependencyState] = msgspec.field(default_factory=dict[int, DependencyState])
+    circular: Collection[int] = ()
+
+
+NO_NEEDS = Needs()
+
+
 class Superseding(NamedTuple):
     """``old_id`` is replaced by ``new_id``; at once if it waits, else when its attempt has ended."""
 
     old_id: int
     new_id: int
     waits: bool
+
+
+Answer = list[Stored] | SubmissionError
 
 
 class InboxPlan(msgspec.Struct):
@@ -46,7 +69,11 @@ class InboxPlan(msgspec.Struct):
     raised: dict[int, int] = msgspec.field(default_factory=dict[int, int])
     again: dict[int, NewTask] = msgspec.field(default_factory=dict[int, NewTask])
     superseded: list[Superseding] = msgspec.field(default_factory=list[Superseding])
-    answers: list[list[Stored] | DuplicateTask] = msgspec.field(default_factory=list["list[Stored] | DuplicateTask"])
+    ended_series: list[int] = msgspec.field(default_factory=list[int])
+    """Recurring series that are replaced by others."""
+    edges: list[tuple[int, int, bool]] = msgspec.field(default_factory=list[tuple[int, int, bool]])
+    """Dependencies of new tasks: ``(task, on, open)``."""
+    answers: list[Answer] = msgspec.field(default_factory=list[Answer])
 
     def next_id(self) -> int:
         return self.first_id + len(self.fresh)
@@ -55,31 +82,144 @@ class InboxPlan(msgspec.Struct):
         self.fresh.append(task)
         return self.next_id() - 1
 
+    def change(self, id: int, **changes: object) -> None:
+        """Change a row that is about to be inserted."""
+        at = id - self.first_id
+        self.fresh[at] = msgspec.structs.replace(self.fresh[at], **changes)
 
-def plan_inbox(requests: Sequence[Sequence[NewTask]], keys: Keys, first_id: int) -> InboxPlan:
-    plan = InboxPlan(first_id)
-    for request in requests:
-        if any(task.key is not None for task in request):
-            draft, after = _copy(plan), keys.copy()
-            answer = _plan_request(request, after, draft)
-            if isinstance(answer, DuplicateTask):
-                plan.answers.append(answer)
-            else:
-                draft.answers.append(answer)
-                plan, keys = draft, after
-        else:
-            plan.answers.append([Stored(plan.add(task), "inserted") for task in request])
+
+def plan_inbox(requests: Sequence[Sequence[NewTask]], keys: Keys, first_id: int, needs: Needs = NO_NEEDS) -> InboxPlan:
+    """Cost grows with the tasks of the batch. ``keys`` is left as it is."""
+    plan, keys = InboxPlan(first_id), keys.copy()
+    for number, request in enumerate(requests):
+        last = {(task.type, task.key): task for task in request if task.key is not None}
+        refusal = _refusal(request, last, keys, needs, first_id)
+        if refusal is None and number in needs.circular:
+            refusal = CyclicDependency("a task would wait for itself: what it depends on waits for it already")
+        plan.answers.append(_plan_request(request, last, keys, plan, needs) if refusal is None else refusal)
     return plan
 
 
-def _copy(plan: InboxPlan) -> InboxPlan:
-    return InboxPlan(
-        plan.first_id, list(plan.fresh), dict(plan.raised), dict(plan.again), list(plan.superseded), list(plan.answers)
-    )
+# Refusing
 
 
-def _plan_request(request: Sequence[NewTask], keys: Keys, plan: InboxPlan) -> list[Stored] | DuplicateTask:
-    last = {(task.type, task.key): task for task in request if task.key is not None}
+def _refusal(
+    request: Sequence[NewTask], last: Mapping[Name, NewTask], keys: Keys, needs: Needs, first_id: int
+) -> SubmissionError | None:
+    for name, task in last.items():
+        holder = keys.holders.get(name)
+        if holder is not None and refuses(task.on_duplicate):
+            return DuplicateTask(f"{task.type}: task {holder.id} holds the key {task.key!r}", existing_id=holder.id)
+    if not any(task.kin is not None and (task.kin.depends_on or task.kin.ref) for task in request):
+        return None
+    refs = references(request)
+    if isinstance(refs, SubmissionError):
+        return refs
+    for task in request:
+        for dependency in task.kin.depends_on if task.kin is not None else ():
+            if wrong := _wrong_dependency(task, dependency, refs, needs, first_id):
+                return wrong
+    return _circle(request, last, refs)
+
+
+def references(request: Sequence[NewTask]) -> dict[str, int] | SubmissionError:
+    """Where in the request each ``ref`` is."""
+    refs: dict[str, int] = {}
+    for index, task in enumerate(request):
+        if task.kin is not None and task.kin.ref is not None:
+            if task.kin.ref in refs:
+                return SubmissionError(f"ref {task.kin.ref!r} names two submissions of one request")
+            refs[task.kin.ref] = index
+    return refs
+
+
+def _wrong_dependency(
+    task: NewTask, dependency: int | str, refs: Mapping[str, int], needs: Needs, first_id: int
+) -> SubmissionError | None:
+    if isinstance(dependency, str):
+        if dependency in refs:
+            return None
+        return InvalidDependency(f"depends_on: no submission of this request has the ref {dependency!r}", dependency)
+    policy = _policy(task)
+    state = needs.states.get(dependency)
+    if state is None:
+        if 0 < dependency < first_id:
+            if policy is OnDependencyFailure.IGNORE:
+                return None
+            what = "has been pruned from history, so nobody knows how it ended"
+            return InvalidDependency(f"depends_on: task {dependency} {what}", dependency)
+        return InvalidDependency(f"depends_on: no task has the id {dependency}", dependency)
+    if state != "active" and answer_ending(state, policy) != "met":
+        return DependencyFailed(f"depends_on: task {dependency} has ended as {state} already", dependency)
+    return None
+
+
+def _policy(task: NewTask) -> OnDependencyFailure:
+    said = task.kin.on_dependency_failure if task.kin is not None else None
+    return OnDependencyFailure.CANCEL if said is None else said
+
+
+def _circle(
+    request: Sequence[NewTask], last: Mapping[Name, NewTask], refs: Mapping[str, int]
+) -> CyclicDependency | None:
+    """A circle among the submissions themselves; those with one key are one node."""
+    nodes: dict[int, list[int]] = {}
+    standing = _standing_for(request, last)
+    for index, task in enumerate(request):
+        names = [name for name in (task.kin.depends_on if task.kin else ()) if isinstance(name, str)]
+        nodes.setdefault(standing[index], []).extend(standing[refs[name]] for name in names)
+    circle = find_circle(nodes)
+    if circle is None:
+        return None
+    path = " -> ".join(_called(request[index]) for index in [*circle, circle[0]])
+    return CyclicDependency(f"depends_on: the submissions wait for each other: {path}")
+
+
+def _standing_for(request: Sequence[NewTask], last: Mapping[Name, NewTask]) -> list[int]:
+    """For each submission, the index of the one that is stored in its stead: the last with its key."""
+    final = {(task.type, task.key): index for index, task in enumerate(request) if task.key is not None}
+    return [
+        final[task.type, task.key] if task.key is not None and (task.type, task.key) in last else index
+        for index, task in enumerate(request)
+    ]
+
+
+def _called(task: NewTask) -> str:
+    return task.kin.ref if task.kin is not None and task.kin.ref is not None else task.key or task.type
+
+
+def stored_needs(request: Sequence[NewTask], index: int, keys: Keys) -> set[int]:
+    """The stored tasks that one submission depends on, directly or through others of its request."""
+    refs = references(request)
+    if isinstance(refs, SubmissionError):
+        return set()
+    found: set[int] = set()
+    seen = {index}
+    path = [index]
+    while path:
+        task = request[path.pop()]
+        for dependency in task.kin.depends_on if task.kin is not None else ():
+            if isinstance(dependency, int):
+                found.add(dependency)
+                continue
+            at = refs.get(dependency)
+            if at is None or at in seen:
+                continue
+            seen.add(at)
+            path.append(at)
+            other = request[at]
+            holder = keys.holders.get((other.type, other.key)) if other.key is not None else None
+            if holder is not None:
+                found.add(holder.id)
+    return found
+
+
+# Storing
+
+
+def _plan_request(
+    request: Sequence[NewTask], last: Mapping[Name, NewTask], keys: Keys, plan: InboxPlan, needs: Needs
+) -> list[Stored]:
     stored: dict[Name, Stored] = {}
     answers: list[Stored] = []
     for task in request:
@@ -88,21 +228,46 @@ def _plan_request(request: Sequence[NewTask], keys: Keys, plan: InboxPlan) -> li
             continue
         name = (task.type, task.key)
         if name not in stored:
-            answer = _plan_named(name, last[name], keys, plan)
-            if isinstance(answer, DuplicateTask):
-                return answer
-            stored[name] = answer
+            stored[name] = _plan_named(name, last[name], keys, plan)
         answers.append(stored[name])
+    if any(task.kin is not None and task.kin.depends_on for task in request):
+        _link(request, last, answers, plan, needs)
     return answers
 
 
-def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Stored | DuplicateTask:
+def _link(
+    request: Sequence[NewTask],
+    last: Mapping[Name, NewTask],
+    answers: Sequence[Stored],
+    plan: InboxPlan,
+    needs: Needs,
+) -> None:
+    """Note what the new tasks depend on, and block those that wait."""
+    refs = references(request)
+    assert isinstance(refs, dict)  # noqa: S101 - the request was not refused
+    for task, stored in zip(request, answers, strict=True):
+        is_new = stored.id >= plan.first_id and stored.kind in ("inserted", "superseded")
+        is_last = task.key is None or last[task.type, task.key] is task
+        if task.kin is None or not task.kin.depends_on or not is_new or not is_last:
+            continue
+        waits = False
+        for dependency in task.kin.depends_on:
+            if isinstance(dependency, str):
+                on_id, is_open = answers[refs[dependency]].id, True
+            else:
+                on_id, is_open = dependency, needs.states.get(dependency) == "active"
+            plan.edges.append((stored.id, on_id, is_open))
+            waits = waits or is_open
+        row = plan.fresh[stored.id - plan.first_id]
+        kin = msgspec.structs.replace(row.kin or NO_KIN, on_dependency_failure=_policy(task))
+        plan.change(stored.id, kin=kin, status=Status.BLOCKED if waits else row.status)
+
+
+def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Stored:
     holder = keys.holders.get(name)
     if holder is None:
         return _store(name, _gated(task, keys.stopping.get(name)), "inserted", keys, plan)
     match answer_duplicate(task.on_duplicate, holder, task.priority):
-        case Refuse():
-            return DuplicateTask(f"{task.type}: task {holder.id} holds the key {task.key!r}", existing_id=holder.id)
         case KeepHolder(None):
             return Stored(holder.id, "duplicate")
         case KeepHolder(priority):
@@ -114,18 +279,36 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
         case Replace(gate_id, keeps_place):
             if keeps_place and task.status is Status.PENDING:
                 task = msgspec.structs.replace(task, queued_at=min(task.queued_at, holder.queued_at))
-            plan.superseded.append(Superseding(holder.id, plan.next_id(), waits=holder.waits_to_run))
-            _leave_key(holder, plan)
-            if not holder.waits_to_run:
+            plan.superseded.append(Superseding(holder.id, plan.next_id(), waits=holder.ends_at_once))
+            if holder.id >= plan.first_id:
+                # Replaced before it was stored: it must not hold its key when it is.
+                plan.change(holder.id, stop="supersede")
+            if not holder.ends_at_once:
                 keys.stopping[name] = holder.id
-            return _store(name, _gated(task, gate_id), "superseded", keys, plan, holder.id)
+            return _store(name, _gated(_in_its_place(task, holder, plan), gate_id), "superseded", keys, plan, holder.id)
+
+
+def _in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> NewTask:
+    """A replacement is a child where the old task was one, and stands for the occurrence that the old task was."""
+    kin = task.kin or NO_KIN
+    if holder.parent_id is not None and kin.parent_id is None:
+        kin = msgspec.structs.replace(kin, parent_id=holder.parent_id)
+    if holder.series_id is not None:
+        if kin.every_ms is None:
+            kin = msgspec.structs.replace(kin, series_id=holder.series_id)
+        else:
+            plan.ended_series.append(holder.series_id)
+    return task if kin == (task.kin or NO_KIN) else msgspec.structs.replace(task, kin=kin)
 
 
 def _store(
     name: Name, task: NewTask, kind: Kind, keys: Keys, plan: InboxPlan, replaced_id: int | None = None
 ) -> Stored:
     id = plan.add(task)
-    keys.holders[name] = Holder(id, task.status, task.priority, task.queued_at, task.gate_id)
+    kin = task.kin or NO_KIN
+    keys.holders[name] = Holder(
+        id, task.status, task.priority, task.queued_at, task.gate_id, kin.parent_id, kin.series_id
+    )
     return Stored(id, kind, replaced_id)
 
 
@@ -135,18 +318,10 @@ def _gated(task: NewTask, gate_id: int | None) -> NewTask:
     return msgspec.structs.replace(task, status=Status.BLOCKED, gate_id=gate_id)
 
 
-def _leave_key(holder: Holder, plan: InboxPlan) -> None:
-    """A task of the same batch that is replaced before it was stored must not hold its key when it is."""
-    if holder.id >= plan.first_id:
-        at = holder.id - plan.first_id
-        plan.fresh[at] = msgspec.structs.replace(plan.fresh[at], stop="supersede")
-
-
 def _raise(name: Name, priority: int, keys: Keys, plan: InboxPlan) -> None:
     holder = keys.holders[name]
     keys.holders[name] = msgspec.structs.replace(holder, priority=priority)
     if holder.id >= plan.first_id:
-        at = holder.id - plan.first_id
-        plan.fresh[at] = msgspec.structs.replace(plan.fresh[at], priority=priority)
+        plan.change(holder.id, priority=priority)
     else:
         plan.raised[holder.id] = priority

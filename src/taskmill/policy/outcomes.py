@@ -17,7 +17,7 @@ def settled(raw: RawOutcome, reason: StopReason | None, timeout_ms: int | None =
             if isinstance(raw, Interrupted):
                 return Failed("CancelledError: the handler cancelled itself")
             return raw
-        case StopReason.CANCEL | StopReason.SUPERSEDE:
+        case StopReason.CANCEL | StopReason.SUPERSEDE | StopReason.FAIL:
             return Stopped(reason)
         case StopReason.TIMEOUT:
             return Failed(f"TimeoutError: exceeded its timeout of {(timeout_ms or 0) / 1000:g} s")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from taskmill.model.progress import ProgressReport, StoredProgress
+import msgspec
+
+from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress
+from taskmill.model.status import Status
 
 SMOOTHING = 0.3
 
@@ -26,3 +29,18 @@ def advanced(before: StoredProgress | None, report: ProgressReport, elapsed: flo
         rate=rate,
         eta_ms=eta_ms,
     )
+
+
+def with_children(
+    own: TaskProgress | None, children: int, ended: int, under_way: float, status: Status
+) -> TaskProgress | None:
+    """The progress of a parent: what it says itself while it runs, else how far its children have come together.
+
+    ``under_way`` is the sum of the fractions reported by children that have not ended.
+    """
+    if status is Status.RUNNING and own is not None:
+        return own
+    fraction = min((ended + under_way) / children, 1.0) if children else None
+    if own is None:
+        return TaskProgress(fraction=fraction)
+    return msgspec.structs.replace(own, fraction=fraction)

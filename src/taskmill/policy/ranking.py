@@ -9,4 +9,4 @@ Rank = tuple[int, int, int]
 
 def rank(lane: Lane, place: Place) -> Rank:
     """Smaller is sooner."""
-    return lane.priority, place.queued_at, place.id
+    return lane.urgency, place.queued_at, place.id

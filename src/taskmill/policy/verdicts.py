@@ -12,7 +12,7 @@ from typing import assert_never
 from taskmill.model.outcome import Crashed, Failed, GaveUp, Outcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.retry import Retry
 from taskmill.model.status import Ending
-from taskmill.model.verdict import End, Return, TryAgain, Verdict
+from taskmill.model.verdict import End, Return, TryAgain, Verdict, Wait
 from taskmill.policy.retry import retry_delay_ms
 
 MOST_CRASHES = 3
@@ -36,6 +36,8 @@ def judge(outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: in
             return End(Ending.CANCELLED, error=note)
         case Stopped(StopReason.SUPERSEDE, note):
             return End(Ending.SUPERSEDED, error=note)
+        case Stopped(StopReason.FAIL):
+            return Wait(None)
         case Stopped():
             return Return()
         case Crashed(error):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from typing import assert_never
 
 import msgspec
 
 from taskmill.model.progress import readable
 from taskmill.model.stages import Claimed, Described, NewTask
-from taskmill.model.status import Ending
-from taskmill.model.verdict import End, Return, TryAgain
+from taskmill.model.status import Ending, Status
+from taskmill.model.verdict import End, Return, TryAgain, Wait
 from taskmill.observe.bus import EventBus
 from taskmill.observe.log import about, logger
-from taskmill.ports import Arrived, Judged
+from taskmill.ports import Arrived, Effects, Judged, TurnResult
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.waiters import Waiters
 
@@ -33,15 +34,16 @@ class Announcer:
         """Whether anyone would hear of an ending."""
         return self._bus.is_heard or self._waiters.are_there
 
-    def arrived(self, arrived: Arrived) -> None:
-        for old, new_id in arrived.superseded:
-            self._bus.about("TaskSuperseded", old, new_task_id=new_id)
-            self._waiters.ended([old.id])
+    def arrived(self, arrived: Arrived, now: int) -> None:
         if not self._bus.is_heard:
             self._bus.skip(len(arrived.fresh))
-            return
-        for id, task in arrived.fresh:
-            self._bus.about("TaskSubmitted", _described(id, task))
+        else:
+            for id, task in arrived.fresh:
+                described = _described(id, task)
+                self._bus.about("TaskSubmitted", described)
+                if task.kin is not None and task.kin.depends_on and task.status is Status.BLOCKED:
+                    self._bus.about("TaskBlocked", described)
+        self.effects(arrived.effects, now)
 
     def revived(self, task: Described) -> None:
         self._bus.about("TaskSubmitted", task)
@@ -49,71 +51,70 @@ class Announcer:
     def dispatched(self, task: Claimed) -> None:
         self._bus.about("TaskDispatched", task, attempt=task.attempt)
 
-    def judged(self, verdicts: Iterable[Judged], now: int, successors: Mapping[int, int]) -> None:
-        """Verdicts are durable; ``successors`` are the tasks that may start now that others have ended."""
+    def judged(self, verdicts: Iterable[Judged], now: int, result: TurnResult) -> None:
+        """Verdicts are durable; ``result`` tells who may start now that others have ended, and who waits for whom."""
         for judged in verdicts:
-            self._judged(judged, now, successors)
+            self._judged(judged, now, result)
 
-    def _judged(self, judged: Judged, now: int, successors: Mapping[int, int]) -> None:
+    def _judged(self, judged: Judged, now: int, result: TurnResult) -> None:
         task = judged.task
         match judged.verdict:
-            case End(ending, result, error):
-                self._ended(judged, ending, result, error, successors)
-                self._waiters.ended([task.id])
+            case End() as end:
+                self._ended(task, end, judged.duration_ms, result.effects.successors, now)
             case TryAgain(error, due_at):
                 after = timedelta(milliseconds=0 if due_at is None else due_at - now)
                 self._bus.about("TaskFailed", task, error=error, will_retry=True, retry_after=after)
+            case Wait():
+                if task.id in result.waiting:
+                    self._bus.about("TaskWaiting", task, children=result.waiting[task.id])
             case Return():
                 logger.info("task %d (%s) returns to the queue", task.id, task.type, extra=about(task.id, task.type))
 
+    def effects(self, effects: Effects, now: int) -> None:
+        """What followed from a commit is durable."""
+        for ended in effects.ended:
+            self._ended(ended.task, ended.end, ended.duration_ms, effects.successors, now)
+        for task in effects.unblocked:
+            self._bus.about("TaskUnblocked", task)
+        for task in effects.occurrences:
+            self._bus.about("TaskSubmitted", task)
+        for skipped in effects.skipped:
+            self._bus.about("RecurringSkipped", skipped.task, count=skipped.count)
+
     def _ended(
-        self, judged: Judged, ending: Ending, result: str | None, error: str | None, successors: Mapping[int, int]
+        self, task: Claimed | Described, end: End, duration_ms: int | None, successors: Mapping[int, int], now: int
     ) -> None:
-        task = judged.task
-        match ending:
+        match end.ending:
             case Ending.COMPLETED:
                 if self._bus.is_heard:
-                    duration = timedelta(milliseconds=judged.duration_ms)
-                    self._bus.about("TaskCompleted", task, result=_decode(result or "null"), duration=duration)
+                    duration = timedelta(milliseconds=duration_ms or 0)
+                    self._bus.about("TaskCompleted", task, result=_decode(end.result or "null"), duration=duration)
                 else:
                     self._bus.skip(1)
             case Ending.FAILED:
-                self._bus.about("TaskFailed", task, error=error or "", will_retry=False, retry_after=None)
+                self._bus.about("TaskFailed", task, error=end.error or "", will_retry=False, retry_after=None)
             case Ending.DEAD_LETTER:
-                self._bus.about("TaskFailed", task, error=error or "", will_retry=False, retry_after=None)
-                self.dead_lettered(task, error)
+                self._bus.about("TaskFailed", task, error=end.error or "", will_retry=False, retry_after=None)
+                logger.error("task %d (%s) is dead: %s", task.id, task.type, end.error, extra=about(task.id, task.type))
+                self._bus.about("TaskDeadLettered", task, error=end.error)
             case Ending.CANCELLED:
                 self._bus.about("TaskCancelled", task)
             case Ending.SUPERSEDED:
                 self._bus.about("TaskSuperseded", task, new_task_id=successors.get(task.id))
+            case Ending.EXPIRED:
+                age = timedelta(milliseconds=now - task.created_at)
+                self._bus.about("TaskExpired", task, dedup_key=task.key, age=age)
+            case Ending.DEPENDENCY_FAILED:
+                self._bus.about("TaskDependencyFailed", task, error=end.error or "")
             case _:
-                raise AssertionError(f"an attempt cannot end as {ending}")
+                assert_never(end.ending)
+        self._waiters.ended([task.id])
 
-    def dead_lettered(self, task: Claimed | Described, error: str | None) -> None:
-        logger.error("task %d (%s) is dead: %s", task.id, task.type, error, extra=about(task.id, task.type))
-        self._bus.about("TaskDeadLettered", task, error=error)
+    def paused(self, task: Described) -> None:
+        self._bus.about("TaskPaused", task)
 
-    def quarantined(self, tasks: Iterable[Described], error: str) -> None:
-        for task in tasks:
-            match task.stop:
-                case None:
-                    self.dead_lettered(task, error)
-                case "supersede":
-                    self._bus.about("TaskSuperseded", task, new_task_id=None)
-                case _:
-                    self._bus.about("TaskCancelled", task)
-            self._waiters.ended([task.id])
-
-    def cancelled(self, tasks: Iterable[Described]) -> None:
-        for task in tasks:
-            self._bus.about("TaskCancelled", task)
-            self._waiters.ended([task.id])
-
-    def expired(self, tasks: Iterable[Described], now: int) -> None:
-        for task in tasks:
-            age = timedelta(milliseconds=now - task.created_at)
-            self._bus.about("TaskExpired", task, dedup_key=task.key, age=age)
-            self._waiters.ended([task.id])
+    def resumed(self, task: Described) -> None:
+        self._bus.about("TaskResumed", task)
 
     def progressed(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
@@ -129,6 +130,7 @@ def _described(id: int, task: NewTask) -> Described:
         label=task.label,
         group=task.group,
         priority=task.priority,
+        urgency=task.priority,
         tags=_encode(task.tags).decode() if task.tags else None,
         created_at=task.created_at,
         status=task.status,

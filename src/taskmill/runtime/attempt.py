@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -17,21 +18,25 @@ from taskmill.define.context import Context
 from taskmill.define.registry import RegisteredType
 from taskmill.errors import InvalidState
 from taskmill.execute.work import Running
+from taskmill.handle import Handle, Spawned
 from taskmill.model.durations import from_ms, optional_from_ms
 from taskmill.model.outcome import StopReason
 from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress, readable
-from taskmill.model.records import TaskRecord
+from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.retry import Retry
 from taskmill.model.stages import NO_OVERRIDES, Claimed, Overrides
 from taskmill.model.status import Status
+from taskmill.model.submission import Submission
 from taskmill.model.tags import decode_tags
 from taskmill.model.task_name import domain_of
 from taskmill.policy.progress import advanced
+from taskmill.ports import Origin
 
 _decode_overrides = msgspec.json.Decoder(Overrides).decode
 _decode_payload = msgspec.json.Decoder().decode
 
 Saver = Callable[[int, int, str], Awaitable[bool]]
+Spawner = Callable[[Sequence[Submission], Origin], Awaitable[list[Handle[Any]]]]
 
 
 class Attempt:
@@ -42,14 +47,18 @@ class Attempt:
         "_loop_thread",
         "_noticed",
         "_saver",
+        "_spawner",
+        "children",
         "delivered",
         "ended",
+        "hook_waits",
         "latest",
         "overrides",
         "progress",
         "progress_at",
         "recorded",
         "running",
+        "spawned",
         "started",
         "stop_reason",
         "task",
@@ -63,6 +72,7 @@ class Attempt:
         type: RegisteredType,
         started: float,
         saver: Saver,
+        spawner: Spawner,
         noticed: Callable[[], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -85,11 +95,17 @@ class Attempt:
         """Whether its outcome was handed on."""
         self.recorded = False
         """Whether its ending was settled before the handler was over."""
+        self.spawned = False
+        """Whether this attempt has asked for children."""
+        self.hook_waits = False
+        """Whether it was asked to stop and its hook runs after its children have ended."""
+        self.children: Sequence[HistoryRecord] = ()
         self.latest: ProgressReport | None = None
         """The last report that has not been written yet."""
         self.progress: StoredProgress | None = None
         self.progress_at = started
         self._saver = saver
+        self._spawner = spawner
         self._noticed = noticed
         self._loop = loop
         self._loop_thread = threading.get_ident()
@@ -102,6 +118,16 @@ class Attempt:
     def timeout_ms(self) -> int | None:
         said = self.overrides.timeout_ms
         return self.type.timeout_ms if said == NO_OVERRIDES.timeout_ms else said
+
+    @property
+    def has_family(self) -> bool:
+        """Whether the task may have children."""
+        return self.spawned or self.task.family is not None
+
+    @property
+    def fail_fast(self) -> bool:
+        said = self.overrides.fail_fast
+        return self.type.fail_fast if said is None else said
 
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to stop. The first reason stands, but the end of the task outranks an interruption."""
@@ -140,8 +166,21 @@ class Attempt:
             raise InvalidState(f"attempt {self.task.attempt} of task {self.task.id} is over; nothing was saved")
         self.task.saved = saved
 
+    def spawn(self, submissions: Sequence[Submission], *, sibling: bool) -> Spawned:
+        if threading.get_ident() == self._loop_thread:
+            return Spawned(pending=self._spawn(submissions, sibling))
+        return Spawned(asyncio.run_coroutine_threadsafe(self._spawn(submissions, sibling), self._loop).result())
+
+    async def _spawn(self, submissions: Sequence[Submission], sibling: bool) -> list[Handle[Any]]:
+        # Noted beforehand: whoever asked may be gone when the answer comes.
+        self.spawned = self.spawned or not sibling
+        return await self._spawner(
+            submissions,
+            Origin(self.task.id, self.task.attempt, sibling, self.fail_fast, self.type.max_children),
+        )
+
     def context(self) -> Context:
-        return Context(self.record, self, self.task.saved, self.type.state, self.task.replaced)
+        return Context(self.record, self, self.task.saved, self.type.state, self.task.replaced, self.children)
 
     def record(self) -> TaskRecord:
         task = self.task
@@ -153,7 +192,7 @@ class Attempt:
             label=task.label,
             group=task.group,
             priority=task.priority,
-            effective_priority=task.priority,
+            effective_priority=task.urgency,
             payload=_decode_payload(task.payload),
             tags=decode_tags(task.tags),
             attempt=task.attempt,

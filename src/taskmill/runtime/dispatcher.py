@@ -12,25 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreError
-from taskmill.model.outcome import Outcome, StopReason
-from taskmill.model.stages import Claimed, Lane, NewTask, Place
-from taskmill.model.status import Status
-from taskmill.model.verdict import End, Return, TryAgain
+from taskmill.model.outcome import Outcome, Stopped, StopReason
+from taskmill.model.stages import Claimed
+from taskmill.model.verdict import End, Return, TryAgain, Verdict, Wait
 from taskmill.observe.log import about, logger
+from taskmill.policy.families import family_verdict
 from taskmill.policy.verdicts import judge
-from taskmill.ports import UNREADABLE_ROW, Arrived, Clock, DispatchRight, Judged, Opened, Store, Turn, TurnResult
+from taskmill.ports import Arrived, Clock, DispatchRight, Effects, Judged, Store, Turn, TurnResult
 from taskmill.runtime.announcer import Announcer
-from taskmill.runtime.attempt import Attempt
-from taskmill.runtime.glimpse import Glimpse
-from taskmill.runtime.picking import pick
+from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import Upkeep
+from taskmill.runtime.waiting_room import WaitingRoom
 from taskmill.runtime.workshop import Executors, Workshop
 
 _encode = msgspec.json.Encoder().encode
@@ -38,6 +37,7 @@ _encode = msgspec.json.Encoder().encode
 PROGRESS_INTERVAL = 0.5
 STORE_PATIENCE = 1.0
 """How long to wait before a failed turn is tried again."""
+_NO_EFFECTS = Effects()
 
 
 class Dispatcher:
@@ -52,6 +52,7 @@ class Dispatcher:
         announcer: Announcer,
         upkeep: Upkeep,
         settings: RunSettings,
+        spawner: Spawner,
         *,
         wake_at: float | None = None,
     ) -> None:
@@ -62,9 +63,9 @@ class Dispatcher:
         self._upkeep = upkeep
         self._settings = settings
         self.workshop = Workshop(
-            registry, clock, executors, settings.cancel_timeout, store.save, self._outcome, self._progress_noticed
+            clock, executors, settings.cancel_timeout, store, spawner, self._outcome, self._progress_noticed
         )
-        self._glimpse = Glimpse(store.front_size)
+        self._room = WaitingRoom(store.front_size)
         self._wake = asyncio.Event()
         self._outcomes: list[tuple[Attempt, Outcome]] = []
         self._judging: list[tuple[Attempt, Outcome]] = []
@@ -72,11 +73,6 @@ class Dispatcher:
         self._unknown_types: list[str] = []
         self._returns: list[Claimed] = []
         """Claimed tasks that nobody here can run; the next turn returns them."""
-        self._survey_wanted = True
-        self._in_turn = False
-        self._added_meanwhile: list[tuple[NewTask, int]] = []
-        self._next_due: int | None = None
-        self._next_expiry: int | None = None
         self._progress_waits = False
         self._progress_at = float("-inf")
         self._progressed: list[Attempt] = []
@@ -92,35 +88,22 @@ class Dispatcher:
 
     def look_again(self) -> None:
         """Another process, or a verb of this one, has changed the store."""
-        self._survey_wanted = True
+        self._room.survey_wanted = True
         self._wake.set()
 
     def added(self, arrived: Arrived) -> None:
-        """New tasks are committed, and some running ones may have to make way for them."""
-        self._survey_wanted = self._survey_wanted or arrived.raised
-        for id, task in arrived.fresh:
-            if self._in_turn:
-                # What the turn reads may be older or newer than this; it is noted once the turn is known.
-                self._added_meanwhile.append((task, id))
-            else:
-                self._note_new(task, id)
-        for id in arrived.stopping:
-            self.workshop.stop(id, StopReason.SUPERSEDE)
+        """New tasks are committed, and others may have to make way for them."""
+        self._room.take_in(arrived)
+        self._stop_attempts(arrived.effects)
         self._wake.set()
 
-    def _note_new(self, task: NewTask, id: int) -> None:
-        if task.status is Status.PENDING and task.stop is None:
-            self._glimpse.add(Lane(task.group, task.priority), Place(task.queued_at, id))
-        elif task.status is Status.SCHEDULED and task.due_at is not None:
-            self._next_due = _earlier(self._next_due, task.due_at)
-        if task.expires_at is not None:
-            self._next_expiry = _earlier(self._next_expiry, task.expires_at)
+    def follow(self, effects: Effects) -> None:
+        """A verb of this process was committed, with these consequences."""
+        self.added(Arrived(effects=effects))
 
-    def _note_opened(self, opened: Opened, now: int) -> None:
-        if opened.due_at is not None and opened.due_at > now:
-            self._next_due = _earlier(self._next_due, opened.due_at)
-        else:
-            self._glimpse.add(Lane(opened.group, opened.priority), Place(opened.queued_at, opened.id))
+    def _stop_attempts(self, effects: Effects) -> None:
+        for id, reason in effects.stopping:
+            self.workshop.stop(id, StopReason(reason))
 
     def _outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         self._outcomes.append((attempt, outcome))
@@ -129,11 +112,6 @@ class Dispatcher:
     def _progress_noticed(self) -> None:
         self._progress_waits = True
         self._wake.set()
-
-    def stop_attempts(self, ids: Iterable[int]) -> None:
-        """A cancellation of these running tasks is committed."""
-        for id in ids:
-            self.workshop.stop(id, StopReason.CANCEL)
 
     # Running
 
@@ -146,7 +124,7 @@ class Dispatcher:
         self._wake.clear()
         self.workshop.enforce_deadlines()
         if await self._upkeep.notice_clock_step():
-            self._survey_wanted = True
+            self._room.survey_wanted = True
         turn = self._plan()
         if turn.is_empty():
             await self._clock.wait(self._wake, self._sleep_until())
@@ -192,19 +170,18 @@ class Dispatcher:
     @property
     def has_looked(self) -> bool:
         """Whether the store has been asked what there is to do."""
-        return not self._survey_wanted
+        return not self._room.survey_wanted
 
     @property
     def is_idle(self) -> bool:
         """Nothing runs and nothing may run now."""
         return not (
-            self._survey_wanted
-            or self._outcomes
+            self._outcomes
             or self._returns
             or self.workshop.slots_taken
-            or not self._glimpse.is_empty
-            or self._is_past(self._next_due)
-            or self._is_past(self._next_expiry)
+            or not self._room.is_empty
+            or self._is_past(self._room.next_due)
+            or self._is_past(self._room.next_expiry)
         )
 
     def _is_past(self, at: int | None) -> bool:
@@ -216,16 +193,16 @@ class Dispatcher:
         now = self._clock.now_ms()
         turn = Turn(now=now, judged=self._judge(now), pass_over=self._unknown_types)
         turn.returns, self._returns = self._returns, []
-        turn.promote = self._is_past(self._next_due)
-        turn.expire = self._is_past(self._next_expiry)
-        turn.survey, self._survey_wanted = self._survey_wanted, False
+        turn.promote = self._is_past(self._room.next_due)
+        turn.expire = self._is_past(self._room.next_expiry)
+        turn.survey, self._room.survey_wanted = self._room.survey_wanted, False
         turn.progress = self._gather_progress()
         for judged in turn.judged:
             # Verdicts are committed before claims: what returns to the queue may start in the same turn.
             match judged.verdict:
                 case Return() | TryAgain(_, None):
                     task = judged.task
-                    self._glimpse.add(Lane(task.group, task.priority), Place(task.queued_at, task.id))
+                    self._room.queue_again(task.group, task.urgency, task.queued_at, task.id)
                 case _:
                     continue
         # What is due may be more urgent than what is known to wait: it is promoted before anything is claimed, though
@@ -233,8 +210,7 @@ class Dispatcher:
         promotes_first = turn.promote and not self._promoted_last
         self._promoted_last = turn.promote
         if self._claiming and not promotes_first:
-            turn.claims = pick(self._glimpse, self._settings.max_concurrency - self.workshop.slots_taken)
-            turn.refill = self._glimpse.unread()
+            self._room.choose(turn, self._settings.max_concurrency - self.workshop.slots_taken)
         return turn
 
     def _judge(self, now: int) -> list[Judged]:
@@ -243,14 +219,7 @@ class Dispatcher:
         return [
             Judged(
                 task=attempt.task,
-                verdict=judge(
-                    outcome,
-                    retry=attempt.retry,
-                    retries=attempt.task.retries,
-                    crashes=attempt.task.crashes,
-                    now=now,
-                    random=random.random(),  # noqa: S311 - jitter, not secrets
-                ),
+                verdict=_verdict(attempt, outcome, now),
                 duration_ms=round((monotonic - attempt.started) * 1000),
                 stopped=attempt.is_ending,
             )
@@ -272,7 +241,8 @@ class Dispatcher:
 
     def _sleep_until(self) -> float | None:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
-        moments = [monotonic + (due - now) / 1000 for due in (self._next_due, self._next_expiry) if due is not None]
+        due = [moment for moment in (self._room.next_due, self._room.next_expiry) if moment is not None]
+        moments = [monotonic + (moment - now) / 1000 for moment in due]
         if (deadline := self.workshop.next_deadline()) is not None:
             moments.append(deadline)
         if self._progress_waits:
@@ -284,7 +254,7 @@ class Dispatcher:
     # Committing
 
     async def _commit(self, turn: Turn) -> None:
-        self._in_turn = True
+        self._room.turn_begins()
         try:
             result = await self._store.turn(turn)
         except StoreError as wrong:
@@ -296,46 +266,30 @@ class Dispatcher:
             self._turn_failed(turn)
             raise
         finally:
-            self._in_turn = False
+            self._room.turn_ends()
         self._apply(turn, result)
 
     def _turn_failed(self, turn: Turn) -> None:
         self._returns[:0] = turn.returns
         self._outcomes[:0] = self._judging
         self._judging = []
-        self._survey_wanted = True
-        self._added_meanwhile.clear()
+        self._room.turn_failed()
 
     def _apply(self, turn: Turn, result: TurnResult) -> None:
         """The turn is committed: take note, start what was claimed, tell."""
-        if result.lanes is not None:
-            self._glimpse.survey(result.lanes)
-        self._glimpse.read(result.fronts)
-        if turn.promote or turn.survey:
-            self._next_due = result.next_due
-        if turn.expire or turn.survey:
-            self._next_expiry = result.next_expiry
-        for opened in result.opened:
-            self._note_opened(opened, turn.now)
-        for task in result.restarted:
-            self._glimpse.add(Lane(task.group, task.priority), Place(turn.now, task.id))
-        for new, id in self._added_meanwhile:
-            self._note_new(new, id)
-        self._added_meanwhile.clear()
+        self._room.read(turn, result)
         if turn.progress:
             self._announcer.progressed(self._progressed)
         self._apply_verdicts(turn, result)
-        if result.expired or result.damaged:
-            self._store.when_durable(lambda: self._announce_lost(turn, result))
+        if result.effects != _NO_EFFECTS:
+            self._store.when_durable(lambda: self._announcer.effects(result.effects, turn.now))
+            self._upkeep.tasks_ended(len(result.effects.ended))
+            self._stop_attempts(result.effects)
         now = self._clock.monotonic()
         for claimed in result.claimed:
             self._start(claimed, now)
-        for id, _attempt, stop in result.stops:
+        for id, stop in result.stops:
             self.workshop.stop(id, StopReason(stop))
-
-    def _announce_lost(self, turn: Turn, result: TurnResult) -> None:
-        self._announcer.expired(result.expired, turn.now)
-        self._announcer.quarantined(result.damaged, UNREADABLE_ROW)
 
     def _apply_verdicts(self, turn: Turn, result: TurnResult) -> None:
         ended = 0
@@ -346,23 +300,24 @@ class Dispatcher:
                 self._verdict_lost(attempt, result.lost[(task.id, task.attempt)])
                 continue
             match judged.verdict:
-                case TryAgain(_, int(due_at)):
-                    self._next_due = _earlier(self._next_due, due_at)
+                case End() if task.id in result.waiting:
+                    continue  # its children end first
                 case End():
                     ended += 1
+                case TryAgain(_, int(due_at)):
+                    self._room.note_due(due_at)
                 case _:
                     pass  # it waits again, and the plan has put it in its place
-            if not isinstance(judged.verdict, End) and task.expires_at is not None:
-                self._next_expiry = _earlier(self._next_expiry, task.expires_at)
+            if isinstance(judged.verdict, TryAgain | Return) and task.expires_at is not None:
+                self._room.note_expiry(task.expires_at)
             counted.append(judged)
         self._judging = []
         if counted:
-            successors = {opened.gate_id: opened.id for opened in result.opened}
             if self._announcer.is_awaited:
-                self._store.when_durable(lambda: self._announcer.judged(counted, turn.now, successors))
+                self._store.when_durable(lambda: self._announcer.judged(counted, turn.now, result))
             else:
                 # Nobody listens and nobody waits: the disk may take many turns at once.
-                self._announcer.judged(counted, turn.now, successors)
+                self._announcer.judged(counted, turn.now, result)
                 self._store.make_durable_soon()
         if ended:
             self._upkeep.tasks_ended(ended)
@@ -391,9 +346,23 @@ class Dispatcher:
             logger.warning("no handler for %s is registered here; its tasks wait", task.type)
             self._unknown_types.append(task.type)
         self._returns.append(task)
-        self._glimpse.doubt([Lane(task.group, task.priority)])
+        self._room.doubt(task.group, task.urgency)
         self._wake.set()
 
 
-def _earlier(a: int | None, b: int) -> int:
-    return b if a is None else min(a, b)
+def _verdict(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:
+    task = attempt.task
+    verdict = judge(
+        outcome,
+        retry=attempt.retry,
+        retries=task.retries,
+        crashes=task.crashes,
+        now=now,
+        random=random.random(),  # noqa: S311 - jitter, not secrets
+    )
+    if not attempt.has_family:
+        return verdict
+    if isinstance(outcome, Stopped) and attempt.hook_waits:
+        return Wait(None)
+    finalizes = attempt.type.handler.finalize is not None
+    return family_verdict(verdict, task.family, finalizes=finalizes, spawned_now=attempt.spawned)

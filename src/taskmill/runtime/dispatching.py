@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from taskmill.define.registry import Registry
 from taskmill.errors import AlreadyRunning, InvalidState
-from taskmill.policy.verdicts import MOST_CRASHES, crash_message
 from taskmill.ports import Clock, DispatchRight, Store
 from taskmill.runtime.announcer import Announcer
+from taskmill.runtime.attempt import Spawner
 from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.runtime.neighbours import Neighbours
 from taskmill.runtime.settings import RunSettings
@@ -34,6 +34,7 @@ class Dispatching:
         neighbours: Neighbours,
         make_executors: MakeExecutors,
         settings: RunSettings,
+        spawner: Spawner,
     ) -> None:
         self._store = store
         self._registry = registry
@@ -42,6 +43,7 @@ class Dispatching:
         self._neighbours = neighbours
         self._make_executors = make_executors
         self._settings = settings
+        self._spawner = spawner
         self._stopping: asyncio.Event | None = None
         self._stopped = asyncio.Event()
         self._grace: float | None = None
@@ -123,6 +125,7 @@ class Dispatching:
             self._announcer,
             upkeep,
             self._settings,
+            self._spawner,
             wake_at=wake_at,
         )
         try:
@@ -146,5 +149,5 @@ class Dispatching:
             dispatcher.release_when_quiet(right)
 
     async def _recover(self) -> None:
-        recovery = await self._store.recover(self._clock.now_ms())
-        self._announcer.quarantined(recovery.quarantined, crash_message(MOST_CRASHES))
+        now = self._clock.now_ms()
+        self._announcer.effects((await self._store.recover(now)).effects, now)

@@ -9,23 +9,25 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from taskmill.define.registry import RegisteredType, Registry
+from taskmill.define.registry import RegisteredType
+from taskmill.define.task import PartName
+from taskmill.errors import StoreError
 from taskmill.execute.in_threads import ThreadExecutor
 from taskmill.execute.results import error_text, outcome_of_exception
 from taskmill.execute.work import Executor, Work
-from taskmill.model.outcome import Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
+from taskmill.model.outcome import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.records import TaskRecord
 from taskmill.model.stages import Claimed
 from taskmill.observe.log import about, logger
 from taskmill.policy.outcomes import settled
-from taskmill.ports import Clock
-from taskmill.runtime.attempt import Attempt, Saver
+from taskmill.ports import Clock, Store
+from taskmill.runtime.attempt import Attempt, Spawner
 
 Deliver = Callable[[Attempt, Outcome], None]
 
@@ -45,10 +47,10 @@ class Executors(NamedTuple):
     processes: Executor | None
     """Only where a task type asks for it: most programs need none of its machinery."""
 
-    def choose(self, type: RegisteredType) -> Executor:
+    def choose(self, type: RegisteredType, part: PartName) -> Executor:
         if self.processes is not None and type.in_process:
             return self.processes
-        return self.loop if type.handler.is_async else self.threads
+        return self.loop if type.handler.part(part).is_async else self.threads
 
     async def close(self) -> None:
         for executor in self:
@@ -61,25 +63,26 @@ class Workshop:
 
     def __init__(
         self,
-        registry: Registry,
         clock: Clock,
         executors: Executors,
         cancel_timeout: float,
-        saver: Saver,
+        store: Store,
+        spawner: Spawner,
         deliver: Deliver,
         noticed: Callable[[], None],
     ) -> None:
-        self._registry = registry
         self._clock = clock
         self._executors = executors
         self._cancel_timeout = cancel_timeout
         self._loop = asyncio.get_running_loop()
-        self._saver = saver
+        self._store = store
+        self._spawner = spawner
         self._deliver = deliver
         self._noticed = noticed
         self._deadlines: list[_Deadline] = []
         self._order = itertools.count()
         self._hooks: dict[asyncio.Task[None], Attempt] = {}
+        """What works for an attempt beside its handler."""
         self.attempts: dict[int, Attempt] = {}
         """Attempts without an outcome, by task id."""
         self._when_quiet: Callable[[], None] | None = None
@@ -107,21 +110,51 @@ class Workshop:
         return len(self.attempts) + len(self.lingering)
 
     def launch(self, task: Claimed, type: RegisteredType, now: float) -> None:
-        attempt = Attempt(task, type, now, self._saver, self._noticed, self._loop)
+        attempt = Attempt(task, type, now, self._store.save, self._spawner, self._noticed, self._loop)
         self.attempts[task.id] = attempt
         if task.stop is not None:
-            # Its process died while it was being cancelled: only the hook is left to do.
+            # Its children had to end first, or its process died meanwhile: only the hook is left to do.
             attempt.stop_reason = StopReason(task.stop)
             attempt.ended = True
             self._finish_cancelled(attempt, None)
             return
         if attempt.unreadable is not None:
             self._cannot_start(attempt, attempt.unreadable)
+        elif not task.finalizes:
+            self._start(attempt, "main")
+        elif type.handler.finalize is None:
+            # There was one when the handler ran.
+            self._handler_ended(attempt, Succeeded("null"))
+        elif type.handler.finalize.wants_context:
+            self._beside(attempt, self._start_finalize(attempt))
+        else:
+            self._start(attempt, "finalize")
+
+    async def _start_finalize(self, attempt: Attempt) -> None:
+        """``finalize`` may read about the children; their records are fetched first."""
+        try:
+            attempt.children = await self._store.children(attempt.task.id)
+        except StoreError as wrong:
+            self._handler_ended(attempt, Failed(f"its children could not be read: {wrong}"))
             return
+        if attempt.stop_reason is None:
+            self._start(attempt, "finalize")
+        elif not attempt.delivered:
+            self._handler_ended(attempt, Interrupted())
+
+    def _beside(self, attempt: Attempt, work: Coroutine[None, None, None]) -> None:
+        """Run what belongs to an attempt and is not its handler."""
+        task = self._loop.create_task(work)
+        self._hooks[task] = attempt
+        task.add_done_callback(self._hooks.pop)
+
+    def _start(self, attempt: Attempt, part: PartName) -> None:
+        task, type = attempt.task, attempt.type
         try:
             args, kwargs = type.handler.signature.decode(task.payload)
             work = Work(
                 type.handler,
+                part,
                 task.id,
                 task.attempt,
                 task.payload,
@@ -132,8 +165,9 @@ class Workshop:
                 attempt,
                 task.saved,
                 task.replaced,
+                attempt.children,
             )
-            attempt.running = self._executors.choose(type).start(work, partial(self._handler_ended, attempt))
+            attempt.running = self._executors.choose(type, part).start(work, partial(self._handler_ended, attempt))
         except Exception as wrong:  # noqa: BLE001 - the task's own data or types may raise anything
             self._cannot_start(attempt, error_text(wrong))
             return
@@ -193,7 +227,7 @@ class Workshop:
         # A task with a key waits for its handler whatever it takes: whoever has the key next must not run beside it.
         if attempt.stop_reason is StopReason.CANCEL and task.key is None and not attempt.recorded:
             self.abandon(attempt)
-            self._finish_cancelled(attempt, f"did not stop within {self._cancel_timeout:g} s of being cancelled")
+            self._stopped(attempt, f"did not stop within {self._cancel_timeout:g} s of being cancelled")
 
     def abandon(self, attempt: Attempt) -> None:
         """Settle the ending of an attempt that will not end; a handler still at work keeps its slot until it does."""
@@ -217,7 +251,7 @@ class Workshop:
             self._noticed()
             self._check_quiet()
         elif attempt.is_ending:
-            self._finish_cancelled(attempt, None)
+            self._stopped(attempt, None)
         else:
             self._hand_on(attempt, settled(raw, attempt.stop_reason, attempt.timeout_ms))
 
@@ -226,15 +260,21 @@ class Workshop:
         attempt.stop_reason = reason
         attempt.delivered = False
         self.attempts[attempt.task.id] = attempt
-        self._finish_cancelled(attempt, None)
+        self._stopped(attempt, None)
+
+    def _stopped(self, attempt: Attempt, note: str | None) -> None:
+        """An attempt was stopped for good. Children end before their parents, so a parent's hook runs later."""
+        if attempt.has_family:
+            attempt.hook_waits = True
+            self._hand_on(attempt, Stopped(attempt.stop_reason or StopReason.CANCEL, note))
+        else:
+            self._finish_cancelled(attempt, note)
 
     def _finish_cancelled(self, attempt: Attempt, note: str | None) -> None:
-        if attempt.type.handler.on_cancel is None:
+        if attempt.type.handler.on_cancel is None or attempt.stop_reason is StopReason.FAIL:
             self._hand_on(attempt, Stopped(attempt.stop_reason or StopReason.CANCEL, note))
             return
-        hook = asyncio.get_running_loop().create_task(self._run_hook(attempt, note))
-        self._hooks[hook] = attempt
-        hook.add_done_callback(self._hooks.pop)
+        self._beside(attempt, self._run_hook(attempt, note))
 
     async def _run_hook(self, attempt: Attempt, note: str | None) -> None:
         """``on_cancel``, within its deadline; what it raises is logged and noted, and cancels nothing else."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Unpack
 
 from taskmill.errors import ConfigError, InvalidState
@@ -10,6 +11,7 @@ from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
 from taskmill.model.retention import Retention
 from taskmill.model.stages import Stored
+from taskmill.ports import SeriesChange
 from taskmill.runtime.upkeep import PRUNE_BITE
 from taskmill.verbs.parts import checked_concurrency, checked_id
 from taskmill.verbs.reading import Reading
@@ -22,10 +24,8 @@ class Control(Reading):
         """Cancel a task: at once if it waits; a running one is asked to stop. ``False`` if it had ended."""
         self._opened()
         result = await self._store.cancel([checked_id(id)], self._clock.now_ms())
-        self._announcer.cancelled(result.ended)
-        if self._dispatcher is not None:
-            self._dispatcher.stop_attempts(result.stopping)
-        if not result.ended and not result.stopping:
+        self._follow(result.effects)
+        if not result.ids:
             await self.get(id)
             return False
         return True
@@ -40,10 +40,8 @@ class Control(Reading):
         cancelled: list[int] = []
         for start in range(0, len(found), PRUNE_BITE):
             result = await self._store.cancel(found[start : start + PRUNE_BITE], self._clock.now_ms())
-            self._announcer.cancelled(result.ended)
-            if self._dispatcher is not None:
-                self._dispatcher.stop_attempts(result.stopping)
-            cancelled += [*(task.id for task in result.ended), *result.stopping]
+            self._follow(result.effects)
+            cancelled += result.ids
         return sorted(cancelled)
 
     async def retry_dead(self, id: int) -> Handle[Any]:
@@ -58,6 +56,33 @@ class Control(Reading):
         if self._dispatcher is not None:
             self._dispatcher.look_again()
         return self._handle(task.type, Stored(task.id, "inserted"))
+
+    async def pause_recurring(self, id: int) -> None:
+        """Pause a recurring series, named by any task of it: nothing of it starts until it is resumed."""
+        change = await self._change_series(self._store.pause_series, id)
+        if change.occurrence is not None:
+            self._announcer.paused(change.occurrence)
+
+    async def resume_recurring(self, id: int) -> None:
+        """Go on with the next occurrence of a paused series; those that passed meanwhile are skipped."""
+        change = await self._change_series(self._store.resume_series, id)
+        if change.occurrence is not None:
+            self._announcer.resumed(change.occurrence)
+
+    async def cancel_recurring(self, id: int) -> None:
+        """End a recurring series; its present occurrence is cancelled."""
+        await self._change_series(self._store.cancel_series, id)
+
+    async def _change_series(
+        self, change_series: Callable[[int, int], Awaitable[SeriesChange]], id: int
+    ) -> SeriesChange:
+        self._opened()
+        change = await change_series(checked_id(id), self._clock.now_ms())
+        if change.series_id is None:
+            await self.get(id)
+            raise InvalidState(f"task {id} is not part of a recurring series, or its series has ended")
+        self._follow(change.effects)
+        return change
 
     async def set_max_concurrency(self, n: int) -> None:
         """How many tasks may run at once, from now on; running ones are not interrupted."""

@@ -8,7 +8,7 @@ from taskmill.handle import Handle, HandlesTasks
 from taskmill.model.options import text
 from taskmill.model.stages import Stored
 from taskmill.observe.bus import EventBus
-from taskmill.ports import Clock, Store
+from taskmill.ports import Clock, Effects, Store
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.runtime.dispatching import Dispatching
@@ -39,6 +39,12 @@ class Parts(HandlesTasks):
     def _dispatcher(self) -> Dispatcher | None:
         """The dispatcher at work in this process, if any."""
         return self._dispatching.dispatcher
+
+    def _follow(self, effects: Effects) -> None:
+        """A verb was committed: what followed from it concerns listeners and the dispatcher."""
+        self._announcer.effects(effects, self._clock.now_ms())
+        if self._dispatcher is not None:
+            self._dispatcher.follow(effects)
 
     def _handle(self, type: str, stored: Stored) -> Handle[object]:
         registered = self._registry.find(type)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from taskmill.errors import ConfigError, TaskNotFound
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.filters import FilterOptions, checked_filters
+from taskmill.model.graph import TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.snapshot import GroupSnapshot, Snapshot
 from taskmill.model.status import Ending
@@ -82,9 +83,18 @@ class Reading(Parts):
                 name: GroupSnapshot(name=name, running=busy[name], pending=waiting.get(name, 0))
                 for name in sorted({*waiting, *busy})
             },
+            schedules=await self._store.schedules(),
             max_concurrency=self._settings.max_concurrency,
             dispatching=self._dispatcher is not None,
         )
+
+    async def graph(self, id: int) -> TaskGraph:
+        """Everything that is tied to a task: parents, children, dependencies and dependents."""
+        self._opened()
+        graph = await self._store.graph(checked_id(id))
+        if graph is None:
+            raise TaskNotFound(f"no task has the id {id}")
+        return graph
 
     async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:
         """Wait until a task has ended, in this process or another."""

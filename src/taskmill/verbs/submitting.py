@@ -9,7 +9,7 @@ from taskmill.errors import SubmissionError, UnknownTaskType
 from taskmill.handle import Handle
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.submission import Submission
-from taskmill.ports import Arrived
+from taskmill.ports import Arrived, Origin
 from taskmill.verbs.parts import Parts
 
 
@@ -33,7 +33,12 @@ class Submitting(Parts):
         stored = await self._store.add(tasks) if tasks else []
         return self._handles(tasks, stored)
 
-    async def resolve(self, submissions: Iterable[Submission]) -> list[NewTask]:
+    async def _spawn(self, submissions: Sequence[Submission], origin: Origin) -> list[Handle[Any]]:
+        """Store children, or siblings, of an attempt."""
+        tasks = await self.resolve(submissions, spawning=True)
+        return self._handles(tasks, await self._store.spawn(tasks, origin) if tasks else [])
+
+    async def resolve(self, submissions: Iterable[Submission], *, spawning: bool = False) -> list[NewTask]:
         """Check submissions and apply defaults; nothing is stored yet."""
         self._opened()
         if not isinstance(submissions, Iterable):
@@ -43,10 +48,10 @@ class Submitting(Parts):
             _type_of(submission)
         now = self._clock.now_ms()
         try:
-            return [self._registry.resolve(submission, now) for submission in given]
+            return [self._registry.resolve(submission, now, spawning=spawning) for submission in given]
         except UnknownTaskType:
             self._registry.learn_foreign(await self._store.published_types())
-            return [self._registry.resolve(submission, now) for submission in given]
+            return [self._registry.resolve(submission, now, spawning=spawning) for submission in given]
 
     def submit_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Handle[Any]]:
         """Store resolved tasks in the transaction of the caller's connection, in the caller's thread."""
@@ -58,7 +63,7 @@ class Submitting(Parts):
     def _added(self, arrived: Arrived) -> None:
         if self._dispatcher is not None:
             self._dispatcher.added(arrived)
-        self._announcer.arrived(arrived)
+        self._announcer.arrived(arrived, self._clock.now_ms())
 
 
 def _type_of(submission: object) -> str:

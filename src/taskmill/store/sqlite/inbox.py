@@ -1,4 +1,4 @@
-"""Storing submissions: keys are looked up, the policy is asked, rows are written, in one transaction."""
+"""Storing submissions, in one transaction: look up keys and dependencies, ask the policy, write rows."""
 
 from __future__ import annotations
 
@@ -6,84 +6,135 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmill.errors import DuplicateTask
+from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask, Stored
-from taskmill.model.status import Ending, Status
+from taskmill.model.status import Ending, OnDuplicate
 from taskmill.policy.duplicates import Holder
-from taskmill.policy.inbox import InboxPlan, Keys, plan_inbox
-from taskmill.ports import Arrived
+from taskmill.policy.inbox import NO_NEEDS, Answer, InboxPlan, Keys, Needs, plan_inbox, stored_needs
+from taskmill.ports import Arrived, Effects, Origin
+from taskmill.store.sqlite import dependencies, families, series
 from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.ledger import describe, end_tasks
+from taskmill.store.sqlite.endings import end_tasks
+from taskmill.store.sqlite.inserting import insert_rows
+from taskmill.store.sqlite.json_sql import encoded
 from taskmill.store.sqlite.queries import load
+from taskmill.store.sqlite.rows import EndingRow
 
 SQL = load("inbox.sql")
 
-_encode = msgspec.json.Encoder().encode
-_decode_holders = msgspec.json.Decoder(list[tuple[str, str, int, Status, int, int, int | None]]).decode
+_decode_holders = msgspec.json.Decoder(list[tuple[str, str, Holder]]).decode
 _decode_stoppers = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 
-Answers = list["list[Stored] | DuplicateTask"]
+Request = Sequence[NewTask]
 
 
-def insert(connection: Connection, requests: Sequence[Sequence[NewTask]], now: int) -> tuple[Answers, Arrived]:
+def insert(connection: Connection, requests: Sequence[Request], now: int) -> tuple[list[Answer], Arrived]:
     """Store the tasks of each request, or answer with the error that refuses it."""
-    if not any(task.key is not None for request in requests for task in request):
+    if all(task.key is None and task.kin is None for request in requests for task in request):
         return _insert_plain(connection, requests)
-    first_id = connection.execute(SQL["last_id"]).fetchone()[0] + 1
-    plan = plan_inbox(requests, _keys(connection, requests), first_id)
-    arrived = Arrived(fresh=list(enumerate(plan.fresh, first_id)), raised=bool(plan.raised))
-    _give_up_keys(connection, plan)
-    if plan.fresh:
-        _insert_rows(connection, plan.fresh)
-    if plan.superseded:
-        _supersede(connection, plan, arrived, now)
+    keys, last_id = _keys(connection, requests)
+    plan = plan_inbox(requests, keys, last_id + 1, _needs(connection, requests, keys))
+    arrived = Arrived(fresh=list(enumerate(plan.fresh, plan.first_id)))
+    _store(connection, plan, arrived.effects, now)
     return plan.answers, arrived
 
 
-def _insert_plain(connection: Connection, requests: Sequence[Sequence[NewTask]]) -> tuple[Answers, Arrived]:
-    """Without keys there is nothing to decide: ids ascend in input order."""
+def spawn(connection: Connection, tasks: Request, origin: Origin, now: int) -> tuple[Answer, Arrived]:
+    """Store the children, or siblings, of an attempt."""
+    (answer,), arrived = insert(connection, [families.adopt(connection, tasks, origin)], now)
+    return answer, arrived
+
+
+def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[list[Answer], Arrived]:
+    """Without keys and kin there is nothing to decide: ids ascend in input order."""
     tasks = requests[0] if len(requests) == 1 else [task for request in requests for task in request]
-    arrived = Arrived(fresh=list(enumerate(tasks, _insert_rows(connection, tasks))))
+    arrived = Arrived(fresh=list(enumerate(tasks, insert_rows(connection, tasks))))
     ids = iter(arrived.fresh)
     return [[Stored(next(ids)[0], "inserted") for _ in request] for request in requests], arrived
 
 
-def _keys(connection: Connection, requests: Sequence[Sequence[NewTask]]) -> Keys:
+def _keys(connection: Connection, requests: Sequence[Request]) -> tuple[Keys, int]:
+    """Who has the keys that are wanted, and the last id that was given out."""
     wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
-    given = _encode(list(wanted)).decode()
-    (holders,) = connection.execute(SQL["key_holders"], (given,)).fetchone()
-    (stoppers,) = connection.execute(SQL["key_stoppers"], (given,)).fetchone()
-    return Keys(
-        {(row[0], row[1]): Holder(*row[2:]) for row in _decode_holders(holders)},
+    holders, stoppers, last_id = connection.execute(SQL["key_holders"], (encoded(list(wanted)),)).fetchone()
+    keys = Keys(
+        {(type, key): holder for type, key, holder in _decode_holders(holders)},
         {(type, key): id for type, key, id in _decode_stoppers(stoppers)},
     )
+    return keys, last_id
 
 
-def _give_up_keys(connection: Connection, plan: InboxPlan) -> None:
-    """Let go of the keys that new rows will hold, and note what else becomes of their holders."""
-    if replaced := [one.old_id for one in plan.superseded if one.old_id < plan.first_id]:
-        connection.execute(SQL["give_up_keys"], (_encode(replaced).decode(),))
+def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> Needs:
+    """What is known about the tasks that these ones depend on."""
+    wanted = {
+        dependency
+        for request in requests
+        for task in request
+        if task.kin is not None
+        for dependency in task.kin.depends_on
+        if isinstance(dependency, int)
+    }
+    if not wanted and not any(task.kin and task.kin.depends_on for request in requests for task in request):
+        return NO_NEEDS
+    circular = [number for number, request in enumerate(requests) if _closes_circle(connection, request, keys)]
+    return Needs(dependencies.states(connection, wanted), circular)
+
+
+def _closes_circle(connection: Connection, request: Request, keys: Keys) -> bool:
+    """Whether a stored task that waits for one of these would be waited for by it."""
+    for index, task in enumerate(request):
+        if task.kin is None or not task.kin.depends_on:
+            continue
+        waiting = [] if task.kin.parent_id is None else [task.kin.parent_id]
+        holder = keys.holders.get((task.type, task.key)) if task.key is not None else None
+        if holder is not None and task.on_duplicate is OnDuplicate.SUPERSEDE:
+            waiting.append(holder.id)
+        if waiting and (needs := stored_needs(request, index, keys)):
+            return any(dependencies.waits_for(connection, sorted(needs), id) for id in waiting)
+    return False
+
+
+def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
+    endings = _make_way(connection, plan, effects, now)
+    if plan.fresh:
+        last_id = plan.first_id + len(plan.fresh) - 1
+        insert_rows(connection, plan.fresh)
+        kin = {id: task.kin for id, task in enumerate(plan.fresh, plan.first_id) if task.kin is not None}
+        if any(one.parent_id is not None for one in kin.values()):
+            families.count_children(connection, plan.first_id, last_id, now, effects)
+        for id, one in kin.items():
+            if one.every_ms is not None:
+                series.begin(connection, id, plan.fresh[id - plan.first_id], one)
+    if plan.edges:
+        urgencies = {id: task.priority for id, task in enumerate(plan.fresh, plan.first_id)}
+        dependencies.link(connection, plan.edges, urgencies, effects)
+    if plan.superseded:
+        pairs = [(one.old_id, one.new_id) for one in plan.superseded]
+        connection.execute(SQL["hand_down_saved"], (encoded(pairs),))
+        dependencies.point_at_successors(connection, pairs, effects)
+        effects.successors.update(pairs)
+    end_tasks(connection, endings, now, effects)
+
+
+def _make_way(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> list[EndingRow]:
+    """Let go of the keys that new rows will hold, and note what else becomes of their holders; returns who ends."""
+    endings: list[EndingRow] = []
+    if plan.superseded:
+        at_work = [one.old_id for one in plan.superseded if not one.waits]
+        if at_work:
+            endings += families.stop_trees(connection, at_work, StopReason.SUPERSEDE, now, effects)
+        endings += [
+            EndingRow(one.old_id, Ending.SUPERSEDED, now, None, None, None) for one in plan.superseded if one.waits
+        ]
+        stored = [one.old_id for one in plan.superseded if one.old_id < plan.first_id]
+        connection.execute(SQL["give_up_keys"], (encoded(stored),))
+    for series_id in plan.ended_series:
+        series.forget(connection, series_id)
     if plan.raised:
-        connection.execute(SQL["raise_priority"], (_encode(list(plan.raised.items())).decode(),))
+        raised = list(plan.raised.items())
+        connection.execute(SQL["raise_priority"], (encoded(raised),))
+        dependencies.lend(connection, raised, effects)
     if plan.again:
         rows = [(id, task.payload, task.expires_at) for id, task in plan.again.items()]
-        connection.execute(SQL["run_again"], (_encode(rows).decode(),))
-
-
-def _supersede(connection: Connection, plan: InboxPlan, arrived: Arrived, now: int) -> None:
-    """What waited ends at once; what runs was asked to stop, and its successor waits behind it."""
-    pairs = [(one.old_id, one.new_id) for one in plan.superseded]
-    connection.execute(SQL["hand_down_saved"], (_encode(pairs).decode(),))
-    ended = {one.old_id: one.new_id for one in plan.superseded if one.waits}
-    arrived.stopping = [one.old_id for one in plan.superseded if not one.waits]
-    arrived.superseded = [(task, ended[task.id]) for task in describe(connection, list(ended))]
-    end_tasks(connection, [(id, Ending.SUPERSEDED, now, None, None, None) for id in ended], now)
-
-
-def _insert_rows(connection: Connection, tasks: Sequence[NewTask]) -> int:
-    """Write the rows; returns the id of the first, the others follow it."""
-    last_id = connection.execute(SQL["insert"], (_encode(tasks).decode(),)).lastrowid or 0
-    first_id = last_id - len(tasks) + 1
-    if any(task.tags for task in tasks):
-        connection.execute(SQL["insert_tags"], (first_id, last_id))
-    return first_id
+        connection.execute(SQL["run_again"], (encoded(rows),))
+    return endings

@@ -1,7 +1,7 @@
-"""Committing what happened: turns, endings, cancellations, recovery, revival, pruning.
+"""Committing what happened: turns, cancellations, recovery, revival, pruning.
 
-Each function runs inside the writer's transaction. Every ending passes through :func:`end_tasks`, so that history,
-tags and tally can never disagree.
+Each function runs inside the writer's transaction. Endings and what follows from them are committed by
+:mod:`taskmill.store.sqlite.endings`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ from typing import Any
 import msgspec
 
 from taskmill.errors import DuplicateTask
+from taskmill.model.outcome import StopReason
 from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Claimed, Described, Lane, Place
 from taskmill.model.status import Ending, Status
-from taskmill.model.verdict import End, Return, TryAgain
+from taskmill.model.verdict import End, Return, TryAgain, Wait
 from taskmill.policy.verdicts import crash_message, quarantined
-from taskmill.ports import UNREADABLE_ROW, CancelResult, Judged, Opened, Recovery, Turn, TurnResult
+from taskmill.ports import UNREADABLE_ROW, CancelResult, Judged, Recovery, SeriesChange, Turn, TurnResult
+from taskmill.store.sqlite import dependencies, families, series
 from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.describing import UNREADABLE, describe
+from taskmill.store.sqlite.endings import SQL as ENDINGS
+from taskmill.store.sqlite.endings import end_tasks, leave_active
+from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
 from taskmill.store.sqlite.queries import load
+from taskmill.store.sqlite.rows import EndingRow
 
 SQL = {**load("queue.sql"), **load("ledger.sql"), **load("retention.sql")}
 
@@ -29,103 +36,146 @@ FRONT = 512
 BITE = 500
 """How many tasks upkeep moves in one transaction, so that nobody waits long behind it."""
 
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-_decode_ids = msgspec.json.Decoder(list[int]).decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
-_decode_described = msgspec.json.Decoder(list[Described]).decode
 _decode_lanes = msgspec.json.Decoder(list[Lane]).decode
-_decode_places = msgspec.json.Decoder(list[tuple[int, int]]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, list[Place]]]).decode
-_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, int]]).decode
-_decode_opened = msgspec.json.Decoder(list[Opened]).decode
-_decode_stops = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
-_decode_orphans = msgspec.json.Decoder(list[tuple[int, int, int, str | None]]).decode
-
-UNREADABLE = (msgspec.MsgspecError, UnicodeError)
-"""What decoding a damaged row raises."""
-
-EndingRow = tuple[int, Ending, int, int | None, str | None, str | None]
-"""id, ending, ended_at, duration_ms, result, error"""
+_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool]], strict=False).decode
+_decode_stops = msgspec.json.Decoder(list[tuple[int, str]]).decode
+_decode_expired = msgspec.json.Decoder(list[tuple[int, bool]], strict=False).decode
+_decode_orphans = msgspec.json.Decoder(list[tuple[int, int, int, str | None, bool, bool, bool]], strict=False).decode
 
 ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool]
 """id, status, retries, crashes, due_at, last_error, interrupted"""
 
 
-def _json(value: Any) -> str:
-    return _encode(value).decode()
-
-
 def _one(connection: Connection, statement: str, *parameters: Any) -> Any:
-    return connection.execute(SQL[statement], parameters).fetchone()[0]
+    return one(connection, SQL[statement], *parameters)
 
 
 def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
     result = TurnResult()
     if turn.progress:
-        connection.execute(SQL["report_progress"], (_json(turn.progress),))
+        connection.execute(SQL["report_progress"], (encoded(turn.progress),))
     if turn.judged:
         _commit_verdicts(connection, turn, result)
     if turn.returns:
         connection.execute(
             SQL["return_to_queue"],
-            (_json([(t.id, Status.PENDING, t.retries, t.crashes, t.due_at, None, False) for t in turn.returns]),),
+            (encoded([(t.id, Status.PENDING, t.retries, t.crashes, t.due_at, None, False) for t in turn.returns]),),
         )
     if turn.promote:
         ids = _one(connection, "due", turn.now, BITE)
         connection.execute(SQL["promote"], (ids,))
         result.promoted = ids != "[]"
     if turn.expire:
-        ids = _decode_ids(_one(connection, "expired", turn.now, BITE))
-        result.expired = describe(connection, ids)
-        end_tasks(connection, [(id, Ending.EXPIRED, turn.now, None, None, None) for id in ids], turn.now)
+        _expire(connection, turn, result)
     if turn.claims:
         _claim(connection, turn, result)
     refill = turn.refill
     if turn.survey or result.promoted:
         result.lanes = refill = _decode_lanes(_one(connection, "lanes"))
         result.stops = _decode_stops(_one(connection, "stop_requests"))
+        result.hooks = decode_ids(_one(connection, "hooks"))
     if turn.survey or turn.promote:
         result.next_due = _one(connection, "next_due")
     if turn.survey or turn.expire:
         result.next_expiry = _one(connection, "next_expiry")
     if refill:
-        passed_over = _json(turn.pass_over) if turn.pass_over else None
-        found = _decode_fronts(_one(connection, "front_of_lanes", _json(refill), FRONT, passed_over))
+        passed_over = encoded(turn.pass_over) if turn.pass_over else None
+        found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), FRONT, passed_over))
         result.fronts = {Lane(group, priority): places for group, priority, places in found}
     return result
+
+
+def _expire(connection: Connection, turn: Turn, result: TurnResult) -> None:
+    """What waited too long ends, and takes its waiting descendants with it."""
+    found = _decode_expired(_one(connection, "expired", turn.now, BITE))
+    rows = {id: EndingRow(id, Ending.EXPIRED, turn.now, None, None, None) for id, _ in found}
+    if parents := [id for id, has_children in found if has_children]:
+        for row in families.expire_families(connection, parents, turn.now, result.effects):
+            rows.setdefault(row.id, row)
+    end_tasks(connection, list(rows.values()), turn.now, result.effects)
+
+
+class _Verdicts(msgspec.Struct):
+    """The verdicts of a turn, sorted by what is done about them."""
+
+    ends: list[Judged] = msgspec.field(default_factory=list[Judged])
+    fails_with_children: list[Judged] = msgspec.field(default_factory=list[Judged])
+    starts_over: list[int] = msgspec.field(default_factory=list[int])
+    returns: list[ReturnRow] = msgspec.field(default_factory=list[ReturnRow])
+    waits: list[tuple[int, str | None, bool]] = msgspec.field(default_factory=list[tuple[int, "str | None", bool]])
+
+    def sort(self, judged: Judged, *, runs_again: bool, has_children: bool) -> None:
+        task = judged.task
+        match judged.verdict:
+            case Wait(None):
+                self.waits.append((task.id, None, False))
+            case Wait(result, finalizes):
+                self.waits.append((task.id, _completed(result, judged), finalizes))
+            case End(Ending.COMPLETED, result) if has_children:
+                self.waits.append((task.id, _completed(result, judged), False))
+            case End() if has_children:
+                self.fails_with_children.append(judged)
+            case End() if runs_again and not judged.stopped:
+                self.starts_over.append(task.id)
+            case End():
+                self.ends.append(judged)
+            case TryAgain(error, due_at):
+                status = Status.PENDING if due_at is None else Status.SCHEDULED
+                self.returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False))
+            case Return(crashed, error):
+                # Children of a finalize that was interrupted come first, as they would have.
+                status = Status.WAITING if has_children and task.finalizes else Status.PENDING
+                crashes = task.crashes + crashed
+                self.returns.append((task.id, status, task.retries, crashes, task.due_at, error, True))
+
+
+def _completed(result: str | None, judged: Judged) -> str:
+    return encoded((Ending.COMPLETED, result, None, judged.duration_ms))
 
 
 def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> None:
     if _all_just_ended(connection, turn):
         return
     tokens = [(judged.task.id, judged.task.attempt) for judged in turn.judged]
-    held = {id: (stop, rerun) for id, stop, rerun in _decode_held(_one(connection, "held_tokens", _json(tokens)))}
-    ending: list[Judged] = []
-    returns: list[ReturnRow] = []
+    held = {row[0]: row[1:] for row in _decode_held(_one(connection, "held_tokens", encoded(tokens)))}
+    verdicts = _Verdicts()
     for judged in turn.judged:
         task = judged.task
-        stop, rerun = held.get(task.id, (None, False))
+        stop, runs_again, has_children = held.get(task.id, (None, False, False))
         if task.id not in held or (stop is not None and not judged.stopped):
             result.lost[(task.id, task.attempt)] = stop
-            continue
-        match judged.verdict:
-            case End() if rerun and not judged.stopped:
-                result.restarted.append(task)
-            case End():
-                ending.append(judged)
-            case TryAgain(error, due_at):
-                status = Status.PENDING if due_at is None else Status.SCHEDULED
-                returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False))
-            case Return(crashed, error):
-                crashes = task.crashes + crashed
-                returns.append((task.id, Status.PENDING, task.retries, crashes, task.due_at, error, True))
-    if ending:
-        _end_judged(connection, ending, turn.now, result)
-    if returns:
-        connection.execute(SQL["return_to_queue"], (_json(returns),))
-    if result.restarted:
-        connection.execute(SQL["start_over"], (_json([task.id for task in result.restarted]), turn.now))
+        else:
+            verdicts.sort(judged, runs_again=runs_again, has_children=has_children)
+    if verdicts.returns:
+        connection.execute(SQL["return_to_queue"], (encoded(verdicts.returns),))
+    if verdicts.starts_over:
+        families.start_over(connection, verdicts.starts_over, turn.now, result.effects)
+    if verdicts.ends:
+        _end_judged(connection, verdicts.ends, turn.now, result)
+    if verdicts.waits or verdicts.fails_with_children:
+        _leave_to_children(connection, verdicts, turn.now, result)
+
+
+def _leave_to_children(connection: Connection, verdicts: _Verdicts, now: int, result: TurnResult) -> None:
+    endings: list[EndingRow] = []
+    if verdicts.waits:
+        result.waiting, endings = families.await_children(connection, verdicts.waits, now, result.effects)
+    for judged in verdicts.fails_with_children:
+        endings += _fail_with_children(connection, judged, now, result)
+    end_tasks(connection, endings, now, result.effects)
+
+
+def _fail_with_children(connection: Connection, judged: Judged, now: int, result: TurnResult) -> list[EndingRow]:
+    """A task that ends without success takes its children with it, and ends after them."""
+    verdict, task = judged.verdict, judged.task
+    assert isinstance(verdict, End)  # noqa: S101 - sorted by the caller
+    families.attempt_over(connection, task.id)
+    result.waiting[task.id] = task.family.children if task.family is not None else 0
+    outcome = (verdict.ending, verdict.result, verdict.error, judged.duration_ms)
+    return families.fail(connection, task.id, outcome, now, result.effects)
 
 
 def _all_just_ended(connection: Connection, turn: Turn) -> bool:
@@ -140,103 +190,39 @@ def _all_just_ended(connection: Connection, turn: Turn) -> bool:
             (task.id, verdict.ending, turn.now, judged.duration_ms, verdict.result, verdict.error, task.attempt)
         )
     connection.execute("SAVEPOINT endings")
-    if connection.execute(SQL["record_endings"], (_json(rows),)).rowcount != len(rows):
+    if connection.execute(ENDINGS["record_endings"], (encoded(rows),)).rowcount != len(rows):
         connection.execute("ROLLBACK TO endings")
         connection.execute("RELEASE endings")
         return False
     connection.execute("RELEASE endings")
     tagged = any(judged.task.tags for judged in turn.judged)
-    _leave_active(connection, _json([row[0] for row in rows]), _sums(turn.judged), tagged=tagged)
+    leave_active(connection, encoded([row[0] for row in rows]), _sums(turn.judged), tagged=tagged)
     return True
 
 
 def _end_judged(connection: Connection, ending: Sequence[Judged], now: int, result: TurnResult) -> None:
     rows = [
-        (judged.task.id, verdict.ending, now, judged.duration_ms, verdict.result, verdict.error)
+        EndingRow(judged.task.id, verdict.ending, now, judged.duration_ms, verdict.result, verdict.error)
         for judged in ending
         if isinstance(verdict := judged.verdict, End)
     ]
-    result.opened = end_tasks(
-        connection,
-        rows,
-        now,
-        sums=_sums(ending),
-        tagged=any(judged.task.tags for judged in ending),
-        gates=any(judged.stopped for judged in ending),
-    )
-
-
-def end_tasks(
-    connection: Connection,
-    endings: Sequence[EndingRow],
-    now: int,
-    *,
-    sums: str | None = None,
-    tagged: bool = True,
-    gates: bool = True,
-) -> list[Opened]:
-    """Move active tasks to history with their tags, count them, and let their successors go.
-
-    A caller that knows the tasks saves some reading: ``sums`` for the tally, whether any is ``tagged``, and whether
-    anyone may wait behind their ``gates``.
-    """
-    if not endings:
-        return []
-    ids = _json([row[0] for row in endings])
-    connection.execute(SQL["record_endings"], (_json(endings),))
-    _leave_active(connection, ids, sums or _one(connection, "sums_of_endings", ids), tagged=tagged)
-    opened = _decode_opened(_one(connection, "gated", ids)) if gates else []
-    if opened:
-        connection.execute(SQL["open_gates"], (ids, now))
-    return opened
-
-
-def _leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -> None:
-    """What is in history now leaves the active table, and is counted."""
-    connection.execute(SQL["delete_active"], (ids,))
-    connection.execute(SQL["tally"], (sums,))
-    if tagged and connection.execute(SQL["move_tags"], (ids,)).rowcount:
-        connection.execute(SQL["delete_active_tags"], (ids,))
+    tagged = any(judged.task.tags for judged in ending)
+    end_tasks(connection, rows, now, result.effects, sums=_sums(ending), tagged=tagged, told=True)
 
 
 def _sums(judged: Iterable[Judged]) -> str:
     """What these endings add to the tally."""
     sums: dict[tuple[str, str, Ending], list[int]] = {}
-    for one in judged:
-        if isinstance(one.verdict, End):
-            total = sums.setdefault((one.task.type, one.task.group, one.verdict.ending), [0, 0])
+    for each in judged:
+        if isinstance(each.verdict, End):
+            total = sums.setdefault((each.task.type, each.task.group, each.verdict.ending), [0, 0])
             total[0] += 1
-            total[1] += one.duration_ms
-    return _json([(*key, *total) for key, total in sums.items()])
-
-
-def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
-    """What events tell about these active tasks; of one whose row is damaged, no more than its id."""
-    try:
-        return _decode_described(_one(connection, "described", _json([(id,) for id in ids])))
-    except UNREADABLE:
-        if len(ids) == 1:
-            return [_unreadable(ids[0])]
-        return [task for id in ids for task in describe(connection, [id])]
-
-
-def _unreadable(id: int) -> Described:
-    return Described(
-        id=id,
-        type="",
-        key=None,
-        label=None,
-        group="",
-        priority=0,
-        tags=None,
-        created_at=0,
-        status=Status.PENDING,
-        stop=None,
-    )
+            total[1] += each.duration_ms
+    return encoded([(*key, *total) for key, total in sums.items()])
 
 
 def _claim(connection: Connection, turn: Turn, result: TurnResult) -> None:
-    ids = _json(turn.claims)
+    ids = encoded(turn.claims)
     damaged: list[int] = []
     rows = _one(connection, "claimable", ids, turn.now)
     try:
@@ -245,53 +231,62 @@ def _claim(connection: Connection, turn: Turn, result: TurnResult) -> None:
         # One damaged row must not hold up the others: it is found by reading them one by one.
         for id in turn.claims:
             try:
-                result.claimed += _decode_claimed(_one(connection, "claimable", _json([id]), turn.now))
+                result.claimed += _decode_claimed(_one(connection, "claimable", encoded([id]), turn.now))
             except UNREADABLE:
                 damaged.append(id)
     connection.execute(SQL["claim"], (ids, turn.now))
     if damaged:
-        result.damaged = describe(connection, damaged)
-        rows = [(id, Ending.DEAD_LETTER, turn.now, None, None, UNREADABLE_ROW) for id in damaged]
-        end_tasks(connection, rows, turn.now)
+        rows = [EndingRow(id, Ending.DEAD_LETTER, turn.now, None, None, UNREADABLE_ROW) for id in damaged]
+        end_tasks(connection, rows, turn.now, result.effects)
     if len(result.claimed) > 1:
         place = {id: position for position, id in enumerate(turn.claims)}
         result.claimed.sort(key=lambda task: place[task.id])
 
 
 def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult:
-    """End what waits; ask what runs to stop."""
-    found = describe(connection, ids)
-    # A task that was asked to stop and lost its process waits for its hook; it is stopping already.
-    waiting = [task for task in found if task.status is not Status.RUNNING and task.stop is None]
-    running = [task.id for task in found if task.status is Status.RUNNING or task.stop is not None]
-    end_tasks(connection, [(task.id, Ending.CANCELLED, now, None, None, None) for task in waiting], now)
-    if running:
-        connection.execute(SQL["request_stop"], (_json(running), "cancel"))
-    return CancelResult(ended=waiting, stopping=running)
+    """End what waits; ask what runs to stop; descendants first."""
+    result = CancelResult(ids=[task.id for task in describe(connection, ids)])
+    end_tasks(
+        connection,
+        families.stop_trees(connection, result.ids, StopReason.CANCEL, now, result.effects),
+        now,
+        result.effects,
+    )
+    return result
 
 
-ENDING_OF_STOP = {None: Ending.DEAD_LETTER, "cancel": Ending.CANCELLED, "supersede": Ending.SUPERSEDED}
-"""How a task that crashed too often ends, by what it had been asked."""
+def cancel_series(connection: Connection, id: int, now: int) -> SeriesChange:
+    """End a recurring series and its active occurrence."""
+    change, endings = series.cancel(connection, id, now)
+    end_tasks(connection, endings, now, change.effects)
+    return change
 
 
 def recover(connection: Connection, now: int) -> Recovery:
     """Return the tasks of a dead dispatcher to the queue, except those that keep killing their process."""
     recovery = Recovery()
     returns: list[ReturnRow] = []
-    poison: list[EndingRow] = []
-    for id, retries, crashes_before, stop in _decode_orphans(_one(connection, "orphans")):
+    endings: list[EndingRow] = []
+    for id, retries, crashes_before, stop, finalizing, has_children, had_children in _decode_orphans(
+        _one(connection, "orphans")
+    ):
         crashes = crashes_before + 1
-        if quarantined(crashes, stopping=stop is not None):
-            ending = ENDING_OF_STOP[stop]
-            poison.append((id, ending, now, None, None, crash_message(crashes)))
+        waits = (has_children and (stop is not None or finalizing)) or stop == StopReason.FAIL
+        status = Status.WAITING if waits else Status.PENDING
+        if not quarantined(crashes, stopping=stop is not None):
+            returns.append((id, status, retries, crashes, None, None, True))
+        elif stop is None and had_children:
+            families.attempt_over(connection, id)
+            outcome = (Ending.DEAD_LETTER, None, crash_message(crashes), None)
+            endings += families.fail(connection, id, outcome, now, recovery.effects)
         else:
-            returns.append((id, Status.PENDING, retries, crashes, None, None, True))
-    if poison:
-        recovery.quarantined = describe(connection, [row[0] for row in poison])
-        end_tasks(connection, poison, now)
+            ending = Ending.DEAD_LETTER if stop is None else families.ENDING_OF_STOP[stop]
+            endings.append(EndingRow(id, ending, now, None, None, crash_message(crashes)))
     if returns:
-        connection.execute(SQL["return_to_queue"], (_json(returns),))
+        connection.execute(SQL["return_to_queue"], (encoded(returns),))
         recovery.returned = len(returns)
+    end_tasks(connection, endings, now, recovery.effects)
+    end_tasks(connection, families.wake_childless(connection, now, recovery.effects), now, recovery.effects)
     return recovery
 
 
@@ -308,6 +303,7 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     if holder is not None:
         raise DuplicateTask(f"{type}: task {holder[0]} holds the key {key!r} now", existing_id=holder[0])
     connection.execute(SQL["revive"], (id, now))
+    connection.execute(SQL["recount_child"], (id,))
     connection.execute(
         "INSERT INTO taskmill_task_tag SELECT name, value, task_id FROM taskmill_history_tag WHERE task_id = ?",
         (id,),
@@ -329,11 +325,12 @@ def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: i
             ids.update(_oldest(connection, rule.endings, min(surplus, left)))
         if rule.max_age_ms is not None:
             for ending in rule.endings:
-                ids.update(_decode_ids(_one(connection, "older_of_ending", ending, left, now - rule.max_age_ms)))
+                ids.update(decode_ids(_one(connection, "older_of_ending", ending, left, now - rule.max_age_ms)))
         if ids:
-            given = _json(sorted(ids)[:left])
+            given = encoded(sorted(ids)[:left])
             connection.execute(SQL["uncount"], (given,))
             connection.execute(SQL["delete_history_tags"], (given,))
+            dependencies.forget(connection, given)
             left -= connection.execute(SQL["delete_history"], (given,)).rowcount
         if left <= 0:
             break
@@ -344,5 +341,5 @@ def _oldest(connection: Connection, endings: Sequence[Ending], count: int) -> li
     """The oldest ended tasks of several endings taken together."""
     candidates: list[tuple[int, int]] = []
     for ending in endings:
-        candidates += _decode_places(_one(connection, "oldest_of_ending", ending, count))
+        candidates += decode_pairs(_one(connection, "oldest_of_ending", ending, count))
     return [id for _, id in nsmallest(count, candidates)]

@@ -10,9 +10,12 @@ import msgspec
 
 from taskmill.errors import StoreCorrupt
 from taskmill.model.filters import Filters
+from taskmill.model.graph import Dependency, TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
 from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.dependencies import SQL as DEPENDENCIES
+from taskmill.store.sqlite.json_sql import one
 from taskmill.store.sqlite.rows import (
     ACTIVE_ROW,
     HISTORY_ROW,
@@ -26,6 +29,7 @@ T = TypeVar("T")
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+_decode_edges = msgspec.json.Decoder(list[Dependency]).decode
 
 _TALLIED = frozenset({"status", "type", "domain", "group"})
 
@@ -144,6 +148,33 @@ def tag_values(connection: Connection, name: str) -> dict[str, int]:
         (name,),
     ).fetchall()
     return dict(rows)
+
+
+def children(connection: Connection, id: int) -> list[HistoryRecord]:
+    """The children of a task that have ended since it was submitted, in the order of their ids."""
+    return _ended(
+        connection,
+        "parent_id = ? AND created_at >= coalesce((SELECT created_at FROM taskmill_task WHERE id = ?), 0)",
+        (id, id),
+        "ORDER BY id",
+    )
+
+
+def graph(connection: Connection, id: int) -> TaskGraph | None:
+    """Everything that hangs together with a task."""
+    connection.execute("BEGIN")
+    try:
+        ids = one(connection, DEPENDENCIES["tied"], id)
+        where = "id IN (SELECT value FROM json_each(?))"
+        found: list[TaskRecord | HistoryRecord] = [
+            *_active(connection, where, (ids,), ""),
+            *_ended(connection, where, (ids,), ""),
+        ]
+        edges = _decode_edges(one(connection, DEPENDENCIES["edges_among"], ids))
+    finally:
+        connection.execute("COMMIT")
+    tasks = {record.id: record for record in sorted(found, key=lambda record: record.id)}
+    return TaskGraph(tasks=tasks, dependencies=edges) if id in tasks else None
 
 
 def ended_among(connection: Connection, ids: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending, Status
 from taskmill.model.tags import decode_tags
 from taskmill.model.task_name import domain_of
+from taskmill.policy.progress import with_children
 
 T = TypeVar("T")
 
@@ -26,8 +27,24 @@ COMMON_COLUMNS = (
     "id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,"
     " started_at, parent_id, progress, last_error"
 )
-ACTIVE_ROW = f"json_array({COMMON_COLUMNS}, status)"
+# Of a parent: [children, ended, the sum of the fractions that the others have reported].
+_FAMILY = (
+    "json(CASE WHEN children THEN json_array(children, children_ended, (SELECT sum(child.progress ->> 'fraction')"
+    " FROM taskmill_task AS child WHERE child.parent_id = taskmill_task.id AND child.progress IS NOT NULL)) END)"
+)
+ACTIVE_ROW = f"json_array({COMMON_COLUMNS}, status, urgency, {_FAMILY})"
 HISTORY_ROW = f"json_array({COMMON_COLUMNS}, ending, ended_at, duration_ms, result, error)"
+
+
+class EndingRow(NamedTuple):
+    """A task's move to history."""
+
+    id: int
+    ending: Ending
+    ended_at: int
+    duration_ms: int | None
+    result: str | None
+    error: str | None
 
 
 class _CommonRow(msgspec.Struct, array_like=True):
@@ -52,6 +69,8 @@ class _CommonRow(msgspec.Struct, array_like=True):
 
 class ActiveRow(_CommonRow, array_like=True):
     status: Status
+    urgency: int
+    family: tuple[int, int, float | None] | None
 
 
 class HistoryRow(_CommonRow, array_like=True):
@@ -69,7 +88,15 @@ _decode_progress = msgspec.json.Decoder(StoredProgress).decode
 
 
 def task_record(row: ActiveRow) -> TaskRecord:
-    return _checked(row, lambda: TaskRecord(**_common(row), status=row.status))
+    def build() -> TaskRecord:
+        common = _common(row)
+        common["effective_priority"] = row.urgency
+        if row.family is not None:
+            children, ended, under_way = row.family
+            common["progress"] = with_children(common["progress"], children, ended, under_way or 0.0, row.status)
+        return TaskRecord(**common, status=row.status)
+
+    return _checked(row, build)
 
 
 def history_record(row: HistoryRow) -> HistoryRecord:

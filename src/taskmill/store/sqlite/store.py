@@ -12,12 +12,25 @@ import msgspec
 
 from taskmill.errors import ConfigError, SubmissionError
 from taskmill.model.filters import Filters
+from taskmill.model.graph import TaskGraph
 from taskmill.model.options import text
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
+from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Described, NewTask, Stored
-from taskmill.ports import Arrived, CancelResult, Clock, DispatchRight, Recovery, Turn, TurnResult
-from taskmill.store.sqlite import inbox, ledger, reading
+from taskmill.policy.inbox import Answer
+from taskmill.ports import (
+    Arrived,
+    CancelResult,
+    Clock,
+    DispatchRight,
+    Origin,
+    Recovery,
+    SeriesChange,
+    Turn,
+    TurnResult,
+)
+from taskmill.store.sqlite import inbox, ledger, reading, series
 from taskmill.store.sqlite.connection import (
     MEMORY,
     Connection,
@@ -139,12 +152,12 @@ class SqliteStore:
             return
         requests = [tasks for tasks, _ in arrivals]
 
-        def committed(stored: tuple[inbox.Answers, Arrived]) -> None:
+        def committed(stored: tuple[list[Answer], Arrived]) -> None:
             answers, arrived = stored
             self.watch_added(arrived)
             self._writer.when_durable(lambda: answered(answers), failed)
 
-        def answered(answers: inbox.Answers) -> None:
+        def answered(answers: list[Answer]) -> None:
             for (_, waiting), answer in zip(arrivals, answers, strict=True):
                 if not waiting.done():
                     if isinstance(answer, SubmissionError):
@@ -195,6 +208,28 @@ class SqliteStore:
         if not any(path and Path(path).samefile(self.name) for path in opened):
             raise SubmissionError(f"connection must be open on {self.name}, not on {', '.join(opened) or MEMORY}")
 
+    async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
+        now = self._clock.now_ms()
+        answer: asyncio.Future[list[Stored]] = asyncio.get_running_loop().create_future()
+
+        def committed(stored: tuple[Answer, Arrived]) -> None:
+            given, arrived = stored
+            self.watch_added(arrived)
+            self._writer.when_durable(lambda: answered(given), failed)
+
+        def answered(given: Answer) -> None:
+            if isinstance(given, SubmissionError):
+                failed(given)
+            elif not answer.done():
+                answer.set_result(given)
+
+        def failed(wrong: Exception) -> None:
+            if not answer.done():
+                answer.set_exception(wrong)
+
+        self._writer.post(lambda connection: inbox.spawn(connection, tasks, origin, now), len(tasks), committed, failed)
+        return await answer
+
     async def turn(self, turn: Turn) -> TurnResult:
         heavy = turn.promote or turn.expire or turn.survey
         rows = len(turn.judged) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
@@ -230,6 +265,15 @@ class SqliteStore:
 
     async def revive(self, id: int, now: int) -> Described | None:
         return await self._write(lambda connection: ledger.revive(connection, id, now))
+
+    async def pause_series(self, id: int, now: int) -> SeriesChange:
+        return await self._write(lambda connection: series.pause(connection, id, now))
+
+    async def resume_series(self, id: int, now: int) -> SeriesChange:
+        return await self._write(lambda connection: series.resume(connection, id, now))
+
+    async def cancel_series(self, id: int, now: int) -> SeriesChange:
+        return await self._write(lambda connection: ledger.cancel_series(connection, id, now))
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
         return await self._write(lambda connection: ledger.prune(connection, rules, now, limit), rows=limit)
@@ -274,6 +318,15 @@ class SqliteStore:
 
     async def ended_among(self, ids: Sequence[int]) -> list[int]:
         return await self._read(lambda connection: reading.ended_among(connection, ids))
+
+    async def children(self, id: int) -> list[HistoryRecord]:
+        return await self._read(lambda connection: reading.children(connection, id))
+
+    async def graph(self, id: int) -> TaskGraph | None:
+        return await self._read(lambda connection: reading.graph(connection, id))
+
+    async def schedules(self) -> list[Schedule]:
+        return await self._read(series.schedules)
 
     async def tasks(self, filters: Filters) -> list[TaskRecord]:
         return await self._read(lambda connection: reading.tasks(connection, filters))

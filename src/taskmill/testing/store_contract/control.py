@@ -9,7 +9,7 @@ from taskmill.model.filters import Filters
 from taskmill.model.retention import Retention
 from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, Return, TryAgain
-from taskmill.ports import Judged, Store, Turn
+from taskmill.ports import Effects, Judged, Store, Turn
 from taskmill.testing.store_contract.samples import NOW, active, add, claim, commit, ended, new_task
 
 
@@ -20,29 +20,31 @@ class ControlAndUpkeep:
         waiting, running = await add(store, new_task(key="k"), new_task())
         (task,) = await claim(store, running)
         result = await store.cancel([waiting, running, 999], NOW)
-        assert ([ended.id for ended in result.ended], result.stopping) == ([waiting], [running])
+        assert result.ids == [waiting, running]
+        assert [gone.task.id for gone in result.effects.ended] == [waiting]
+        assert result.effects.stopping == [(running, "cancel")]
         assert (await ended(store, waiting)).ending == Ending.CANCELLED
         survey = await store.turn(Turn(now=NOW, survey=True))
-        assert survey.stops == [(running, 1, "cancel")]
+        assert survey.stops == [(running, "cancel")]
         # A success that did not know of the request is refused; one that honours it is not.
         assert (await commit(store, task, End(Ending.COMPLETED, "1"))).lost == {(running, 1): "cancel"}
         assert (await commit(store, task, TryAgain("e", None))).lost == {(running, 1): "cancel"}
         assert (await commit(store, task, End(Ending.CANCELLED), stopped=True)).lost == {}
         assert (await ended(store, running)).ending == Ending.CANCELLED
         again = await store.cancel([waiting, running], NOW)
-        assert (again.ended, again.stopping) == ([], [])
+        assert (again.ids, again.effects) == ([], Effects())
 
     async def test_recovery_returns_running_tasks_without_cost_and_quarantines_poison(self, store: Store) -> None:
         (id,) = await add(store, new_task())
         for crashes in (1, 2):
             await claim(store, id)
             recovery = await store.recover(NOW)
-            assert (recovery.returned, recovery.quarantined) == (1, [])
+            assert (recovery.returned, recovery.effects) == (1, Effects())
             record = await active(store, id)
             assert (record.status, record.retries, record.attempt) == (Status.PENDING, 0, crashes)
         await claim(store, id)
         recovery = await store.recover(NOW)
-        assert [task.id for task in recovery.quarantined] == [id]
+        assert [gone.task.id for gone in recovery.effects.ended] == [id]
         assert (await ended(store, id)).error == "crashed 3 times"
         assert (await store.recover(NOW)).returned == 0
 
@@ -52,7 +54,7 @@ class ControlAndUpkeep:
         await store.cancel([id], NOW)
         await store.recover(NOW)
         result = await store.cancel([id], NOW)
-        assert (result.ended, result.stopping) == ([], [id])
+        assert (result.ids, result.effects) == ([id], Effects())
         (task,) = await claim(store, id)
         assert task.stop == "cancel"
 
@@ -117,19 +119,20 @@ class ControlAndUpkeep:
         await claim(store, id)
         await store.cancel([id], NOW)
         for _ in range(5):
-            assert (await store.recover(NOW)).quarantined == []
-            assert (await store.turn(Turn(now=NOW + 20, expire=True))).expired == []
+            assert (await store.recover(NOW)).effects.ended == []
+            assert (await store.turn(Turn(now=NOW + 20, expire=True))).effects.ended == []
+            assert (await store.turn(Turn(now=NOW + 20, survey=True))).hooks == [id]
             assert [task.stop for task in await claim(store, id, now=NOW + 20)] == ["cancel"]
         # Its hook has had as many tries as the handler; one that keeps killing its process must not go on for ever.
-        assert [task.id for task in (await store.recover(NOW)).quarantined] == [id]
+        assert [gone.task.id for gone in (await store.recover(NOW)).effects.ended] == [id]
         assert (await ended(store, id)).ending == Ending.CANCELLED
 
     async def test_what_was_started_in_time_and_interrupted_runs_on_but_a_retry_does_not(self, store: Store) -> None:
         (id,) = await add(store, new_task(expires_at=NOW + 10))
         (task,) = await claim(store, id)
         await commit(store, task, Return())
-        assert (await store.turn(Turn(now=NOW + 10, expire=True))).expired == []
+        assert (await store.turn(Turn(now=NOW + 10, expire=True))).effects.ended == []
         (task,) = await claim(store, id, now=NOW + 10)
         await commit(store, task, TryAgain("e", None))
         assert await claim(store, id, now=NOW + 10) == []
-        assert [gone.id for gone in (await store.turn(Turn(now=NOW + 10, expire=True))).expired] == [id]
+        assert [gone.task.id for gone in (await store.turn(Turn(now=NOW + 10, expire=True))).effects.ended] == [id]

@@ -114,7 +114,7 @@ class Finishing:
         )
         await claim(store, started)
         result = await store.turn(Turn(now=NOW + 10, expire=True))
-        assert sorted(task.id for task in result.expired) == [stale, delayed]
+        assert sorted(gone.task.id for gone in result.effects.ended) == [stale, delayed]
         assert result.next_expiry == NOW + 11
         assert (await ended(store, stale)).ending == Ending.EXPIRED
         assert (await active(store, fresh)).status == Status.PENDING

@@ -9,8 +9,9 @@ CREATE TABLE taskmill_task (
     label TEXT,
     group_name TEXT NOT NULL,
     priority INTEGER NOT NULL,
+    urgency INTEGER NOT NULL, -- the priority it runs at: its own, or that of a more urgent task which waits for it
     status TEXT NOT NULL CHECK (status IN ('pending', 'scheduled', 'blocked', 'running', 'paused', 'waiting')),
-    stop TEXT CHECK (stop IN ('cancel', 'supersede')), -- asked to stop, and why
+    stop TEXT CHECK (stop IN ('cancel', 'supersede', 'fail')), -- asked to stop, and why
     payload TEXT NOT NULL,
     tags TEXT,
     overrides TEXT,
@@ -26,6 +27,17 @@ CREATE TABLE taskmill_task (
     started_at INTEGER,
     ttl_ms INTEGER,  -- starts to run with the first attempt
     parent_id INTEGER,
+    children INTEGER NOT NULL DEFAULT 0,       -- how many it ever had
+    children_ended INTEGER NOT NULL DEFAULT 0,
+    fail_fast INTEGER NOT NULL DEFAULT 1,      -- whether the failure of a child is its own
+    max_children INTEGER,                      -- how many of its children may be in the queue at once
+    held INTEGER NOT NULL DEFAULT 0,           -- waits until fewer of its siblings are in the queue
+    on_parent_expiry TEXT CHECK (on_parent_expiry IN ('cancel')),
+    outcome TEXT,                              -- [ending, result, error, duration_ms] it has once its children have ended
+    finalizing INTEGER NOT NULL DEFAULT 0,     -- its handler is done; what is left to run is finalize
+    awaited INTEGER NOT NULL DEFAULT 0,        -- other tasks depend on it
+    on_dependency_failure TEXT CHECK (on_dependency_failure IN ('cancel', 'fail', 'ignore')),
+    series_id INTEGER,                         -- the recurring series it is an occurrence of
     gate_id INTEGER, -- the task whose attempt must have ended before this one may start
     saved TEXT,
     replaced TEXT,   -- what the task this one replaces had saved
@@ -34,16 +46,22 @@ CREATE TABLE taskmill_task (
     last_error TEXT
 ) STRICT;
 
--- The queue: one lane per (group, priority), oldest first.
-CREATE INDEX taskmill_task_queue ON taskmill_task (group_name, priority, queued_at, id) WHERE status = 'pending';
+-- The queue: one lane per (group, urgency), oldest first.
+CREATE INDEX taskmill_task_queue ON taskmill_task (group_name, urgency, queued_at, id)
+    WHERE status = 'pending' AND stop IS NULL;
+-- Tasks that were asked to stop and have nothing left to wait for but their hook.
+CREATE INDEX taskmill_task_hook ON taskmill_task (id) WHERE status = 'pending' AND stop IS NOT NULL;
 CREATE INDEX taskmill_task_due ON taskmill_task (due_at) WHERE status = 'scheduled';
 CREATE INDEX taskmill_task_running ON taskmill_task (id) WHERE status = 'running';
+CREATE INDEX taskmill_task_waiting ON taskmill_task (id) WHERE status = 'waiting';
+CREATE INDEX taskmill_task_child ON taskmill_task (parent_id, held, urgency, id) WHERE parent_id IS NOT NULL;
+CREATE INDEX taskmill_task_series ON taskmill_task (series_id) WHERE series_id IS NOT NULL;
 -- A key is held by one task; one that was asked to stop has given it up, but its successor waits for it.
 CREATE UNIQUE INDEX taskmill_task_key ON taskmill_task (type, key) WHERE key IS NOT NULL AND stop IS NULL;
 CREATE INDEX taskmill_task_stopping ON taskmill_task (type, key) WHERE key IS NOT NULL AND stop IS NOT NULL;
 CREATE INDEX taskmill_task_gate ON taskmill_task (gate_id) WHERE gate_id IS NOT NULL;
 CREATE INDEX taskmill_task_expiry ON taskmill_task (expires_at)
-    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused')
+    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
         AND stop IS NULL AND interrupted = 0;
 
 CREATE TABLE taskmill_history (
@@ -67,6 +85,7 @@ CREATE TABLE taskmill_history (
     ended_at INTEGER NOT NULL,
     duration_ms INTEGER,
     parent_id INTEGER,
+    series_id INTEGER,
     saved TEXT,
     progress TEXT,
     last_error TEXT,
@@ -77,7 +96,31 @@ CREATE TABLE taskmill_history (
 CREATE INDEX taskmill_history_newest ON taskmill_history (ended_at, id);
 CREATE INDEX taskmill_history_ending ON taskmill_history (ending, ended_at, id);
 CREATE INDEX taskmill_history_type ON taskmill_history (type, ended_at, id);
+CREATE INDEX taskmill_history_child ON taskmill_history (parent_id, id) WHERE parent_id IS NOT NULL;
 CREATE INDEX taskmill_history_key ON taskmill_history (type, key, ended_at) WHERE key IS NOT NULL;
+
+-- Who waits for whom. An edge is open until the task it points at has ended; closed ones are kept for those who look.
+CREATE TABLE taskmill_dependency (
+    task_id INTEGER NOT NULL,
+    on_id INTEGER NOT NULL,
+    open INTEGER NOT NULL DEFAULT 1,
+    PRIMARY KEY (task_id, on_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX taskmill_dependency_on ON taskmill_dependency (on_id, open);
+CREATE INDEX taskmill_dependency_open ON taskmill_dependency (task_id) WHERE open = 1;
+
+-- Recurring work: each occurrence is a task of its own, and one of them is always active.
+CREATE TABLE taskmill_series (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    template TEXT NOT NULL,    -- the task each occurrence is made from
+    every_ms INTEGER NOT NULL,
+    first_at INTEGER NOT NULL, -- occurrences are due at first_at + n * every_ms
+    due_at INTEGER NOT NULL,   -- the latest occurrence that was made
+    ttl_ms INTEGER,
+    runs INTEGER NOT NULL,     -- how many occurrences were made
+    max_runs INTEGER,
+    paused INTEGER NOT NULL DEFAULT 0
+) STRICT;
 
 -- Tags as rows, so that tasks can be found by them; a task without tags has none here.
 CREATE TABLE taskmill_task_tag (

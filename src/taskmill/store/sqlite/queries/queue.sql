@@ -1,34 +1,34 @@
 -- name: lanes
--- Every (group, priority) that has waiting tasks, by skipping through the index: cost grows with lanes, not tasks.
-WITH RECURSIVE lane (group_name, priority) AS (
-    SELECT first.group_name, first.priority FROM (
-        SELECT group_name, priority FROM taskmill_task
-        WHERE status = 'pending' ORDER BY group_name, priority LIMIT 1
+-- Every (group, urgency) that has waiting tasks, by skipping through the index: cost grows with lanes, not tasks.
+WITH RECURSIVE lane (group_name, urgency) AS (
+    SELECT first.group_name, first.urgency FROM (
+        SELECT group_name, urgency FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL ORDER BY group_name, urgency LIMIT 1
     ) AS first
     UNION ALL
-    SELECT following.group_name, following.priority
+    SELECT following.group_name, following.urgency
     FROM lane
     JOIN taskmill_task AS following ON following.id = coalesce(
         (
             SELECT id FROM taskmill_task
-            WHERE status = 'pending' AND group_name = lane.group_name AND priority > lane.priority
-            ORDER BY priority LIMIT 1
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency > lane.urgency
+            ORDER BY urgency LIMIT 1
         ),
         (
             SELECT id FROM taskmill_task
-            WHERE status = 'pending' AND group_name > lane.group_name
-            ORDER BY group_name, priority LIMIT 1
+            WHERE status = 'pending' AND stop IS NULL AND group_name > lane.group_name
+            ORDER BY group_name, urgency LIMIT 1
         )
     )
 )
-SELECT json_group_array(json_array(group_name, priority)) FROM lane;
+SELECT json_group_array(json_array(group_name, urgency)) FROM lane;
 
 -- name: front_of_lanes
 -- The first ?2 places of each given lane, passing over the task types of ?3 that nobody here can run.
 SELECT json_group_array(json_array(lane.value ->> 0, lane.value ->> 1, json((
     SELECT json_group_array(json_array(front.queued_at, front.id)) FROM (
         SELECT queued_at, id FROM taskmill_task
-        WHERE status = 'pending' AND group_name = lane.value ->> 0 AND priority = lane.value ->> 1
+        WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0 AND urgency = lane.value ->> 1
             AND (?3 IS NULL OR type NOT IN (SELECT value FROM json_each(?3)))
         ORDER BY queued_at, id LIMIT ?2
     ) AS front
@@ -40,7 +40,7 @@ SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
 
 -- name: next_expiry
 SELECT min(expires_at) FROM taskmill_task
-WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused')
+WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
     AND stop IS NULL AND interrupted = 0;
 
 -- name: due
@@ -55,9 +55,9 @@ UPDATE taskmill_task SET status = 'pending' WHERE id IN (SELECT value FROM json_
 -- name: expired
 -- Waiting tasks past their deadline, at most ?2. One that was asked to stop ends that way, and one that was started
 -- in time and interrupted runs on.
-SELECT json_group_array(id) FROM (
-    SELECT id FROM taskmill_task
-    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked', 'paused')
+SELECT json_group_array(json_array(id, children > 0)) FROM (
+    SELECT id, children FROM taskmill_task
+    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
         AND stop IS NULL AND interrupted = 0 AND expires_at <= ?1
     ORDER BY expires_at LIMIT ?2
 );
@@ -76,7 +76,8 @@ WHERE status = 'scheduled' AND due_is_relative = 1;
 SELECT json_group_array(json_array(
     id, attempt + 1, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
     created_at, queued_at, due_at, coalesce(expires_at, ?2 + ttl_ms), ?2, parent_id, saved, replaced, stop,
-    last_error))
+    last_error, urgency,
+    json(CASE WHEN children OR finalizing THEN json_array(children, finalizing, outcome ->> 1) END)))
 FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
     AND (expires_at IS NULL OR expires_at > ?2 OR stop IS NOT NULL OR interrupted);
@@ -89,5 +90,9 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
 
 -- name: stop_requests
 -- Running tasks that someone, perhaps another process, has asked to stop.
-SELECT json_group_array(json_array(id, attempt, stop)) FROM taskmill_task
+SELECT json_group_array(json_array(id, stop)) FROM taskmill_task
 WHERE status = 'running' AND stop IS NOT NULL;
+
+-- name: hooks
+-- Tasks that were asked to stop and whose hook may run now.
+SELECT json_group_array(id) FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL;

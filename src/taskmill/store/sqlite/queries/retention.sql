@@ -4,15 +4,20 @@ SELECT json_group_object(ending, kept) FROM (
 );
 
 -- name: oldest_of_ending
--- The oldest ?2 ended tasks of one ending.
+-- The oldest ?2 ended tasks of one ending. Children are kept as long as their parent may want to read about them.
 SELECT json_group_array(json_array(ended_at, id)) FROM (
-    SELECT ended_at, id FROM taskmill_history WHERE ending = ?1 ORDER BY ended_at, id LIMIT ?2
+    SELECT ended_at, id FROM taskmill_history AS h
+    WHERE ending = ?1 AND (parent_id IS NULL OR NOT EXISTS (SELECT 1 FROM taskmill_task WHERE id = h.parent_id))
+    ORDER BY ended_at, id LIMIT ?2
 );
 
 -- name: older_of_ending
 -- Ended tasks of one ending that ended before ?3, at most ?2.
 SELECT json_group_array(id) FROM (
-    SELECT id FROM taskmill_history WHERE ending = ?1 AND ended_at < ?3 ORDER BY ended_at, id LIMIT ?2
+    SELECT id FROM taskmill_history AS h
+    WHERE ending = ?1 AND ended_at < ?3
+        AND (parent_id IS NULL OR NOT EXISTS (SELECT 1 FROM taskmill_task WHERE id = h.parent_id))
+    ORDER BY ended_at, id LIMIT ?2
 );
 
 -- name: uncount

@@ -1,0 +1,160 @@
+"""Parents and children: what children inherit, how a tree is stopped, and what a parent does next.
+
+Laws: whatever becomes of its children, a parent that waits is woken by the last of them; a tree is stopped leaves
+first, and no task of it ends before its children have; a child that inherits a deadline never outlives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from taskmill.model.kin import NO_KIN
+from taskmill.model.outcome import StopReason
+from taskmill.model.stages import Family, NewTask
+from taskmill.model.status import Ending, Status
+from taskmill.model.verdict import End, Verdict, Wait
+
+FAILURES = frozenset({Ending.FAILED, Ending.DEAD_LETTER, Ending.DEPENDENCY_FAILED})
+"""Endings of a child that fail its parent. One that was cancelled, replaced or dropped as stale has not failed."""
+
+NOTHING = "null"
+"""A result that says nothing."""
+
+AT_REST = frozenset({Status.PENDING, Status.SCHEDULED, Status.BLOCKED, Status.PAUSED})
+
+
+class ParentTraits(msgspec.Struct, frozen=True, array_like=True):
+    """What a parent hands down."""
+
+    urgency: int
+    expires_at: int | None
+    tags: Mapping[str, str] | None
+
+
+def inherit(task: NewTask, parent_id: int, parent: ParentTraits) -> NewTask:
+    """``task`` as a child: at least as urgent as its parent, no fresher, and tagged alike."""
+    kin = msgspec.structs.replace(task.kin or NO_KIN, parent_id=parent_id)
+    child = msgspec.structs.replace(task, kin=kin, priority=min(task.priority, parent.urgency))
+    if parent.tags:
+        child = msgspec.structs.replace(child, tags={**parent.tags, **(task.tags or {})})
+    if parent.expires_at is not None and not kin.own_ttl:
+        child = msgspec.structs.replace(child, expires_at=parent.expires_at, ttl_ms=None)
+    return child
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An active task of a tree."""
+
+    id: int
+    parent_id: int | None
+    status: Status
+    stop: str | None
+    finalizing: bool
+    on_parent_expiry: str | None
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing of it is under way, so that it can end at once."""
+        return self.status in AT_REST and self.stop is None and not self.finalizing
+
+
+class StopPlan(msgspec.Struct):
+    """How a tree is stopped."""
+
+    ends: list[int] = msgspec.field(default_factory=list[int])
+    """At once, leaves first."""
+    running: list[int] = msgspec.field(default_factory=list[int])
+    """Asked to stop."""
+    waits: list[int] = msgspec.field(default_factory=list[int])
+    """Wait for their children to end, and have their hooks run then."""
+    hooks: list[int] = msgspec.field(default_factory=list[int])
+    """Have nothing left but their hooks."""
+
+
+def plan_stop(members: Sequence[Member], roots: Collection[int]) -> StopPlan:
+    """Stop the trees below and including ``roots``; ``members`` are all their active tasks."""
+    plan = StopPlan()
+    has_live_child: set[int] = set()
+    for member in _leaves_first(members, roots):
+        waits_for_child = member.id in has_live_child
+        if member.rests and not waits_for_child:
+            plan.ends.append(member.id)
+            continue
+        if member.parent_id is not None:
+            has_live_child.add(member.parent_id)
+        if member.stop is not None:
+            continue
+        if member.status is Status.RUNNING:
+            plan.running.append(member.id)
+        elif waits_for_child:
+            plan.waits.append(member.id)
+        else:
+            plan.hooks.append(member.id)
+    return plan
+
+
+class ExpiryPlan(msgspec.Struct):
+    """What becomes of the descendants of a parent that expires."""
+
+    expires: list[int]
+    stops: list[int]
+    """Roots of trees that are cancelled."""
+
+
+def plan_expiry(members: Sequence[Member], roots: Collection[int]) -> ExpiryPlan:
+    """All descendants that wait to run expire; of the others, those that asked for it are cancelled."""
+    order = _leaves_first(members, roots)
+    return ExpiryPlan(
+        expires=[member.id for member in order if member.rests],
+        stops=[member.id for member in order if not member.rests and member.on_parent_expiry == "cancel"],
+    )
+
+
+def _leaves_first(members: Iterable[Member], roots: Collection[int]) -> list[Member]:
+    known = {member.id: member for member in members}
+    children: dict[int, list[Member]] = {}
+    for member in known.values():
+        if member.parent_id is not None:
+            children.setdefault(member.parent_id, []).append(member)
+    order = [known[root] for root in roots if root in known]
+    seen = {member.id for member in order}
+    for member in order:
+        for child in children.get(member.id, ()):
+            if child.id not in seen:
+                seen.add(child.id)
+                order.append(child)
+    order.reverse()
+    return order
+
+
+Step = Literal["hook", "end", "finalize", "stay"]
+
+
+def next_step(status: Status, stop: str | None, *, finalizing: bool) -> Step:
+    """What a parent does when no child of it is left: run its hook, end as was settled, finalize, or go on as it is."""
+    if status is not Status.WAITING:
+        return "stay"
+    if stop is None:
+        return "finalize" if finalizing else "end"
+    return "end" if stop == StopReason.FAIL else "hook"
+
+
+def family_verdict(verdict: Verdict, family: Family | None, *, finalizes: bool, spawned_now: bool) -> Verdict:
+    """What becomes of a parent after an attempt: instead of completing it waits for its children, and then finalizes.
+
+    ``finalizes`` says whether there is a ``finalize`` to run, ``spawned_now`` whether this attempt had children: after
+    a ``finalize`` that had none the task is done. Its result is that of ``finalize``, or else the handler's.
+    """
+    finalizing = family is not None and bool(family.finalizing)
+    match verdict:
+        case End(Ending.COMPLETED, result):
+            if finalizing and family is not None and result == NOTHING:
+                result = family.result
+            if finalizing and not spawned_now:
+                return End(Ending.COMPLETED, result=result)
+            return Wait(result or NOTHING, finalizes=finalizes)
+        case _:
+            return verdict

@@ -1,0 +1,121 @@
+"""Dependencies in the store: edges, what endings mean for those who wait, and the urgency that waiting tasks lend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from taskmill.model.status import Ending, OnDependencyFailure
+from taskmill.policy.dependencies import answer_ending
+from taskmill.policy.inbox import DependencyState
+from taskmill.ports import Effects
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.describing import describe
+from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sqlite.queries import load
+from taskmill.store.sqlite.releasing import release
+from taskmill.store.sqlite.rows import EndingRow
+
+SQL = load("dependencies.sql")
+
+_decode_states = msgspec.json.Decoder(list[tuple[int, bool, Ending | None]], strict=False).decode
+_decode_dependents = msgspec.json.Decoder(list[tuple[int, int, OnDependencyFailure]]).decode
+
+
+def states(connection: Connection, ids: Iterable[int]) -> dict[int, DependencyState]:
+    """What is known of the tasks that new ones want to depend on; those that nobody knows are missing."""
+    wanted = sorted(set(ids))
+    if not wanted:
+        return {}
+    found = _decode_states(one(connection, SQL["states"], encoded(wanted)))
+    known: dict[int, DependencyState] = {}
+    for id, is_active, ending in found:
+        if is_active:
+            known[id] = "active"
+        elif ending is not None:
+            known[id] = ending
+    return known
+
+
+def waits_for(connection: Connection, ids: Sequence[int], id: int) -> bool:
+    """Whether any of ``ids`` waits, directly or through others, for ``id``."""
+    return bool(one(connection, SQL["reaches"], encoded(ids), id))
+
+
+def link(
+    connection: Connection, edges: Sequence[tuple[int, int, bool]], urgencies: Mapping[int, int], effects: Effects
+) -> None:
+    """Store edges ``(task, on, open)``; a more urgent task lends its urgency to what it waits for."""
+    connection.execute(SQL["insert_edges"], (encoded(edges),))
+    awaited = sorted({on_id for _, on_id, is_open in edges if is_open})
+    if awaited:
+        connection.execute(SQL["mark_awaited"], (encoded(awaited),))
+        lend(connection, {on_id: urgencies[task] for task, on_id, is_open in edges if is_open}.items(), effects)
+
+
+def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]], effects: Effects) -> None:
+    """Who waits for a task that is replaced waits for its replacement."""
+    if connection.execute(SQL["point_at_successors"], (encoded(pairs),)).rowcount > 0:
+        successors = [new for _, new in pairs]
+        connection.execute(SQL["mark_awaited"], (encoded(successors),))
+        reckon(connection, successors, effects)
+
+
+def follow(
+    connection: Connection, ended: Mapping[int, Ending], contained: set[int], now: int, effects: Effects
+) -> list[EndingRow]:
+    """Tasks have ended: release those that waited for them, or end these in turn.
+
+    ``contained`` holds tasks whose failure stops with them; those that fail alone are added to it.
+    """
+    given = encoded(list(ended))
+    met: list[tuple[int, int]] = []
+    rows: list[EndingRow] = []
+    for task_id, on_id, policy in _decode_dependents(one(connection, SQL["dependents"], given)):
+        answer = answer_ending(ended[on_id], policy, contained=on_id in contained)
+        if answer == "met":
+            met.append((task_id, on_id))
+            continue
+        if answer == "fails alone":
+            contained.add(task_id)
+        why = f"task {on_id}, which it depends on, ended as {ended[on_id]}"
+        rows.append(EndingRow(task_id, Ending.DEPENDENCY_FAILED, now, None, None, why))
+    if met:
+        connection.execute(SQL["close_edges"], (encoded(met),))
+        released = release(connection, sorted({task_id for task_id, _ in met}), now, effects)
+        if released:
+            effects.unblocked += describe(connection, released)
+    if any(ending is not Ending.COMPLETED for ending in ended.values()):
+        _withdraw(connection, given, effects)
+    return rows
+
+
+def _withdraw(connection: Connection, ended: str, effects: Effects) -> None:
+    """Tasks that ended before their dependencies did no longer lend them urgency."""
+    edges = decode_pairs(one(connection, SQL["open_edges_of"], ended))
+    if edges:
+        connection.execute(SQL["close_edges"], (encoded(edges),))
+        reckon(connection, sorted({on_id for _, on_id in edges}), effects)
+
+
+def lend(connection: Connection, urgencies: Iterable[tuple[int, int]], effects: Effects) -> None:
+    """Make these tasks, and whatever they wait for, at least that urgent."""
+    if connection.execute(SQL["lend_urgency"], (encoded(list(urgencies)),)).rowcount > 0:
+        effects.reordered = True
+
+
+def reckon(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
+    """Work out the urgency of these tasks anew, and of what they wait for if it changed."""
+    while ids:
+        misjudged = decode_pairs(one(connection, SQL["misjudged"], encoded(ids)))
+        if not misjudged:
+            return
+        effects.reordered = True
+        connection.execute(SQL["set_urgency"], (encoded(misjudged),))
+        ids = decode_ids(one(connection, SQL["waited_for"], encoded([id for id, _ in misjudged])))
+
+
+def forget(connection: Connection, ids: str) -> None:
+    """Tasks are pruned from history, and what they depended on with them."""
+    connection.execute(SQL["forget_edges"], (ids,))

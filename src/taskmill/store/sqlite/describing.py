@@ -1,0 +1,46 @@
+"""What events and callers are told about active tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from taskmill.model.stages import Described
+from taskmill.model.status import Status
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.json_sql import encoded, one
+from taskmill.store.sqlite.queries import load
+
+SQL = load("endings.sql")
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeError)
+"""What decoding a damaged row raises."""
+
+_decode_described = msgspec.json.Decoder(list[Described]).decode
+
+
+def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
+    """What events tell about these active tasks; of one whose row is damaged, no more than its id."""
+    try:
+        return _decode_described(one(connection, SQL["described"], encoded([(id,) for id in ids])))
+    except UNREADABLE:
+        if len(ids) == 1:
+            return [_unreadable(ids[0])]
+        return [task for id in ids for task in describe(connection, [id])]
+
+
+def _unreadable(id: int) -> Described:
+    return Described(
+        id=id,
+        type="",
+        key=None,
+        label=None,
+        group="",
+        priority=0,
+        urgency=0,
+        tags=None,
+        created_at=0,
+        status=Status.PENDING,
+        stop=None,
+    )

@@ -1,0 +1,82 @@
+"""Moving tasks to history, and everything that follows from it.
+
+Every ending passes through :func:`end_tasks`, so that history, tags and tally can never disagree, and so that whoever
+waits for a task, its successor, its dependents, its parent, its series, is served in the same transaction. What ends in
+consequence is handled the same way, round by round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskmill.model.verdict import End
+from taskmill.ports import Effects, Ended
+from taskmill.store.sqlite import dependencies, families, series
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.describing import describe
+from taskmill.store.sqlite.json_sql import decode_pairs, encoded, one
+from taskmill.store.sqlite.queries import load
+from taskmill.store.sqlite.releasing import release
+from taskmill.store.sqlite.rows import EndingRow
+
+SQL = load("endings.sql")
+
+
+def end_tasks(
+    connection: Connection,
+    endings: Sequence[EndingRow],
+    now: int,
+    effects: Effects,
+    *,
+    sums: str | None = None,
+    tagged: bool = True,
+    told: bool = False,
+) -> None:
+    """Move active tasks to history and serve all who waited for them.
+
+    A caller that knows the tasks saves some reading: ``sums`` for the tally, whether any is ``tagged``. ``told`` says
+    that the caller itself announces the tasks it names.
+    """
+    contained: set[int] = set()
+    while endings:
+        if not told:
+            _tell(connection, endings, effects)
+        ids = encoded([row.id for row in endings])
+        connection.execute(SQL["record_endings"], (encoded(endings),))
+        leave_active(connection, ids, sums or one(connection, SQL["sums_of_endings"], ids), tagged=tagged)
+        _open_gates(connection, ids, now, effects)
+        ended = {row.id: row.ending for row in endings}
+        following: dict[int, EndingRow] = {}
+        for row in (
+            *dependencies.follow(connection, ended, contained, now, effects),
+            *families.follow(connection, ended, now, effects),
+        ):
+            # One task may end for two reasons at once; the first counts.
+            following.setdefault(row.id, row)
+        series.follow(connection, ended, now, effects)
+        endings = list(following.values())
+        sums, tagged, told = None, True, False
+
+
+def leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -> None:
+    """What is in history now leaves the active table, and is counted."""
+    connection.execute(SQL["delete_active"], (ids,))
+    connection.execute(SQL["tally"], (sums,))
+    if tagged and connection.execute(SQL["move_tags"], (ids,)).rowcount:
+        connection.execute(SQL["delete_active_tags"], (ids,))
+
+
+def _tell(connection: Connection, endings: Sequence[EndingRow], effects: Effects) -> None:
+    rows = {row.id: row for row in endings}
+    for task in describe(connection, list(rows)):
+        row = rows[task.id]
+        effects.ended.append(Ended(task, End(row.ending, row.result, row.error), row.duration_ms))
+
+
+def _open_gates(connection: Connection, ids: str, now: int, effects: Effects) -> None:
+    """Let the replacements of these tasks go."""
+    gated = decode_pairs(one(connection, SQL["gated"], ids))
+    if gated:
+        connection.execute(SQL["open_gates"], (ids,))
+        effects.successors.update(gated)
+        release(connection, [id for _, id in gated], now, effects)

@@ -1,0 +1,263 @@
+"""Parents and children in the store: stopping trees, waking parents, spawning. The decisions are the policy's.
+
+Functions that make tasks end return the rows of their endings; :mod:`taskmill.store.sqlite.endings` commits them and
+follows up in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from taskmill.errors import InvalidState
+from taskmill.model.kin import NO_KIN
+from taskmill.model.outcome import StopReason
+from taskmill.model.stages import NewTask
+from taskmill.model.status import Ending, Status
+from taskmill.policy.families import (
+    FAILURES,
+    Member,
+    ParentTraits,
+    StopPlan,
+    inherit,
+    next_step,
+    plan_expiry,
+    plan_stop,
+)
+from taskmill.ports import Effects, Origin
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sqlite.queries import load
+from taskmill.store.sqlite.releasing import note_queued, release
+from taskmill.store.sqlite.rows import EndingRow
+
+SQL = load("families.sql")
+ENDINGS = load("endings.sql")
+
+ENDING_OF_STOP: Mapping[str, Ending] = {
+    StopReason.CANCEL: Ending.CANCELLED,
+    StopReason.SUPERSEDE: Ending.SUPERSEDED,
+    StopReason.FAIL: Ending.FAILED,
+}
+
+_decode_members = msgspec.json.Decoder(list[Member], strict=False).decode
+_decode_traits = msgspec.json.Decoder(tuple[ParentTraits, int | None]).decode
+_decode_outcome = msgspec.json.Decoder(tuple[Ending, str | None, str | None, int | None]).decode
+
+
+class Parent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A task whose children have ended, or some of them."""
+
+    id: int
+    status: Status
+    stop: str | None
+    finalizing: bool
+    fail_fast: bool
+    max_children: int | None
+    runs_again: bool
+    outcome: str | None
+    has_children: bool
+    """Whether any is active still."""
+    children_left: int
+
+
+_decode_parents = msgspec.json.Decoder(list[Parent], strict=False).decode
+
+
+def parents(connection: Connection, ids: Iterable[int]) -> list[Parent]:
+    return _decode_parents(one(connection, SQL["parents"], encoded(list(ids))))
+
+
+# Stopping trees
+
+
+def stop_trees(
+    connection: Connection, roots: Sequence[int], reason: StopReason, now: int, effects: Effects
+) -> list[EndingRow]:
+    """Stop these tasks for ``reason``, and their descendants with them."""
+    members = _tree(connection, roots)
+    plan = plan_stop(members, roots)
+    own = set(roots)
+    _mark(connection, plan, dict.fromkeys(roots, reason), effects)
+    return [
+        EndingRow(id, ENDING_OF_STOP[reason] if id in own else Ending.CANCELLED, now, None, None, None)
+        for id in plan.ends
+    ]
+
+
+def expire_families(connection: Connection, roots: Sequence[int], now: int, effects: Effects) -> list[EndingRow]:
+    """These parents expire: what becomes of their descendants."""
+    plan = plan_expiry(_tree(connection, roots), roots)
+    rows = [EndingRow(id, Ending.EXPIRED, now, None, None, None) for id in plan.expires]
+    return rows + (stop_trees(connection, plan.stops, StopReason.CANCEL, now, effects) if plan.stops else [])
+
+
+def _tree(connection: Connection, roots: Sequence[int]) -> list[Member]:
+    return _decode_members(one(connection, SQL["tree"], encoded(roots)))
+
+
+def _mark(connection: Connection, plan: StopPlan, reasons: Mapping[int, StopReason], effects: Effects) -> None:
+    """Ask to stop; who is not given a reason is stopped because of a parent."""
+    marks: list[tuple[int, Status, StopReason]] = []
+    for status, ids in ((Status.RUNNING, plan.running), (Status.WAITING, plan.waits), (Status.PENDING, plan.hooks)):
+        marks += [(id, status, reasons.get(id, StopReason.CANCEL)) for id in ids]
+    if marks:
+        connection.execute(SQL["mark_stopped"], (encoded(marks),))
+    effects.stopping += [(id, reasons.get(id, StopReason.CANCEL)) for id in plan.running]
+    effects.hooks += plan.hooks
+
+
+# What endings mean for parents
+
+
+def follow(connection: Connection, ended: Mapping[int, Ending], now: int, effects: Effects) -> list[EndingRow]:
+    """Children have ended: count them, fail with them, let the next ones in, wake parents that have none left."""
+    pairs = decode_pairs(one(connection, SQL["parents_of_ended"], encoded(list(ended))))
+    if not pairs:
+        return []
+    children: dict[int, list[int]] = {}
+    for child, parent_id in pairs:
+        children.setdefault(parent_id, []).append(child)
+    counts = [(parent_id, len(ids)) for parent_id, ids in children.items()]
+    connection.execute(SQL["count_ended_children"], (encoded(counts),))
+    rows: list[EndingRow] = []
+    for parent in parents(connection, children):
+        failed = next((id for id in children[parent.id] if ended[id] in FAILURES), None)
+        if failed is not None and parent.fail_fast and parent.stop is None:
+            rows += _fail_with_child(connection, parent, failed, ended[failed], now, effects)
+        elif not parent.has_children:
+            rows += _step(connection, parent, now, effects)
+        elif parent.max_children is not None:
+            let_in(connection, parent.id, parent.max_children, now, effects)
+    return rows
+
+
+def _fail_with_child(
+    connection: Connection, parent: Parent, child: int, ending: Ending, now: int, effects: Effects
+) -> list[EndingRow]:
+    type, error = connection.execute(SQL["ended_child"], (child,)).fetchone()
+    why = f"child {child} ({type}) ended as {ending}" + (f": {error}" if error else "")
+    if parent.status is Status.RUNNING:
+        effects.stopping.append((parent.id, StopReason.FAIL))
+    return fail(connection, parent.id, (Ending.FAILED, None, why, None), now, effects)
+
+
+Outcome = tuple[Ending, str | None, str | None, int | None]
+"""ending, result, error, duration_ms"""
+
+
+def fail(connection: Connection, id: int, outcome: Outcome, now: int, effects: Effects) -> list[EndingRow]:
+    """The task fails: its children are stopped, and it ends after them."""
+    connection.execute(SQL["fail_with_children"], (encoded([(id, encoded(outcome))]),))
+    children = decode_ids(one(connection, SQL["live_children"], id))
+    rows = stop_trees(connection, children, StopReason.CANCEL, now, effects)
+    if not children:
+        rows += wake(connection, [id], now, effects)
+    return rows
+
+
+def attempt_over(connection: Connection, id: int) -> None:
+    """No attempt of the task is alive; what becomes of it is settled by others."""
+    connection.execute(SQL["attempt_over"], (id,))
+
+
+def await_children(
+    connection: Connection, waits: Sequence[tuple[int, str | None, bool]], now: int, effects: Effects
+) -> tuple[dict[int, int], list[EndingRow]]:
+    """Attempts are over: ``[id, outcome, finalizing]``. Returns who waits for how many, and who ends at once."""
+    connection.execute(SQL["await_children"], (encoded(waits),))
+    waiting: dict[int, int] = {}
+    rows: list[EndingRow] = []
+    for parent in parents(connection, [id for id, _, _ in waits]):
+        if parent.has_children:
+            waiting[parent.id] = parent.children_left
+        else:
+            rows += _step(connection, parent, now, effects)
+    return waiting, rows
+
+
+def wake(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[EndingRow]:
+    """Let those of these parents go on that have no children left."""
+    rows: list[EndingRow] = []
+    for parent in parents(connection, ids):
+        if not parent.has_children:
+            rows += _step(connection, parent, now, effects)
+    return rows
+
+
+def wake_childless(connection: Connection, now: int, effects: Effects) -> list[EndingRow]:
+    """Let every waiting parent go on whose children have ended, whoever failed to say so."""
+    return wake(connection, decode_ids(one(connection, SQL["childless"])), now, effects)
+
+
+def _step(connection: Connection, parent: Parent, now: int, effects: Effects) -> list[EndingRow]:
+    match next_step(parent.status, parent.stop, finalizing=parent.finalizing):
+        case "hook":
+            connection.execute(SQL["queue_again"], (encoded([parent.id]),))
+            effects.hooks.append(parent.id)
+        case "finalize":
+            connection.execute(SQL["queue_again"], (encoded([parent.id]),))
+            note_queued(connection, [parent.id], effects)
+        case "end" if parent.runs_again and parent.stop is None:
+            start_over(connection, [parent.id], now, effects)
+        case "end":
+            ending, result, error, duration_ms = _settled(parent)
+            return [EndingRow(parent.id, ending, now, duration_ms, result, error)]
+        case "stay":
+            return []
+    return []
+
+
+def _settled(parent: Parent) -> Outcome:
+    if parent.outcome is None:
+        return Ending.FAILED, None, "its outcome is missing", None
+    return _decode_outcome(parent.outcome)
+
+
+def start_over(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> None:
+    """These tasks run once more, as the newest submission of their key wants it."""
+    connection.execute(ENDINGS["start_over"], (encoded(ids), now))
+    note_queued(connection, ids, effects)
+
+
+# Children
+
+
+def adopt(connection: Connection, tasks: Sequence[NewTask], origin: Origin) -> list[NewTask]:
+    """The tasks as children of whoever spawns them, or as its siblings."""
+    found = connection.execute(SQL["spawner"], (origin.id, origin.attempt)).fetchone()
+    if found is None:
+        raise InvalidState(f"attempt {origin.attempt} of task {origin.id} is over; nothing was spawned")
+    parent_id = found[0] if origin.sibling else origin.id
+    if parent_id is None:
+        return list(tasks)
+    if not origin.sibling:
+        connection.execute(SQL["become_parent"], (parent_id, origin.fail_fast, origin.max_children))
+    row = connection.execute(SQL["traits"], (parent_id,)).fetchone()
+    if row is None:
+        raise InvalidState(f"task {parent_id}, the parent, has ended or is being stopped; nothing was spawned")
+    traits, max_children = _decode_traits(row[0])
+    children = [inherit(task, parent_id, traits) for task in tasks]
+    return children if max_children is None else [_held(child) for child in children]
+
+
+def _held(task: NewTask) -> NewTask:
+    kin = msgspec.structs.replace(task.kin or NO_KIN, held=True)
+    return msgspec.structs.replace(task, kin=kin, status=Status.BLOCKED)
+
+
+def let_in(connection: Connection, parent_id: int, max_children: int, now: int, effects: Effects) -> None:
+    """Let as many children into the queue as may be there."""
+    ids = decode_ids(one(connection, SQL["let_in"], parent_id, max_children))
+    if ids:
+        connection.execute(SQL["unhold"], (encoded(ids),))
+        release(connection, ids, now, effects)
+
+
+def count_children(connection: Connection, first_id: int, last_id: int, now: int, effects: Effects) -> None:
+    """Children have been stored with these ids."""
+    connection.execute(SQL["count_children"], (first_id, last_id))
+    capped = decode_pairs(one(connection, SQL["capped_parents"], first_id, last_id))
+    for parent_id, max_children in capped:
+        let_in(connection, parent_id, max_children, now, effects)

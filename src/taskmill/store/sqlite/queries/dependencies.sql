@@ -1,0 +1,127 @@
+-- name: states
+-- Of each of the given tasks: [id, whether it is active, its ending].
+SELECT json_group_array(json_array(given.value, t.id IS NOT NULL, h.ending))
+FROM json_each(?1) AS given
+LEFT JOIN taskmill_task AS t ON t.id = given.value
+LEFT JOIN taskmill_history AS h ON h.id = given.value;
+
+-- name: reaches
+-- Whether whoever is among ?1 waits, directly or through others, for task ?2.
+WITH RECURSIVE awaited (id) AS (
+    SELECT value FROM json_each(?1)
+    UNION
+    SELECT edge.on_id FROM awaited JOIN taskmill_dependency AS edge ON edge.task_id = awaited.id AND edge.open = 1
+    UNION
+    SELECT child.id FROM awaited JOIN taskmill_task AS child ON child.parent_id = awaited.id
+)
+SELECT EXISTS (SELECT 1 FROM awaited WHERE id = ?2);
+
+-- name: insert_edges
+-- Rows of [task_id, on_id, open].
+INSERT OR IGNORE INTO taskmill_dependency (task_id, on_id, open)
+SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1);
+
+-- name: mark_awaited
+UPDATE taskmill_task SET awaited = 1 WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: point_at_successors
+-- [old, new] pairs: who waits for a task that is replaced waits for its replacement.
+UPDATE OR IGNORE taskmill_dependency SET on_id = given.value ->> 1
+FROM json_each(?1) AS given
+WHERE taskmill_dependency.on_id = given.value ->> 0 AND taskmill_dependency.open = 1;
+
+-- name: dependents
+-- Open edges onto the given tasks, with the policy of whoever waits.
+SELECT json_group_array(json_array(edge.task_id, edge.on_id, t.on_dependency_failure))
+FROM json_each(?1) AS given
+JOIN taskmill_dependency AS edge ON edge.on_id = given.value AND edge.open = 1
+JOIN taskmill_task AS t ON t.id = edge.task_id;
+
+-- name: close_edges
+-- [task_id, on_id] pairs.
+UPDATE taskmill_dependency SET open = 0
+FROM json_each(?1) AS given
+WHERE taskmill_dependency.task_id = given.value ->> 0 AND taskmill_dependency.on_id = given.value ->> 1;
+
+-- name: open_edges_of
+-- What the given tasks still wait for.
+SELECT json_group_array(json_array(edge.task_id, edge.on_id))
+FROM json_each(?1) AS given
+JOIN taskmill_dependency AS edge ON edge.task_id = given.value AND edge.open = 1;
+
+-- name: lend_urgency
+-- [id, urgency] pairs: these tasks, and whatever they wait for, become at least that urgent.
+WITH RECURSIVE lent (id, urgency) AS (
+    SELECT value ->> 0, value ->> 1 FROM json_each(?1)
+    UNION
+    SELECT edge.on_id, lent.urgency FROM lent
+    JOIN taskmill_task AS t ON t.id = lent.id AND t.urgency > lent.urgency
+    JOIN taskmill_dependency AS edge ON edge.task_id = lent.id AND edge.open = 1
+    UNION
+    SELECT child.id, lent.urgency FROM lent
+    JOIN taskmill_task AS t ON t.id = lent.id AND t.urgency > lent.urgency
+    JOIN taskmill_task AS child ON child.parent_id = lent.id
+)
+UPDATE taskmill_task SET urgency = wanted.urgency
+FROM (SELECT id, min(urgency) AS urgency FROM lent GROUP BY id) AS wanted
+WHERE taskmill_task.id = wanted.id AND taskmill_task.urgency > wanted.urgency;
+
+-- name: misjudged
+-- Those of the given tasks whose urgency is not what it should be, with what it should be: their own priority, or that
+-- of a more urgent task which waits for them.
+SELECT json_group_array(json_array(id, due)) FROM (
+    SELECT t.id, t.urgency, min(
+        t.priority,
+        coalesce((SELECT min(waiting.urgency) FROM taskmill_dependency AS edge
+            JOIN taskmill_task AS waiting ON waiting.id = edge.task_id
+            WHERE edge.on_id = t.id AND edge.open = 1), t.priority),
+        coalesce((SELECT parent.urgency FROM taskmill_task AS parent WHERE parent.id = t.parent_id), t.priority)
+    ) AS due
+    FROM json_each(?1) AS given
+    JOIN taskmill_task AS t ON t.id = given.value
+) WHERE due <> urgency;
+
+-- name: set_urgency
+-- [id, urgency] pairs.
+UPDATE taskmill_task SET urgency = given.value ->> 1
+FROM json_each(?1) AS given
+WHERE taskmill_task.id = given.value ->> 0;
+
+-- name: waited_for
+-- What the given tasks wait for: blockers and children.
+SELECT json_group_array(id) FROM (
+    SELECT edge.on_id AS id FROM json_each(?1) AS given
+    JOIN taskmill_dependency AS edge ON edge.task_id = given.value AND edge.open = 1
+    UNION
+    SELECT child.id FROM json_each(?1) AS given
+    JOIN taskmill_task AS child ON child.parent_id = given.value
+);
+
+-- name: tied
+-- Everything that hangs together with a task, in either table, over dependencies and kinship.
+WITH RECURSIVE tied (id) AS (
+    SELECT ?1
+    UNION
+    SELECT edge.on_id FROM tied JOIN taskmill_dependency AS edge ON edge.task_id = tied.id
+    UNION
+    SELECT edge.task_id FROM tied JOIN taskmill_dependency AS edge ON edge.on_id = tied.id
+    UNION
+    SELECT child.id FROM tied JOIN taskmill_task AS child ON child.parent_id = tied.id
+    UNION
+    SELECT child.id FROM tied JOIN taskmill_history AS child ON child.parent_id = tied.id
+    UNION
+    SELECT child.parent_id FROM tied JOIN taskmill_task AS child ON child.id = tied.id
+    WHERE child.parent_id IS NOT NULL
+    UNION
+    SELECT child.parent_id FROM tied JOIN taskmill_history AS child ON child.id = tied.id
+    WHERE child.parent_id IS NOT NULL
+)
+SELECT json_group_array(id) FROM tied;
+
+-- name: edges_among
+SELECT json_group_array(json_array(task_id, on_id, json(CASE WHEN open THEN 'true' ELSE 'false' END)))
+FROM taskmill_dependency WHERE task_id IN (SELECT value FROM json_each(?1));
+
+-- name: forget_edges
+-- The given tasks are pruned from history.
+DELETE FROM taskmill_dependency WHERE task_id IN (SELECT value FROM json_each(?1));

@@ -1,0 +1,87 @@
+-- name: record_endings
+-- Write history for rows of [id, ending, ended_at, duration_ms, result, error, attempt]. A row that names its attempt is
+-- written only while that holds its token, nobody wants anything else of the task, and no other task is concerned; for the
+-- others the caller sees to all that.
+INSERT INTO taskmill_history (
+    id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
+    due_at, expires_at, started_at, ended_at, duration_ms, parent_id, series_id, saved, progress, last_error, result, error
+)
+SELECT
+    t.id, t.type, t.key, t.label, t.group_name, t.priority, given.value ->> 1, t.payload, t.tags, t.overrides,
+    t.attempt, t.retries, t.created_at, t.due_at, t.expires_at, t.started_at, given.value ->> 2,
+    given.value ->> 3, t.parent_id, t.series_id, t.saved, t.progress, t.last_error, given.value ->> 4,
+    given.value ->> 5
+FROM json_each(?1) AS given
+JOIN taskmill_task AS t ON t.id = given.value ->> 0
+WHERE given.value ->> 6 IS NULL
+    OR t.attempt = given.value ->> 6 AND t.status = 'running' AND t.stop IS NULL AND t.rerun IS NULL
+    AND t.parent_id IS NULL AND t.children = 0 AND t.awaited = 0 AND t.series_id IS NULL;
+
+-- name: delete_active
+DELETE FROM taskmill_task WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: move_tags
+INSERT INTO taskmill_history_tag (name, value, task_id)
+SELECT name, value, task_id FROM taskmill_task_tag
+WHERE task_id IN (SELECT value FROM json_each(?1));
+
+-- name: delete_active_tags
+DELETE FROM taskmill_task_tag WHERE task_id IN (SELECT value FROM json_each(?1));
+
+-- name: tally
+-- Add [type, group, ending, count, duration_ms] rows to what has ended.
+INSERT INTO taskmill_tally (type, group_name, ending, ended, kept, duration_ms)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 3, value ->> 4 FROM json_each(?1) WHERE true
+ON CONFLICT (type, group_name, ending) DO UPDATE SET
+    ended = ended + excluded.ended, kept = kept + excluded.kept,
+    duration_ms = duration_ms + excluded.duration_ms;
+
+-- name: sums_of_endings
+-- The same rows for ended tasks of which only the ids are known.
+SELECT json_group_array(json_array(type, group_name, ending, ended, duration_ms)) FROM (
+    SELECT type, group_name, ending, count(*) AS ended, coalesce(sum(duration_ms), 0) AS duration_ms
+    FROM taskmill_history WHERE id IN (SELECT value FROM json_each(?1))
+    GROUP BY type, group_name, ending
+);
+
+-- name: gated
+-- Who waits for the given tasks to end.
+SELECT json_group_array(json_array(gate_id, id)) FROM taskmill_task
+WHERE gate_id IN (SELECT value FROM json_each(?1));
+
+-- name: open_gates
+-- The given tasks have ended and are in history: their successors read what was saved last.
+UPDATE taskmill_task SET
+    replaced = coalesce((SELECT saved FROM taskmill_history WHERE id = taskmill_task.gate_id), replaced),
+    gate_id = NULL
+WHERE gate_id IN (SELECT value FROM json_each(?1));
+
+-- name: start_over
+-- The given tasks run once more, as the newest submission of their key wants it.
+UPDATE taskmill_task SET
+    status = 'pending', payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
+    interrupted = 0, finalizing = 0, outcome = NULL, children = 0, children_ended = 0, created_at = ?2, queued_at = ?2, due_at = NULL, last_error = NULL, progress = NULL
+WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: described
+-- What events and callers are told about the given [id, …] rows of the active table.
+SELECT json_group_array(json_array(
+    t.id, t.type, t.key, t.label, t.group_name, t.priority, t.urgency, t.tags, t.created_at, t.status,
+    t.stop))
+FROM json_each(?1) AS given
+JOIN taskmill_task AS t ON t.id = given.value ->> 0;
+
+-- name: releasable
+-- Those of the given tasks that nothing holds back any longer.
+SELECT json_group_array(json_array(id, group_name, urgency, queued_at, due_at)) FROM taskmill_task AS t
+WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'blocked' AND stop IS NULL AND gate_id IS NULL AND held = 0
+    AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open = 1);
+
+-- name: release
+UPDATE taskmill_task SET status = CASE WHEN due_at > ?2 THEN 'scheduled' ELSE 'pending' END
+WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: in_queue
+-- The places of those of the given tasks that are in the queue.
+SELECT json_group_array(json_array(id, group_name, urgency, queued_at, NULL)) FROM taskmill_task
+WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending' AND stop IS NULL;

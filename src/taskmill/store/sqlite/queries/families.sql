@@ -1,0 +1,110 @@
+-- name: tree
+-- The given tasks and all their active descendants.
+WITH RECURSIVE tree (id) AS (
+    SELECT value FROM json_each(?1)
+    UNION
+    SELECT child.id FROM tree JOIN taskmill_task AS child ON child.parent_id = tree.id
+)
+SELECT json_group_array(json_array(t.id, t.parent_id, t.status, t.stop, t.finalizing, t.on_parent_expiry))
+FROM tree JOIN taskmill_task AS t ON t.id = tree.id;
+
+-- name: mark_stopped
+-- Rows of [id, status, stop]: asked to stop; what does not run waits for its children or for its hook.
+UPDATE taskmill_task SET status = given.value ->> 1, stop = given.value ->> 2
+FROM json_each(?1) AS given
+WHERE taskmill_task.id = given.value ->> 0;
+
+-- name: parents_of_ended
+-- [child, parent] of those of the given ended tasks that had one.
+SELECT json_group_array(json_array(ended.id, ended.parent_id))
+FROM json_each(?1) AS given
+JOIN taskmill_history AS ended ON ended.id = given.value
+WHERE ended.parent_id IS NOT NULL;
+
+-- name: parents
+-- What has to be known of the given tasks when children of theirs have ended.
+SELECT json_group_array(json_array(
+    t.id, t.status, t.stop, t.finalizing, t.fail_fast, t.max_children, t.rerun IS NOT NULL, t.outcome,
+    EXISTS (SELECT 1 FROM taskmill_task AS child WHERE child.parent_id = t.id), t.children - t.children_ended))
+FROM json_each(?1) AS given
+JOIN taskmill_task AS t ON t.id = given.value;
+
+-- name: childless
+-- Tasks that wait for children they no longer have.
+SELECT json_group_array(id) FROM taskmill_task AS t
+WHERE status = 'waiting' AND NOT EXISTS (SELECT 1 FROM taskmill_task AS child WHERE child.parent_id = t.id);
+
+-- name: live_children
+SELECT json_group_array(id) FROM taskmill_task WHERE parent_id = ?1;
+
+-- name: count_ended_children
+-- [parent, n] pairs.
+UPDATE taskmill_task SET children_ended = children_ended + (given.value ->> 1)
+FROM json_each(?1) AS given
+WHERE taskmill_task.id = given.value ->> 0;
+
+-- name: count_children
+-- The tasks of the given id range have been stored: count them with their parents.
+UPDATE taskmill_task SET children = children + born.n
+FROM (
+    SELECT parent_id, count(*) AS n FROM taskmill_task
+    WHERE id BETWEEN ?1 AND ?2 AND parent_id IS NOT NULL GROUP BY parent_id
+) AS born
+WHERE taskmill_task.id = born.parent_id;
+
+-- name: ended_child
+SELECT type, error FROM taskmill_history WHERE id = ?1;
+
+-- name: await_children
+-- Rows of [id, outcome, finalizing]: the attempt is over, the children are not. What the task was asked meanwhile counts.
+UPDATE taskmill_task SET
+    status = 'waiting', retries = 0, crashes = 0,
+    outcome = CASE WHEN stop IS NULL THEN given.value ->> 1 ELSE outcome END,
+    finalizing = stop IS NULL AND children > 0 AND (given.value ->> 2)
+FROM json_each(?1) AS given
+WHERE taskmill_task.id = given.value ->> 0;
+
+-- name: fail_with_children
+-- Rows of [id, outcome]: the task fails once its children have ended.
+UPDATE taskmill_task SET
+    status = CASE status WHEN 'running' THEN 'running' ELSE 'waiting' END, stop = 'fail',
+    outcome = given.value ->> 1, finalizing = 0
+FROM json_each(?1) AS given
+WHERE taskmill_task.id = given.value ->> 0;
+
+-- name: attempt_over
+UPDATE taskmill_task SET status = 'waiting' WHERE id = ?1 AND status = 'running';
+
+-- name: queue_again
+-- The given parents have no children left: they run their finalize, or their hook.
+UPDATE taskmill_task SET status = 'pending', interrupted = 1 WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: let_in
+-- The next children of parent ?1 that may enter the queue, of which ?2 may be there.
+SELECT json_group_array(id) FROM (
+    SELECT id FROM taskmill_task WHERE parent_id = ?1 AND held = 1 ORDER BY urgency, id
+    LIMIT max(0, ?2 - (SELECT count(*) FROM taskmill_task WHERE parent_id = ?1 AND held = 0))
+);
+
+-- name: unhold
+UPDATE taskmill_task SET held = 0 WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: spawner
+-- The attempt that wants to spawn, if it is alive.
+SELECT parent_id FROM taskmill_task WHERE id = ?1 AND attempt = ?2 AND status = 'running' AND stop IS NULL;
+
+-- name: traits
+-- What a parent hands down, and how many of its children may be in the queue.
+SELECT json_array(json_array(urgency, expires_at, json(tags)), max_children)
+FROM taskmill_task WHERE id = ?1 AND stop IS NULL;
+
+-- name: become_parent
+UPDATE taskmill_task SET fail_fast = ?2, max_children = ?3 WHERE id = ?1;
+
+-- name: capped_parents
+-- [id, max_children] of the parents of the given id range that let in only so many children.
+SELECT json_group_array(json_array(id, max_children)) FROM (
+    SELECT DISTINCT parent.id, parent.max_children
+    FROM taskmill_task AS child JOIN taskmill_task AS parent ON parent.id = child.parent_id
+    WHERE child.id BETWEEN ?1 AND ?2 AND parent.max_children IS NOT NULL
+);

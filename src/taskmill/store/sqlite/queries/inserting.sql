@@ -1,0 +1,32 @@
+-- name: insert
+-- Store new tasks. Ids ascend in input order, so the last one tells them all.
+INSERT INTO taskmill_task (
+    type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
+    created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop
+)
+SELECT
+    value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
+    value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15,
+    value ->> 16
+FROM json_each(?1);
+
+-- name: insert_kin
+-- The same for tasks that are tied to others.
+INSERT INTO taskmill_task (
+    type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
+    created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, parent_id, series_id,
+    on_dependency_failure, on_parent_expiry, held
+)
+SELECT
+    value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
+    value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15,
+    value ->> 16, value ->> '$[18][0]', value ->> '$[18][1]', value ->> '$[18][2]', value ->> '$[18][3]',
+    coalesce(value ->> '$[18][4]', 0)
+FROM json_each(?1);
+
+-- name: insert_tags
+-- Make tagged tasks of the given id range findable.
+INSERT INTO taskmill_task_tag (name, value, task_id)
+SELECT tag.key, tag.value, t.id
+FROM taskmill_task AS t, json_each(t.tags) AS tag
+WHERE t.id BETWEEN ?1 AND ?2 AND t.tags IS NOT NULL;

@@ -1,0 +1,206 @@
+"""Recurring series in the store: one occurrence is always active, and its end brings the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from taskmill.model.durations import from_ms
+from taskmill.model.kin import Kin
+from taskmill.model.outcome import StopReason
+from taskmill.model.snapshot import Schedule
+from taskmill.model.stages import NewTask
+from taskmill.model.status import Status
+from taskmill.policy.recurrence import is_spent, next_occurrence
+from taskmill.ports import Effects, Released, SeriesChange, Skipped
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.describing import describe
+from taskmill.store.sqlite.families import stop_trees
+from taskmill.store.sqlite.inserting import insert_rows
+from taskmill.store.sqlite.json_sql import decode_pairs, encoded, one
+from taskmill.store.sqlite.queries import load
+from taskmill.store.sqlite.releasing import note_queued
+from taskmill.store.sqlite.rows import EndingRow
+
+SQL = load("series.sql")
+KEYS = load("ledger.sql")
+
+
+class Series(msgspec.Struct, array_like=True):
+    """A stored series."""
+
+    template: str
+    every_ms: int
+    first_at: int
+    due_at: int
+    ttl_ms: int | None
+    runs: int
+    max_runs: int | None
+    paused: bool
+
+
+_decode_series = msgspec.json.Decoder(Series, strict=False).decode
+_decode_template = msgspec.json.Decoder(NewTask).decode
+_decode_occurrence = msgspec.json.Decoder(tuple[int, Status, int]).decode
+_decode_schedules = msgspec.json.Decoder(
+    list[tuple[str, str | None, int, int, int, int, int | None, bool]], strict=False
+).decode
+
+
+def begin(connection: Connection, id: int, task: NewTask, kin: Kin) -> None:
+    """Task ``id`` has been stored as the first occurrence of a new series."""
+    template = msgspec.structs.replace(task, kin=None, gate_id=None, stop=None)
+    first_at = task.created_at if task.due_at is None else task.due_at
+    ttl_ms = None if task.expires_at is None else task.expires_at - task.created_at
+    parameters = (encoded(template), kin.every_ms, first_at, ttl_ms, kin.max_runs)
+    series_id = connection.execute(SQL["begin"], parameters).lastrowid
+    connection.execute(SQL["join_series"], (id, series_id))
+
+
+def forget(connection: Connection, series_id: int) -> None:
+    """The series is over."""
+    connection.execute(SQL["forget"], (series_id,))
+
+
+def follow(connection: Connection, ended: Iterable[int], now: int, effects: Effects) -> None:
+    """Occurrences have ended: bring the next ones."""
+    for _, series_id in decode_pairs(one(connection, SQL["of_ended"], encoded(list(ended)))):
+        series = _read(connection, series_id)
+        if series is not None and not _is_active(connection, series_id):
+            _advance(connection, series_id, series, now, effects)
+
+
+def _read(connection: Connection, series_id: int) -> Series | None:
+    row = connection.execute(SQL["series"], (series_id,)).fetchone()
+    return None if row is None else _decode_series(row[0])
+
+
+def _is_active(connection: Connection, series_id: int) -> bool:
+    return connection.execute(SQL["occurrence"], (series_id,)).fetchone() is not None
+
+
+def _advance(connection: Connection, series_id: int, series: Series, now: int, effects: Effects) -> None:
+    if is_spent(series.runs, series.max_runs):
+        forget(connection, series_id)
+        return
+    template = _decode_template(series.template)
+    if template.key is not None:
+        holder = connection.execute(KEYS["key_holder"], (template.type, template.key)).fetchone()
+        if holder is not None:
+            # Somebody took the key while the occurrence was being stopped: that task stands for the next one, unless
+            # it is an occurrence itself, which then replaces this series.
+            if not connection.execute(SQL["join_series"], (holder[0], series_id)).rowcount:
+                forget(connection, series_id)
+            return
+    due_at, skipped = next_occurrence(series.first_at, series.every_ms, series.due_at, now)
+    task = msgspec.structs.replace(
+        template,
+        status=Status.PAUSED if series.paused else Status.SCHEDULED if due_at > now else Status.PENDING,
+        created_at=now,
+        queued_at=due_at,
+        due_at=due_at,
+        due_is_relative=False,
+        expires_at=None if series.ttl_ms is None else due_at + series.ttl_ms,
+        kin=Kin(series_id=series_id),
+    )
+    id = insert_rows(connection, [task])
+    connection.execute(SQL["advance"], (series_id, due_at, 1))
+    (described,) = describe(connection, [id])
+    effects.occurrences.append(described)
+    if task.status is not Status.PAUSED:
+        effects.released.append(Released(id, task.group, task.priority, task.queued_at, _future(due_at, now)))
+    if skipped:
+        effects.skipped.append(Skipped(described, skipped))
+
+
+def pause(connection: Connection, id: int, _now: int) -> SeriesChange:
+    series_id, series = _of_task(connection, id)
+    if series_id is None or series is None:
+        return SeriesChange()
+    connection.execute(SQL["set_paused"], (series_id, 1))
+    change = SeriesChange(series_id)
+    if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
+        occurrence, _, _ = _decode_occurrence(row[0])
+        if connection.execute(SQL["pause_occurrence"], (occurrence,)).rowcount:
+            (change.occurrence,) = describe(connection, [occurrence])
+            change.effects.reordered = True
+    return change
+
+
+def resume(connection: Connection, id: int, now: int) -> SeriesChange:
+    """Go on with the first occurrence that has not passed; those that passed meanwhile are not made up for."""
+    series_id, series = _of_task(connection, id)
+    if series_id is None or series is None:
+        return SeriesChange()
+    connection.execute(SQL["set_paused"], (series_id, 0))
+    change = SeriesChange(series_id)
+    row = connection.execute(SQL["occurrence"], (series_id,)).fetchone()
+    if row is None:
+        return change
+    occurrence, status, attempt = _decode_occurrence(row[0])
+    if status is not Status.PAUSED:
+        return change
+    if attempt:
+        connection.execute(SQL["resume_retry"], (occurrence,))
+        note_queued(connection, [occurrence], change.effects)
+    else:
+        _move(connection, series_id, series, occurrence, now, change.effects)
+    (change.occurrence,) = describe(connection, [occurrence])
+    return change
+
+
+def _move(connection: Connection, series_id: int, series: Series, occurrence: int, now: int, effects: Effects) -> None:
+    """Give a paused occurrence the first place on the grid that has not passed."""
+    due_at, skipped = next_occurrence(series.first_at, series.every_ms, series.due_at - series.every_ms, now)
+    expires_at = None if series.ttl_ms is None else due_at + series.ttl_ms
+    connection.execute(SQL["resume_occurrence"], (occurrence, due_at, now, expires_at))
+    connection.execute(SQL["advance"], (series_id, due_at, 0))
+    (described,) = describe(connection, [occurrence])
+    effects.released.append(
+        Released(occurrence, described.group, described.urgency, max(due_at, now), _future(due_at, now))
+    )
+    if skipped:
+        effects.skipped.append(Skipped(described, skipped))
+
+
+def _future(due_at: int, now: int) -> int | None:
+    return due_at if due_at > now else None
+
+
+def cancel(connection: Connection, id: int, now: int) -> tuple[SeriesChange, Sequence[EndingRow]]:
+    """End the series, and its active occurrence with it."""
+    series_id, series = _of_task(connection, id)
+    if series_id is None or series is None:
+        return SeriesChange(), []
+    forget(connection, series_id)
+    change = SeriesChange(series_id)
+    if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
+        occurrence, _, _ = _decode_occurrence(row[0])
+        (change.occurrence,) = describe(connection, [occurrence])
+        return change, stop_trees(connection, [occurrence], StopReason.CANCEL, now, change.effects)
+    return change, []
+
+
+def _of_task(connection: Connection, id: int) -> tuple[int | None, Series | None]:
+    row = connection.execute(SQL["of_task"], (id,)).fetchone()
+    return (None, None) if row is None else (row[0], _read(connection, row[0]))
+
+
+def schedules(connection: Connection) -> list[Schedule]:
+    return [
+        Schedule(
+            type=type,
+            key=key,
+            every=timedelta(milliseconds=every_ms),
+            next_run=from_ms(due_at),
+            task_id=task_id,
+            runs=runs,
+            max_runs=max_runs,
+            paused=paused,
+        )
+        for type, key, every_ms, due_at, task_id, runs, max_runs, paused in _decode_schedules(
+            one(connection, SQL["schedules"])
+        )
+    ]
