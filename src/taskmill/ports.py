@@ -104,6 +104,7 @@ class Released(msgspec.Struct, frozen=True, array_like=True):
     urgency: int
     queued_at: int
     due_at: int | None
+    expires_at: int | None = None
 
 
 class Skipped(msgspec.Struct, frozen=True):

@@ -23,7 +23,9 @@ WORKERS_LIVE = 20.0
 
 
 class Child:
-    """A process of :mod:`tests.crash.victim`. Its output is a pipe of words; its errors go to a file."""
+    """A process that runs ``program``. Its output is a pipe of words; its errors go to a file."""
+
+    program = "tests.crash.victim"
 
     def __init__(self, *, who: str, folder: Path, **order: Any) -> None:
         self.who = who
@@ -35,7 +37,7 @@ class Child:
                 "-X",
                 "faulthandler",
                 "-m",
-                "tests.crash.victim",
+                self.program,
                 json.dumps({"who": who, **order}),
             ],
             cwd=ROOT,

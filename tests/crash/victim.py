@@ -226,7 +226,7 @@ async def work(order: Order, journal: Journal) -> None:
         async with scheduler.running():
             if await scheduler.count() < ENOUGH_WAITING:
                 await _act_together(customer, order.actions)
-            await _all_ended(scheduler)
+            await all_ended(scheduler)
 
 
 async def _act_together(customer: Customer, actions: int) -> None:
@@ -239,7 +239,7 @@ async def _act_together(customer: Customer, actions: int) -> None:
             group.create_task(act())
 
 
-async def _all_ended(scheduler: Scheduler) -> None:
+async def all_ended(scheduler: Scheduler) -> None:
     while active := await scheduler.tasks():
         for record in active:
             await scheduler.wait(record.id, timeout=40)
@@ -249,7 +249,7 @@ async def drain(order: Order, journal: Journal) -> None:
     async with scheduler_for(order, journal) as scheduler:
         say("open")
         async with scheduler.running():
-            await _all_ended(scheduler)
+            await all_ended(scheduler)
         await scheduler.run_until_idle(timeout=60)
 
 
@@ -290,7 +290,7 @@ async def dispatch(order: Order, journal: Journal) -> None:
                 await told
                 return
         if told.result() == "finish":
-            await _all_ended(scheduler)
+            await all_ended(scheduler)
         await scheduler.stop()
         await dispatching
 

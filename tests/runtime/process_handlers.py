@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from taskmill import ConfigError, GiveUp, InvalidState, RetryLater
+from taskmill import ConfigError, GiveUp, InvalidState, Retry, RetryLater
 from taskmill.define.context import Context
 from taskmill.define.domain import Domain
 
@@ -225,3 +225,44 @@ def plain(number: int) -> int:
 
 
 renamed = work.task(name="renamed", run_in="process")(plain)
+
+
+@work.task
+async def part(number: int) -> int:
+    return number * 2
+
+
+@work.task
+def whole_in_thread(ctx: Context, parts: int) -> None:
+    first = ctx.spawn(part.prepare(0))
+    rest = ctx.spawn_many(part.prepare(number) for number in range(1, parts))
+    ctx.save(spawned=len({first.id, *(handle.id for handle in rest)}))
+
+
+@whole_in_thread.finalize
+def finish_in_thread(ctx: Context, parts: int) -> dict[str, object]:
+    return {"parts": [child.result for child in ctx.children], "spawned": ctx.saved["spawned"]}
+
+
+@work.task(run_in="process")
+def whole_in_process(ctx: Context, parts: int) -> None:
+    first = ctx.spawn(part.prepare(0))
+    rest = ctx.spawn_many(part.prepare(number) for number in range(1, parts))
+    ctx.save(spawned=len({first.id, *(handle.id for handle in rest)}))
+
+
+@whole_in_process.finalize
+def finish_in_process(ctx: Context, parts: int) -> dict[str, object]:
+    return {"parts": [child.result for child in ctx.children], "spawned": ctx.saved["spawned"]}
+
+
+@work.task(run_in="process")
+async def whole_in_async_process(ctx: Context, parts: int) -> None:
+    first = await ctx.spawn(part.options(tags={"a": "b"}, retry=Retry.none(), ttl=50).prepare(0))
+    rest = await ctx.spawn_many(part.prepare(number) for number in range(1, parts))
+    await ctx.save(spawned=len({first.id, *(handle.id for handle in rest)}))
+
+
+@whole_in_async_process.finalize
+async def finish_in_async_process(ctx: Context, parts: int) -> dict[str, object]:
+    return {"parts": [child.result for child in ctx.children], "spawned": ctx.saved["spawned"]}

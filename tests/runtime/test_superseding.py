@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from taskmill import Context, Domain, Scheduler
+from taskmill import AlreadyRunning, Context, Domain, Retry, Scheduler
+from taskmill.clock import SystemClock
 from taskmill.events import TaskSuperseded
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.testing import ManualClock
@@ -343,3 +344,156 @@ async def test_a_time_to_live_of_zero_starts_at_once_or_never(
     await scheduler.run_until_idle()
     assert ran == [1]
     assert (await late.wait()).ending == "expired"
+
+
+@pytest.mark.parametrize("steps", range(1, 9))
+async def test_an_attempt_hears_of_its_replacement_even_between_its_claim_and_its_start(
+    taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock, steps: int
+) -> None:
+    domain = Domain("d")
+
+    @domain.task(key="k", on_duplicate="supersede")
+    async def work(n: int) -> int:
+        if n == 1:
+            await asyncio.Event().wait()
+        return n
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain], shutdown_grace=0)
+    async with scheduler.running():
+        await manual_clock.advance(0)
+        first = asyncio.ensure_future(work.submit(1))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        second = await work.submit(2)
+        await first
+        assert await second.result() == 2
+
+
+async def test_a_dead_letter_comes_back_behind_whoever_is_still_being_stopped_with_its_key(
+    taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+    happened: list[str] = []
+    started, may_end = asyncio.Event(), asyncio.Event()
+
+    @domain.task(key="k", retry=Retry.none())
+    async def work(n: int) -> None:
+        if n == 1 and not happened:
+            raise ValueError("dead")
+        happened.append(f"start {n}")
+        try:
+            if n == 2:
+                started.set()
+                await asyncio.Event().wait()
+        finally:
+            if n == 2:
+                await may_end.wait()
+            happened.append(f"end {n}")
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    async with scheduler.running():
+        dead = await work.submit(1)
+        await dead.wait()
+        running = await work.submit(2)
+        await started.wait()
+        await running.cancel()
+        await scheduler.retry_dead(dead.id)
+        await manual_clock.advance(1)
+        assert (await active(scheduler, dead.id)).status == "blocked"
+        may_end.set()
+        assert (await dead.wait()).ending == "completed"
+    assert happened == ["start 2", "end 2", "start 1", "end 1"]
+
+
+async def test_a_request_to_run_again_outlives_the_deadline_of_the_attempt_it_waits_for(
+    taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+    ran: list[int] = []
+    started, go = asyncio.Event(), asyncio.Event()
+
+    @domain.task(key="k", retry=Retry.constant(3, 20), on_duplicate="requeue")
+    async def work(n: int) -> None:
+        ran.append(n)
+        started.set()
+        await go.wait()
+        if n == 1:
+            raise ValueError("later")
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    async with scheduler.running():
+        await work.options(ttl=15).submit(1)
+        await started.wait()
+        again = await work.options(ttl=None).submit(2)
+        assert again.kind == "requeued"
+        go.set()
+        await manual_clock.advance(16)
+        record = await again.wait()
+    assert (record.ending, record.payload, ran) == ("completed", {"n": 2}, [1, 2])
+
+
+async def test_a_second_request_to_stop_does_not_cut_a_clean_up_short(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+    happened: list[str] = []
+    cleaning, may_end = asyncio.Event(), asyncio.Event()
+
+    @domain.task(timeout=1, retry=Retry.none())
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await may_end.wait()
+            happened.append("cleaned")
+
+    scheduler = await taskmill_scheduler(domains=[domain])
+    async with scheduler.running():
+        handle = await work.submit()
+        await manual_clock.advance(1)
+        await cleaning.wait()
+        await handle.cancel()
+        await manual_clock.advance(0)
+        may_end.set()
+        assert (await handle.wait()).ending == "cancelled"
+    assert happened == ["cleaned"]
+
+
+async def test_a_hook_that_outlives_shutdown_keeps_the_right_to_dispatch(
+    taskmill_scheduler: SchedulerFactory, tmp_path: Path
+) -> None:
+    domain = Domain("d")
+    started, may_end = asyncio.Event(), threading.Event()
+    hook_started = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @domain.task(key="k", on_duplicate="supersede")
+    async def work(n: int) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    @work.on_cancel
+    def hook(n: int) -> None:
+        loop.call_soon_threadsafe(hook_started.set)
+        may_end.wait(20)
+
+    file = str(tmp_path / "tasks.db")
+    first = await taskmill_scheduler(store=file, domains=[domain], clock=SystemClock())
+    async with first.running():
+        await work.submit(1)
+        await started.wait()
+        await work.submit(2)
+        await hook_started.wait()
+        await first.stop(grace=0)
+    second = await taskmill_scheduler(store=file, domains=[], clock=SystemClock())
+    with pytest.raises(AlreadyRunning):
+        await second.run_until_idle()
+    may_end.set()
+    while True:
+        try:
+            await second.run_until_idle()
+        except AlreadyRunning:
+            await asyncio.sleep(0.01)
+        else:
+            break

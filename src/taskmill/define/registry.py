@@ -199,11 +199,17 @@ def _new_task(
     relative = False
     if (delay := call.get("run_after")) is not None:
         due_at = now + delay
-        relative = True
-    if due_at is not None and due_at <= now:
+        # Occurrences of recurring work keep to the wall clock.
+        relative = kin is None or kin.every_ms is None
+    recurs = kin is not None and kin.every_ms is not None
+    status = Status.PENDING if due_at is None or due_at <= now else Status.SCHEDULED
+    if status is Status.PENDING and not recurs:
+        # A first occurrence that is late keeps its place on the grid.
         due_at = None
     ttl = settings["ttl"]
     from_first_attempt = settings["ttl_from"] is TtlFrom.FIRST_ATTEMPT
+    # The time-to-live of recurring work counts from when each occurrence is due.
+    counts_from = max(due_at, now) if due_at is not None and recurs else now
     overrides = None
     if "retry" in call or "timeout" in call or "fail_fast" in call:
         overrides = json_encode(
@@ -219,17 +225,17 @@ def _new_task(
         label=settings["label"],
         group=settings["group"],
         priority=settings["priority"],
-        status=Status.PENDING if due_at is None else Status.SCHEDULED,
+        status=status,
         payload=payload,
         tags=valid_tags(settings["tags"]) if settings["tags"] else None,
         overrides=overrides,
         created_at=now,
         # A task that is not due yet does not wait yet.
-        queued_at=now if due_at is None else due_at,
+        queued_at=now if due_at is None else max(due_at, now),
         due_at=due_at,
         due_is_relative=relative,
         # A time-to-live of zero leaves the present millisecond to start in.
-        expires_at=None if ttl is None or from_first_attempt else now + max(ttl, 1),
+        expires_at=None if ttl is None or from_first_attempt else counts_from + max(ttl, 1),
         ttl_ms=ttl if from_first_attempt else None,
         gate_id=None,
         stop=None,

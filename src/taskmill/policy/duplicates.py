@@ -68,7 +68,7 @@ def answer_duplicate(strategy: OnDuplicate, holder: Holder, priority: int) -> An
             if holder.ends_at_once:
                 return Replace(gate_id=holder.gate_id, keeps_place=True)
             return Replace(gate_id=holder.id, keeps_place=False)
-        case OnDuplicate.REQUEUE if not holder.waits_to_run:
+        case OnDuplicate.REQUEUE if not holder.ends_at_once:
             return RunAgain()
         case _:
             upgrades = holder.waits_to_run and priority < holder.priority

@@ -15,6 +15,7 @@ from taskmill.model.kin import NO_KIN
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import Family, NewTask
 from taskmill.model.status import Ending, Status
+from taskmill.model.tags import valid_tags
 from taskmill.model.verdict import End, Verdict, Wait
 
 FAILURES = frozenset({Ending.FAILED, Ending.DEAD_LETTER, Ending.DEPENDENCY_FAILED})
@@ -35,11 +36,11 @@ class ParentTraits(msgspec.Struct, frozen=True, array_like=True):
 
 
 def inherit(task: NewTask, parent_id: int, parent: ParentTraits) -> NewTask:
-    """``task`` as a child: at least as urgent as its parent, no fresher, and tagged alike."""
+    """``task`` as a child: at least as urgent as its parent, no fresher, and tagged alike, or an ``InvalidTag``."""
     kin = msgspec.structs.replace(task.kin or NO_KIN, parent_id=parent_id)
     child = msgspec.structs.replace(task, kin=kin, priority=min(task.priority, parent.urgency))
     if parent.tags:
-        child = msgspec.structs.replace(child, tags={**parent.tags, **(task.tags or {})})
+        child = msgspec.structs.replace(child, tags=valid_tags({**parent.tags, **(task.tags or {})}))
     if parent.expires_at is not None and not kin.own_ttl:
         child = msgspec.structs.replace(child, expires_at=parent.expires_at, ttl_ms=None)
     return child
@@ -114,20 +115,20 @@ def plan_expiry(members: Sequence[Member], roots: Collection[int]) -> ExpiryPlan
 
 
 def _leaves_first(members: Iterable[Member], roots: Collection[int]) -> list[Member]:
+    """The roots and their descendants, the deepest first; a root may lie below another."""
     known = {member.id: member for member in members}
     children: dict[int, list[Member]] = {}
     for member in known.values():
         if member.parent_id is not None:
             children.setdefault(member.parent_id, []).append(member)
-    order = [known[root] for root in roots if root in known]
-    seen = {member.id for member in order}
-    for member in order:
-        for child in children.get(member.id, ()):
-            if child.id not in seen:
-                seen.add(child.id)
-                order.append(child)
-    order.reverse()
-    return order
+    level = [known[root] for root in roots if root in known]
+    depths: dict[int, int] = {}
+    depth = 0
+    while level:
+        depths.update((member.id, depth) for member in level)
+        level = [child for member in level for child in children.get(member.id, ())]
+        depth += 1
+    return sorted((known[id] for id in depths), key=lambda member: depths[member.id], reverse=True)
 
 
 Step = Literal["hook", "end", "finalize", "stay"]

@@ -130,10 +130,14 @@ class Attempt:
         return self.type.fail_fast if said is None else said
 
     def stop(self, reason: StopReason) -> None:
-        """Ask the handler to stop. The first reason stands, but the end of the task outranks an interruption."""
+        """Ask the handler to stop. The first reason stands, but the end of the task outranks an interruption.
+
+        It is interrupted once; only a handler that has not listened for long is interrupted again.
+        """
+        was_asked = self.stop_reason is not None
         if self.stop_reason is None or (reason.ends_task and not self.stop_reason.ends_task):
             self.stop_reason = reason
-        if self.running is not None and not self.ended:
+        if self.running is not None and not self.ended and not was_asked:
             self.running.interrupt()
 
     @property

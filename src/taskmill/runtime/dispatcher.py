@@ -73,6 +73,7 @@ class Dispatcher:
         self._unknown_types: list[str] = []
         self._returns: list[Claimed] = []
         """Claimed tasks that nobody here can run; the next turn returns them."""
+        self._stops_meanwhile: list[tuple[int, str]] = []
         self._progress_waits = False
         self._progress_at = float("-inf")
         self._progressed: list[Attempt] = []
@@ -102,6 +103,9 @@ class Dispatcher:
         self.added(Arrived(effects=effects))
 
     def _stop_attempts(self, effects: Effects) -> None:
+        if self._room.in_turn:
+            # Some of them may be claimed by the turn that is under way, and not started yet.
+            self._stops_meanwhile += effects.stopping
         for id, reason in effects.stopping:
             self.workshop.stop(id, StopReason(reason))
 
@@ -274,6 +278,7 @@ class Dispatcher:
         self._outcomes[:0] = self._judging
         self._judging = []
         self._room.turn_failed()
+        self._stops_meanwhile.clear()
 
     def _apply(self, turn: Turn, result: TurnResult) -> None:
         """The turn is committed: take note, start what was claimed, tell."""
@@ -288,8 +293,9 @@ class Dispatcher:
         now = self._clock.monotonic()
         for claimed in result.claimed:
             self._start(claimed, now)
-        for id, stop in result.stops:
+        for id, stop in (*result.stops, *self._stops_meanwhile):
             self.workshop.stop(id, StopReason(stop))
+        self._stops_meanwhile.clear()
 
     def _apply_verdicts(self, turn: Turn, result: TurnResult) -> None:
         ended = 0

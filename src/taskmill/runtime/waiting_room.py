@@ -21,7 +21,7 @@ class WaitingRoom:
         self._hooks: list[int] = []
         """Tasks that were asked to stop and have their hook to run; they need no slot."""
         self._meanwhile: list[Arrived] = []
-        self._in_turn = False
+        self.in_turn = False
         self.survey_wanted = True
         self.next_due: int | None = None
         self.next_expiry: int | None = None
@@ -35,7 +35,7 @@ class WaitingRoom:
 
     def take_in(self, arrived: Arrived) -> None:
         """New tasks are committed, or others were released by a commit."""
-        if self._in_turn:
+        if self.in_turn:
             # What the turn reads may be older or newer than this; it is noted once the turn is known.
             self._meanwhile.append(arrived)
             return
@@ -62,6 +62,8 @@ class WaitingRoom:
             self.queue_again(task.group, task.urgency, task.queued_at, task.id)
         else:
             self.note_due(task.due_at)
+        if task.expires_at is not None:
+            self.note_expiry(task.expires_at)
 
     def queue_again(self, group: str, urgency: int, queued_at: int, id: int) -> None:
         self._glimpse.add(Lane(group, urgency), Place(queued_at, id))
@@ -85,10 +87,10 @@ class WaitingRoom:
         turn.refill = self._glimpse.unread()
 
     def turn_begins(self) -> None:
-        self._in_turn = True
+        self.in_turn = True
 
     def turn_ends(self) -> None:
-        self._in_turn = False
+        self.in_turn = False
 
     def turn_failed(self) -> None:
         """Whatever the turn was to do is in doubt."""

@@ -83,6 +83,7 @@ class Workshop:
         self._order = itertools.count()
         self._hooks: dict[asyncio.Task[None], Attempt] = {}
         """What works for an attempt beside its handler."""
+        self._hooks_at_work: set[Attempt] = set()
         self.attempts: dict[int, Attempt] = {}
         """Attempts without an outcome, by task id."""
         self._when_quiet: Callable[[], None] | None = None
@@ -233,7 +234,7 @@ class Workshop:
         """Settle the ending of an attempt that will not end; a handler still at work keeps its slot until it does."""
         attempt.recorded = True
         self.attempts.pop(attempt.task.id, None)
-        if not attempt.ended:
+        if not attempt.ended or attempt in self._hooks_at_work:
             self.lingering.add(attempt)
 
     def interrupt_for_shutdown(self, attempt: Attempt) -> None:
@@ -247,13 +248,16 @@ class Workshop:
     def _handler_ended(self, attempt: Attempt, raw: RawOutcome) -> None:
         attempt.ended = True
         if attempt.recorded:
-            self.lingering.discard(attempt)
-            self._noticed()
-            self._check_quiet()
+            self._lingers_no_more(attempt)
         elif attempt.is_ending:
             self._stopped(attempt, None)
         else:
             self._hand_on(attempt, settled(raw, attempt.stop_reason, attempt.timeout_ms))
+
+    def _lingers_no_more(self, attempt: Attempt) -> None:
+        self.lingering.discard(attempt)
+        self._noticed()
+        self._check_quiet()
 
     def stop_after_all(self, attempt: Attempt, reason: StopReason) -> None:
         """The handler is over, but a request to stop was committed before its outcome: the request counts."""
@@ -284,7 +288,11 @@ class Workshop:
         def ended(raw: RawOutcome) -> None:
             outcome.append(raw)
             over.set()
+            self._hooks_at_work.discard(attempt)
+            if attempt.recorded and attempt.ended:
+                self._lingers_no_more(attempt)
 
+        self._hooks_at_work.add(attempt)
         interrupt = self._start_hook(attempt, ended)
         until = self._clock.monotonic() + self._cancel_timeout
         try:

@@ -51,13 +51,26 @@ def link(
     awaited = sorted({on_id for _, on_id, is_open in edges if is_open})
     if awaited:
         connection.execute(SQL["mark_awaited"], (encoded(awaited),))
-        lend(connection, {on_id: urgencies[task] for task, on_id, is_open in edges if is_open}.items(), effects)
+        lent: dict[int, int] = {}
+        for task, on_id, is_open in edges:
+            if is_open:
+                lent[on_id] = min(urgencies[task], lent.get(on_id, urgencies[task]))
+        lend(connection, lent.items(), effects)
 
 
 def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]], effects: Effects) -> None:
-    """Who waits for a task that is replaced waits for its replacement."""
-    if connection.execute(SQL["point_at_successors"], (encoded(pairs),)).rowcount > 0:
-        successors = [new for _, new in pairs]
+    """Who waits for a task that is replaced waits for its replacement, the last one of a chain."""
+    successor = dict(pairs)
+    final: list[tuple[int, int]] = []
+    for old, new in pairs:
+        last = new
+        while last in successor:
+            last = successor[last]
+        final.append((old, last))
+    if connection.execute(SQL["point_at_successors"], (encoded(final),)).rowcount > 0:
+        # Who waits for both keeps one edge.
+        connection.execute(SQL["forget_edges_onto"], (encoded(list(successor)),))
+        successors = [new for _, new in final]
         connection.execute(SQL["mark_awaited"], (encoded(successors),))
         reckon(connection, successors, effects)
 

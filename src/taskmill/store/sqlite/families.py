@@ -29,7 +29,7 @@ from taskmill.ports import Effects, Origin
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
 from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.releasing import note_queued, release
+from taskmill.store.sqlite.releasing import let_in, let_siblings_in, note_queued, release
 from taskmill.store.sqlite.rows import EndingRow
 
 SQL = load("families.sql")
@@ -169,11 +169,13 @@ def await_children(
     connection.execute(SQL["await_children"], (encoded(waits),))
     waiting: dict[int, int] = {}
     rows: list[EndingRow] = []
-    for parent in parents(connection, [id for id, _, _ in waits]):
+    ids = [id for id, _, _ in waits]
+    for parent in parents(connection, ids):
         if parent.has_children:
             waiting[parent.id] = parent.children_left
         else:
             rows += _step(connection, parent, now, effects)
+    let_siblings_in(connection, ids, now, effects)
     return waiting, rows
 
 
@@ -197,9 +199,10 @@ def _step(connection: Connection, parent: Parent, now: int, effects: Effects) ->
             connection.execute(SQL["queue_again"], (encoded([parent.id]),))
             effects.hooks.append(parent.id)
         case "finalize":
-            connection.execute(SQL["queue_again"], (encoded([parent.id]),))
-            note_queued(connection, [parent.id], effects)
-        case "end" if parent.runs_again and parent.stop is None:
+            # Where siblings may crowd the queue, it takes its turn among them.
+            connection.execute(SQL["await_release"], (parent.id,))
+            release(connection, [parent.id], now, effects)
+        case "end" if parent.runs_again and not _has_successor(connection, parent):
             start_over(connection, [parent.id], now, effects)
         case "end":
             ending, result, error, duration_ms = _settled(parent)
@@ -207,6 +210,11 @@ def _step(connection: Connection, parent: Parent, now: int, effects: Effects) ->
         case "stay":
             return []
     return []
+
+
+def _has_successor(connection: Connection, parent: Parent) -> bool:
+    """Whether a newer submission waits behind it, which then stands for the request to run once more."""
+    return parent.stop is not None and one(connection, ENDINGS["gated"], encoded([parent.id])) != "[]"
 
 
 def _settled(parent: Parent) -> Outcome:
@@ -219,6 +227,11 @@ def start_over(connection: Connection, ids: Sequence[int], now: int, effects: Ef
     """These tasks run once more, as the newest submission of their key wants it."""
     connection.execute(ENDINGS["start_over"], (encoded(ids), now))
     note_queued(connection, ids, effects)
+
+
+def is_within(connection: Connection, id: int, root: int) -> bool:
+    """Whether a task is ``root`` or one of its descendants."""
+    return bool(one(connection, SQL["is_within"], id, root))
 
 
 # Children
@@ -247,17 +260,7 @@ def _held(task: NewTask) -> NewTask:
     return msgspec.structs.replace(task, kin=kin, status=Status.BLOCKED)
 
 
-def let_in(connection: Connection, parent_id: int, max_children: int, now: int, effects: Effects) -> None:
-    """Let as many children into the queue as may be there."""
-    ids = decode_ids(one(connection, SQL["let_in"], parent_id, max_children))
-    if ids:
-        connection.execute(SQL["unhold"], (encoded(ids),))
-        release(connection, ids, now, effects)
-
-
 def count_children(connection: Connection, first_id: int, last_id: int, now: int, effects: Effects) -> None:
     """Children have been stored with these ids."""
     connection.execute(SQL["count_children"], (first_id, last_id))
-    capped = decode_pairs(one(connection, SQL["capped_parents"], first_id, last_id))
-    for parent_id, max_children in capped:
-        let_in(connection, parent_id, max_children, now, effects)
+    let_siblings_in(connection, range(first_id, last_id + 1), now, effects)

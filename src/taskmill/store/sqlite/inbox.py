@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from taskmill.model.kin import NO_KIN
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Ending, OnDuplicate
@@ -65,7 +66,9 @@ def _keys(connection: Connection, requests: Sequence[Request]) -> tuple[Keys, in
 
 
 def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> Needs:
-    """What is known about the tasks that these ones depend on."""
+    """What is known about the tasks that these ones depend on, or are children of."""
+    if all(task.kin is None for request in requests for task in request):
+        return NO_NEEDS
     wanted = {
         dependency
         for request in requests
@@ -74,46 +77,57 @@ def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> N
         for dependency in task.kin.depends_on
         if isinstance(dependency, int)
     }
-    if not wanted and not any(task.kin and task.kin.depends_on for request in requests for task in request):
-        return NO_NEEDS
     circular = [number for number, request in enumerate(requests) if _closes_circle(connection, request, keys)]
     return Needs(dependencies.states(connection, wanted), circular)
 
 
 def _closes_circle(connection: Connection, request: Request, keys: Keys) -> bool:
-    """Whether a stored task that waits for one of these would be waited for by it."""
-    for index, task in enumerate(request):
-        if task.kin is None or not task.kin.depends_on:
-            continue
-        waiting = [] if task.kin.parent_id is None else [task.kin.parent_id]
-        holder = keys.holders.get((task.type, task.key)) if task.key is not None else None
-        if holder is not None and task.on_duplicate is OnDuplicate.SUPERSEDE:
-            waiting.append(holder.id)
-        if waiting and (needs := stored_needs(request, index, keys)):
-            return any(dependencies.waits_for(connection, sorted(needs), id) for id in waiting)
-    return False
+    """Whether one of these tasks would wait for a stored one that waits for it."""
+    return any(
+        _waits_for_itself(connection, request, index, keys)
+        for index, task in enumerate(request)
+        if task.kin is not None and (task.kin.depends_on or task.kin.parent_id is not None)
+    )
+
+
+def _waits_for_itself(connection: Connection, request: Request, index: int, keys: Keys) -> bool:
+    task = request[index]
+    kin = task.kin or NO_KIN
+    waiting = [] if kin.parent_id is None else [kin.parent_id]
+    holder = keys.holders.get((task.type, task.key)) if task.key is not None else None
+    if holder is not None and task.on_duplicate is OnDuplicate.SUPERSEDE:
+        if kin.parent_id is not None and families.is_within(connection, kin.parent_id, holder.id):
+            # It would start when its own ancestor has ended, which waits for its descendants.
+            return True
+        waiting.append(holder.id)
+    needs = sorted(stored_needs(request, index, keys)) if kin.depends_on and waiting else []
+    return bool(needs) and any(dependencies.waits_for(connection, needs, id) for id in waiting)
 
 
 def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
     endings = _make_way(connection, plan, effects, now)
     if plan.fresh:
-        last_id = plan.first_id + len(plan.fresh) - 1
         insert_rows(connection, plan.fresh)
-        kin = {id: task.kin for id, task in enumerate(plan.fresh, plan.first_id) if task.kin is not None}
-        if any(one.parent_id is not None for one in kin.values()):
-            families.count_children(connection, plan.first_id, last_id, now, effects)
-        for id, one in kin.items():
-            if one.every_ms is not None:
-                series.begin(connection, id, plan.fresh[id - plan.first_id], one)
-    if plan.edges:
-        urgencies = {id: task.priority for id, task in enumerate(plan.fresh, plan.first_id)}
-        dependencies.link(connection, plan.edges, urgencies, effects)
+        if plan.edges:
+            urgencies = {id: task.priority for id, task in enumerate(plan.fresh, plan.first_id)}
+            dependencies.link(connection, plan.edges, urgencies, effects)
+        _join_kin(connection, plan, effects, now)
     if plan.superseded:
         pairs = [(one.old_id, one.new_id) for one in plan.superseded]
         connection.execute(SQL["hand_down_saved"], (encoded(pairs),))
         dependencies.point_at_successors(connection, pairs, effects)
         effects.successors.update(pairs)
     end_tasks(connection, endings, now, effects)
+
+
+def _join_kin(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
+    """Count new tasks with their parents, and begin the series they are the first of."""
+    kin = {id: task.kin for id, task in enumerate(plan.fresh, plan.first_id) if task.kin is not None}
+    if any(one.parent_id is not None for one in kin.values()):
+        families.count_children(connection, plan.first_id, plan.next_id() - 1, now, effects)
+    for id, one in kin.items():
+        if one.every_ms is not None:
+            series.begin(connection, id, plan.fresh[id - plan.first_id], one)
 
 
 def _make_way(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> list[EndingRow]:

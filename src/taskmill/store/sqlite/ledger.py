@@ -36,14 +36,28 @@ FRONT = 512
 BITE = 500
 """How many tasks upkeep moves in one transaction, so that nobody waits long behind it."""
 
+
+class _Orphan(msgspec.Struct, array_like=True):
+    """A task whose dispatcher died."""
+
+    id: int
+    retries: int
+    crashes: int
+    stop: str | None
+    finalizing: bool
+    has_children: bool
+    had_children: bool
+    runs_again: bool
+
+
 _decode = msgspec.json.Decoder().decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_lanes = msgspec.json.Decoder(list[Lane]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, list[Place]]]).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool]], strict=False).decode
 _decode_stops = msgspec.json.Decoder(list[tuple[int, str]]).decode
-_decode_expired = msgspec.json.Decoder(list[tuple[int, bool]], strict=False).decode
-_decode_orphans = msgspec.json.Decoder(list[tuple[int, int, int, str | None, bool, bool, bool]], strict=False).decode
+_decode_expired = msgspec.json.Decoder(list[tuple[int, bool, bool]], strict=False).decode
+_decode_orphans = msgspec.json.Decoder(list[_Orphan], strict=False).decode
 
 ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool]
 """id, status, retries, crashes, due_at, last_error, interrupted"""
@@ -89,10 +103,13 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
 
 
 def _expire(connection: Connection, turn: Turn, result: TurnResult) -> None:
-    """What waited too long ends, and takes its waiting descendants with it."""
+    """What waited too long ends, and takes its waiting descendants with it, unless it is to run once more anyway."""
     found = _decode_expired(_one(connection, "expired", turn.now, BITE))
-    rows = {id: EndingRow(id, Ending.EXPIRED, turn.now, None, None, None) for id, _ in found}
-    if parents := [id for id, has_children in found if has_children]:
+    if again := [id for id, _, runs_again in found if runs_again]:
+        families.start_over(connection, again, turn.now, result.effects)
+        found = [row for row in found if row[0] not in again]
+    rows = {id: EndingRow(id, Ending.EXPIRED, turn.now, None, None, None) for id, _, _ in found}
+    if parents := [id for id, has_children, _ in found if has_children]:
         for row in families.expire_families(connection, parents, turn.now, result.effects):
             rows.setdefault(row.id, row)
     end_tasks(connection, list(rows.values()), turn.now, result.effects)
@@ -267,21 +284,22 @@ def recover(connection: Connection, now: int) -> Recovery:
     recovery = Recovery()
     returns: list[ReturnRow] = []
     endings: list[EndingRow] = []
-    for id, retries, crashes_before, stop, finalizing, has_children, had_children in _decode_orphans(
-        _one(connection, "orphans")
-    ):
-        crashes = crashes_before + 1
-        waits = (has_children and (stop is not None or finalizing)) or stop == StopReason.FAIL
-        status = Status.WAITING if waits else Status.PENDING
+    for orphan in _decode_orphans(_one(connection, "orphans")):
+        id, stop, crashes = orphan.id, orphan.stop, orphan.crashes + 1
         if not quarantined(crashes, stopping=stop is not None):
-            returns.append((id, status, retries, crashes, None, None, True))
-        elif stop is None and had_children:
+            waits = orphan.has_children and (stop is not None or orphan.finalizing)
+            status = Status.WAITING if waits or stop == StopReason.FAIL else Status.PENDING
+            returns.append((id, status, orphan.retries, crashes, None, None, True))
+        elif stop is not None:
+            endings.append(EndingRow(id, families.ENDING_OF_STOP[stop], now, None, None, crash_message(crashes)))
+        elif orphan.had_children:
             families.attempt_over(connection, id)
             outcome = (Ending.DEAD_LETTER, None, crash_message(crashes), None)
             endings += families.fail(connection, id, outcome, now, recovery.effects)
+        elif orphan.runs_again:
+            families.start_over(connection, [id], now, recovery.effects)
         else:
-            ending = Ending.DEAD_LETTER if stop is None else families.ENDING_OF_STOP[stop]
-            endings.append(EndingRow(id, ending, now, None, None, crash_message(crashes)))
+            endings.append(EndingRow(id, Ending.DEAD_LETTER, now, None, None, crash_message(crashes)))
     if returns:
         connection.execute(SQL["return_to_queue"], (encoded(returns),))
         recovery.returned = len(returns)
@@ -302,7 +320,9 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     holder = connection.execute(SQL["key_holder"], (type, key)).fetchone()
     if holder is not None:
         raise DuplicateTask(f"{type}: task {holder[0]} holds the key {key!r} now", existing_id=holder[0])
-    connection.execute(SQL["revive"], (id, now))
+    # One that was asked to stop has given up the key, but must have ended before another runs.
+    stopping = connection.execute(SQL["key_stopper"], (type, key)).fetchone()
+    connection.execute(SQL["revive"], (id, now, None if stopping is None else stopping[0]))
     connection.execute(SQL["recount_child"], (id,))
     connection.execute(
         "INSERT INTO taskmill_task_tag SELECT name, value, task_id FROM taskmill_history_tag WHERE task_id = ?",

@@ -8,7 +8,7 @@ import msgspec
 
 from taskmill.ports import Effects, Released
 from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.json_sql import encoded, one
+from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
 from taskmill.store.sqlite.queries import load
 
 SQL = load("endings.sql")
@@ -20,6 +20,11 @@ def release(connection: Connection, ids: Sequence[int], now: int, effects: Effec
     """Release those of the blocked tasks that nothing blocks now; returns which."""
     if not ids:
         return []
+    let_in_now = set(let_siblings_in(connection, ids, now, effects))
+    return [*let_in_now.intersection(ids), *_release(connection, ids, now, effects)]
+
+
+def _release(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
     found = _decode_released(one(connection, SQL["releasable"], encoded(ids)))
     released = [task.id for task in found]
     if released:
@@ -28,6 +33,21 @@ def release(connection: Connection, ids: Sequence[int], now: int, effects: Effec
             is_due = task.due_at is None or task.due_at <= now
             effects.released.append(msgspec.structs.replace(task, due_at=None) if is_due else task)
     return released
+
+
+def let_siblings_in(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
+    """Something about these tasks has changed: as many of their siblings enter the queue as may be there."""
+    parents = decode_pairs(one(connection, SQL["capped_parents"], encoded(list(ids))))
+    return [id for parent in parents for id in let_in(connection, *parent, now, effects)]
+
+
+def let_in(connection: Connection, parent_id: int, max_children: int, now: int, effects: Effects) -> list[int]:
+    """Let as many children of a parent into the queue as may be there; returns which."""
+    ids = decode_ids(one(connection, SQL["let_in"], parent_id, max_children))
+    if not ids:
+        return []
+    connection.execute(SQL["unhold"], (encoded(ids),))
+    return _release(connection, ids, now, effects)
 
 
 def note_queued(connection: Connection, ids: Sequence[int], effects: Effects) -> None:

@@ -21,7 +21,7 @@ from taskmill.store.sqlite.families import stop_trees
 from taskmill.store.sqlite.inserting import insert_rows
 from taskmill.store.sqlite.json_sql import decode_pairs, encoded, one
 from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.releasing import note_queued
+from taskmill.store.sqlite.releasing import release
 from taskmill.store.sqlite.rows import EndingRow
 
 SQL = load("series.sql")
@@ -53,7 +53,7 @@ def begin(connection: Connection, id: int, task: NewTask, kin: Kin) -> None:
     """Task ``id`` has been stored as the first occurrence of a new series."""
     template = msgspec.structs.replace(task, kin=None, gate_id=None, stop=None)
     first_at = task.created_at if task.due_at is None else task.due_at
-    ttl_ms = None if task.expires_at is None else task.expires_at - task.created_at
+    ttl_ms = None if task.expires_at is None else task.expires_at - first_at
     parameters = (encoded(template), kin.every_ms, first_at, ttl_ms, kin.max_runs)
     series_id = connection.execute(SQL["begin"], parameters).lastrowid
     connection.execute(SQL["join_series"], (id, series_id))
@@ -68,7 +68,7 @@ def follow(connection: Connection, ended: Iterable[int], now: int, effects: Effe
     """Occurrences have ended: bring the next ones."""
     for _, series_id in decode_pairs(one(connection, SQL["of_ended"], encoded(list(ended)))):
         series = _read(connection, series_id)
-        if series is not None and not _is_active(connection, series_id):
+        if series is not None and not _has_active(connection, series_id):
             _advance(connection, series_id, series, now, effects)
 
 
@@ -77,8 +77,9 @@ def _read(connection: Connection, series_id: int) -> Series | None:
     return None if row is None else _decode_series(row[0])
 
 
-def _is_active(connection: Connection, series_id: int) -> bool:
-    return connection.execute(SQL["occurrence"], (series_id,)).fetchone() is not None
+def _has_active(connection: Connection, series_id: int) -> bool:
+    """Whether any occurrence has not ended, one that is being stopped included."""
+    return bool(one(connection, SQL["has_active"], series_id))
 
 
 def _advance(connection: Connection, series_id: int, series: Series, now: int, effects: Effects) -> None:
@@ -110,7 +111,9 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
     (described,) = describe(connection, [id])
     effects.occurrences.append(described)
     if task.status is not Status.PAUSED:
-        effects.released.append(Released(id, task.group, task.priority, task.queued_at, _future(due_at, now)))
+        effects.released.append(
+            Released(id, task.group, task.priority, task.queued_at, _future(due_at, now), task.expires_at)
+        )
     if skipped:
         effects.skipped.append(Skipped(described, skipped))
 
@@ -144,9 +147,10 @@ def resume(connection: Connection, id: int, now: int) -> SeriesChange:
         return change
     if attempt:
         connection.execute(SQL["resume_retry"], (occurrence,))
-        note_queued(connection, [occurrence], change.effects)
     else:
         _move(connection, series_id, series, occurrence, now, change.effects)
+    # What else holds it back, such as the attempt that it replaces, holds it still.
+    release(connection, [occurrence], now, change.effects)
     (change.occurrence,) = describe(connection, [occurrence])
     return change
 
@@ -157,11 +161,8 @@ def _move(connection: Connection, series_id: int, series: Series, occurrence: in
     expires_at = None if series.ttl_ms is None else due_at + series.ttl_ms
     connection.execute(SQL["resume_occurrence"], (occurrence, due_at, now, expires_at))
     connection.execute(SQL["advance"], (series_id, due_at, 0))
-    (described,) = describe(connection, [occurrence])
-    effects.released.append(
-        Released(occurrence, described.group, described.urgency, max(due_at, now), _future(due_at, now))
-    )
     if skipped:
+        (described,) = describe(connection, [occurrence])
         effects.skipped.append(Skipped(described, skipped))
 
 

@@ -30,6 +30,9 @@ UPDATE OR IGNORE taskmill_dependency SET on_id = given.value ->> 1
 FROM json_each(?1) AS given
 WHERE taskmill_dependency.on_id = given.value ->> 0 AND taskmill_dependency.open = 1;
 
+-- name: forget_edges_onto
+DELETE FROM taskmill_dependency WHERE on_id IN (SELECT value FROM json_each(?1)) AND open = 1;
+
 -- name: dependents
 -- Open edges onto the given tasks, with the policy of whoever waits.
 SELECT json_group_array(json_array(edge.task_id, edge.on_id, t.on_dependency_failure))

@@ -59,7 +59,7 @@ WHERE gate_id IN (SELECT value FROM json_each(?1));
 -- name: start_over
 -- The given tasks run once more, as the newest submission of their key wants it.
 UPDATE taskmill_task SET
-    status = 'pending', payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
+    status = 'pending', stop = NULL, payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
     interrupted = 0, finalizing = 0, outcome = NULL, children = 0, children_ended = 0, created_at = ?2, queued_at = ?2, due_at = NULL, last_error = NULL, progress = NULL
 WHERE id IN (SELECT value FROM json_each(?1));
 
@@ -73,7 +73,7 @@ JOIN taskmill_task AS t ON t.id = given.value ->> 0;
 
 -- name: releasable
 -- Those of the given tasks that nothing holds back any longer.
-SELECT json_group_array(json_array(id, group_name, urgency, queued_at, due_at)) FROM taskmill_task AS t
+SELECT json_group_array(json_array(id, group_name, urgency, queued_at, due_at, expires_at)) FROM taskmill_task AS t
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'blocked' AND stop IS NULL AND gate_id IS NULL AND held = 0
     AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open = 1);
 
@@ -83,5 +83,30 @@ WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: in_queue
 -- The places of those of the given tasks that are in the queue.
-SELECT json_group_array(json_array(id, group_name, urgency, queued_at, NULL)) FROM taskmill_task
+SELECT json_group_array(json_array(id, group_name, urgency, queued_at, NULL, expires_at)) FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending' AND stop IS NULL;
+
+-- name: capped_parents
+-- [id, max_children] of the parents of the given tasks that let only so many children into the queue.
+SELECT json_group_array(json_array(id, max_children)) FROM (
+    SELECT DISTINCT parent.id, parent.max_children
+    FROM json_each(?1) AS given
+    JOIN taskmill_task AS child ON child.id = given.value
+    JOIN taskmill_task AS parent ON parent.id = child.parent_id
+    WHERE parent.max_children IS NOT NULL
+);
+
+-- name: let_in
+-- The next children of parent ?1 that may enter the queue, of which ?2 may be there. One that waits for children of its
+-- own takes no place.
+SELECT json_group_array(id) FROM (
+    SELECT id FROM taskmill_task AS t
+    WHERE parent_id = ?1 AND held = 1 AND stop IS NULL AND gate_id IS NULL
+        AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open = 1)
+    ORDER BY urgency, id
+    LIMIT max(0, ?2 - (
+        SELECT count(*) FROM taskmill_task WHERE parent_id = ?1 AND held = 0 AND status <> 'waiting'))
+);
+
+-- name: unhold
+UPDATE taskmill_task SET held = 0 WHERE id IN (SELECT value FROM json_each(?1));

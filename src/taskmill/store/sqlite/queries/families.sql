@@ -75,19 +75,26 @@ WHERE taskmill_task.id = given.value ->> 0;
 -- name: attempt_over
 UPDATE taskmill_task SET status = 'waiting' WHERE id = ?1 AND status = 'running';
 
+-- name: await_release
+-- A parent has no children left: it runs its finalize as soon as nothing else holds it back.
+UPDATE taskmill_task SET
+    status = 'blocked', interrupted = 1,
+    held = coalesce((SELECT parent.max_children IS NOT NULL FROM taskmill_task AS parent
+        WHERE parent.id = taskmill_task.parent_id), 0)
+WHERE id = ?1;
+
+-- name: is_within
+-- Whether task ?1 is ?2 or one of its descendants.
+WITH RECURSIVE above (id) AS (
+    SELECT ?1
+    UNION
+    SELECT t.parent_id FROM above JOIN taskmill_task AS t ON t.id = above.id WHERE t.parent_id IS NOT NULL
+)
+SELECT EXISTS (SELECT 1 FROM above WHERE id = ?2);
+
 -- name: queue_again
--- The given parents have no children left: they run their finalize, or their hook.
+-- The given parents have no children left but their hook to run.
 UPDATE taskmill_task SET status = 'pending', interrupted = 1 WHERE id IN (SELECT value FROM json_each(?1));
-
--- name: let_in
--- The next children of parent ?1 that may enter the queue, of which ?2 may be there.
-SELECT json_group_array(id) FROM (
-    SELECT id FROM taskmill_task WHERE parent_id = ?1 AND held = 1 ORDER BY urgency, id
-    LIMIT max(0, ?2 - (SELECT count(*) FROM taskmill_task WHERE parent_id = ?1 AND held = 0))
-);
-
--- name: unhold
-UPDATE taskmill_task SET held = 0 WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: spawner
 -- The attempt that wants to spawn, if it is alive.
@@ -100,11 +107,3 @@ FROM taskmill_task WHERE id = ?1 AND stop IS NULL;
 
 -- name: become_parent
 UPDATE taskmill_task SET fail_fast = ?2, max_children = ?3 WHERE id = ?1;
-
--- name: capped_parents
--- [id, max_children] of the parents of the given id range that let in only so many children.
-SELECT json_group_array(json_array(id, max_children)) FROM (
-    SELECT DISTINCT parent.id, parent.max_children
-    FROM taskmill_task AS child JOIN taskmill_task AS parent ON parent.id = child.parent_id
-    WHERE child.id BETWEEN ?1 AND ?2 AND parent.max_children IS NOT NULL
-);

@@ -9,7 +9,10 @@ WHERE t.attempt = given.value ->> 1 AND t.status = 'running';
 -- name: return_to_queue
 -- Rows of [id, status, retries, crashes, due_at, last_error, interrupted]: an attempt ended, the task did not.
 UPDATE taskmill_task SET
-    status = given.value ->> 1,
+    status = CASE
+        WHEN series_id IS NOT NULL AND stop IS NULL AND given.value ->> 1 IN ('pending', 'scheduled')
+            AND (SELECT paused FROM taskmill_series WHERE id = series_id) THEN 'paused'
+        ELSE given.value ->> 1 END,
     retries = given.value ->> 2,
     crashes = given.value ->> 3,
     due_at = given.value ->> 4,
@@ -32,18 +35,19 @@ WHERE taskmill_task.id = given.value ->> 0 AND taskmill_task.attempt = given.val
 -- name: orphans
 -- Tasks that were running when their dispatcher died.
 SELECT json_group_array(json_array(
-    id, retries, crashes, stop, finalizing, children > children_ended, children > 0))
+    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, rerun IS NOT NULL))
 FROM taskmill_task WHERE status = 'running';
 
 -- name: revive
 -- Bring a dead letter back with its id, its payload and its saved state, and a fresh retry counter.
 INSERT INTO taskmill_task (
     id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides, attempt, created_at, queued_at,
-    parent_id, saved, last_error
+    gate_id, parent_id, saved, last_error
 )
 SELECT
-    id, type, key, label, group_name, priority, priority, 'pending', payload, tags, overrides, attempt, created_at,
-    ?2, parent_id, saved, error
+    id, type, key, label, group_name, priority, priority,
+    CASE WHEN ?3 IS NULL THEN 'pending' ELSE 'blocked' END, payload, tags, overrides, attempt, created_at,
+    ?2, ?3, parent_id, saved, error
 FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
 
 -- name: recount_child
@@ -53,6 +57,9 @@ WHERE id = (SELECT parent_id FROM taskmill_task WHERE id = ?1) AND children_ende
 
 -- name: key_holder
 SELECT id FROM taskmill_task WHERE type = ?1 AND key = ?2 AND key IS NOT NULL AND stop IS NULL;
+
+-- name: key_stopper
+SELECT id FROM taskmill_task WHERE type = ?1 AND key = ?2 AND key IS NOT NULL AND stop IS NOT NULL;
 
 -- name: forget_ending
 DELETE FROM taskmill_history WHERE id = ?1;

@@ -55,16 +55,19 @@ UPDATE taskmill_task SET status = 'pending' WHERE id IN (SELECT value FROM json_
 -- name: expired
 -- Waiting tasks past their deadline, at most ?2. One that was asked to stop ends that way, and one that was started
 -- in time and interrupted runs on.
-SELECT json_group_array(json_array(id, children > 0)) FROM (
-    SELECT id, children FROM taskmill_task
+SELECT json_group_array(json_array(id, children > 0, rerun IS NOT NULL)) FROM (
+    SELECT id, children, rerun FROM taskmill_task
     WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
         AND stop IS NULL AND interrupted = 0 AND expires_at <= ?1
     ORDER BY expires_at LIMIT ?2
 );
 
 -- name: shift_deadlines
--- The wall clock was stepped by ?1 ms: a time-to-live is a duration and moves with it.
-UPDATE taskmill_task SET expires_at = expires_at + ?1 WHERE expires_at IS NOT NULL;
+-- The wall clock was stepped by ?1 ms: a time-to-live is a duration and moves with it. That of an occurrence counts
+-- from when it is due, which the step does not move.
+UPDATE taskmill_task SET expires_at = expires_at + ?1
+WHERE expires_at IS NOT NULL
+    AND (series_id IS NULL OR due_is_relative = 1 OR status NOT IN ('scheduled', 'blocked'));
 
 -- name: shift_relative
 -- The wall clock was stepped by ?1 ms: what was due "after a delay" moves with it.

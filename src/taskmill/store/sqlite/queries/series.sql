@@ -34,20 +34,23 @@ DELETE FROM taskmill_series WHERE id = ?1;
 -- The active occurrence of a series: [id, status, attempt].
 SELECT json_array(id, status, attempt) FROM taskmill_task WHERE series_id = ?1 AND series_id IS NOT NULL AND stop IS NULL;
 
+-- name: has_active
+SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE series_id = ?1 AND series_id IS NOT NULL);
+
 -- name: pause_occurrence
 UPDATE taskmill_task SET status = 'paused' WHERE id = ?1 AND status IN ('pending', 'scheduled', 'blocked');
 
 -- name: resume_occurrence
--- ?2 is when it is due now, ?3 the present, ?4 its deadline.
-UPDATE taskmill_task SET
-    status = CASE WHEN ?2 > ?3 THEN 'scheduled' ELSE 'pending' END, due_at = ?2, queued_at = max(?2, ?3), expires_at = ?4
+-- ?2 is when it is due now, ?3 the present, ?4 its deadline. It is released next, unless something else holds it back.
+UPDATE taskmill_task SET status = 'blocked', due_at = ?2, queued_at = max(?2, ?3), expires_at = ?4
 WHERE id = ?1 AND status = 'paused';
 
 -- name: resume_retry
-UPDATE taskmill_task SET status = 'pending' WHERE id = ?1 AND status = 'paused';
+UPDATE taskmill_task SET status = 'blocked' WHERE id = ?1 AND status = 'paused';
 
 -- name: schedules
 SELECT json_group_array(json_array(
     t.type, t.key, s.every_ms, coalesce(t.due_at, s.due_at), t.id, s.runs, s.max_runs, s.paused))
 FROM taskmill_series AS s
-JOIN taskmill_task AS t ON t.series_id = s.id AND t.series_id IS NOT NULL;
+JOIN taskmill_task AS t ON t.id = (
+    SELECT max(id) FROM taskmill_task WHERE series_id = s.id AND series_id IS NOT NULL);

@@ -1,0 +1,312 @@
+"""Processes that fight over a few keys: ``python -m tests.crash.rivals '{"role": …}'``.
+
+Roles: ``rival`` stands by to dispatch and, beside that, supersedes, requeues, cancels and revives at random, until it
+is killed or told to leave; ``drain`` brings everything to its end. The handlers put on record when they and their hooks
+start and end, the rest what it asks and what it was answered: each process in a journal of its own.
+
+How long handlers, their clean-ups and their hooks take is part of the load, not a wait for anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from taskmill import Context, Domain, GiveUp, Retry, Scheduler, Submission
+from taskmill.errors import DuplicateTask, InvalidState
+from taskmill.store.sqlite import log_file
+from tests.crash import points
+from tests.crash.journal import Journal
+from tests.crash.victim import Order, Parent, all_ended, say
+
+KEYS = 3
+"""Keys of each task type."""
+VOICES = 4
+"""How many callers a rival has at once, so that their submissions share transactions."""
+OPERATIONS_A_WORD = 15
+"""After how many operations a rival says "more"."""
+
+PATIENT, PATIENCE = 0.5, 0.2
+"""How many submissions are followed by a wait for the ending, and for how many seconds at most."""
+
+domain = Domain("rival", retry=Retry.constant(1, 0))
+
+
+def by_name(name: str, marker: str, takes: float, how: str, hook: str) -> str:
+    return name
+
+
+def begins(ctx: Context, fact: str, marker: str) -> None:
+    task = ctx.task
+    key = f"{task.type} {task.key}"
+    ctx.state(Journal).write(fact, id=task.id, attempt=ctx.attempt, key=key, marker=marker)
+
+
+def ends(ctx: Context, fact: str, how: str) -> None:
+    ctx.state(Journal).write(fact, id=ctx.task.id, attempt=ctx.attempt, how=how)
+
+
+def result_of(marker: str, how: str) -> str:
+    """What the handler was made to do."""
+    if how == "fail":
+        raise RuntimeError("never")
+    if how == "give up":
+        raise GiveUp("no use")
+    return marker
+
+
+@domain.task(key=by_name)
+async def willing(ctx: Context, name: str, marker: str, takes: float, how: str, hook: str) -> str:
+    """Stops as soon as it is asked to."""
+    begins(ctx, "start", marker)
+    ended = how
+    try:
+        await asyncio.sleep(takes)
+    except asyncio.CancelledError:
+        ended = "stopped"
+        raise
+    finally:
+        ends(ctx, "end", ended)
+    return result_of(marker, how)
+
+
+@domain.task(key=by_name, retry=Retry.constant(2, 0.01))
+async def tidy(ctx: Context, name: str, marker: str, takes: float, how: str, hook: str) -> str:
+    """Needs a while to clean up, whether it was asked to stop or not."""
+    begins(ctx, "start", marker)
+    ended = how
+    try:
+        await asyncio.sleep(takes)
+    except asyncio.CancelledError:
+        ended = "stopped"
+        raise
+    finally:
+        try:
+            await asyncio.sleep(takes / 2)
+        except asyncio.CancelledError:
+            ended = "stopped"
+            raise
+        finally:
+            ends(ctx, "end", ended)
+    return result_of(marker, how)
+
+
+@domain.task(key=by_name)
+def threaded(ctx: Context, name: str, marker: str, takes: float, how: str, hook: str) -> str:
+    """Looks now and then whether it should stop."""
+    begins(ctx, "start", marker)
+    until = time.monotonic() + takes
+    while time.monotonic() < until:
+        if ctx.cancelled:
+            ends(ctx, "end", "stopped")
+            ctx.check_cancelled()
+        time.sleep(0.004)
+    ends(ctx, "end", how)
+    return result_of(marker, how)
+
+
+@domain.task(key=by_name)
+async def bare(ctx: Context, name: str, marker: str, takes: float, how: str, hook: str) -> str:
+    """Has no hook."""
+    result: str = await willing(ctx, name, marker, takes, how, hook)
+    return result
+
+
+@willing.on_cancel
+@tidy.on_cancel
+async def cancelled(ctx: Context, name: str, marker: str, takes: float, how: str, hook: str) -> None:
+    begins(ctx, "hook", marker)
+    if hook != "quick":
+        await asyncio.sleep(takes / 4)
+    ends(ctx, "hooked", hook)
+    if hook == "raises":
+        raise RuntimeError("a hook that fails")
+
+
+@threaded.on_cancel
+def cancelled_in_thread(ctx: Context, name: str, marker: str, takes: float, how: str, hook: str) -> None:
+    begins(ctx, "hook", marker)
+    if hook != "quick":
+        time.sleep(takes / 4)
+    ends(ctx, "hooked", hook)
+    if hook == "raises":
+        raise RuntimeError("a hook that fails")
+
+
+TYPES: list[Any] = [willing, tidy, threaded, bare]
+WITH_HOOK = {willing.name, tidy.name, threaded.name}
+
+
+class Rival:
+    """Asks for random things about the same few keys, and keeps the record straight."""
+
+    def __init__(self, scheduler: Scheduler, order: Order, journal: Journal) -> None:
+        self._scheduler = scheduler
+        self._order = order
+        self._journal = journal
+        self._random = random.Random(order.seed)
+        self._numbers = itertools.count()
+        self._operations = itertools.count(1)
+        self._known: list[int] = []
+        """Ids this process was given."""
+
+    async def act(self) -> None:
+        deeds: list[tuple[int, Callable[[], Coroutine[Any, Any, None]]]] = [
+            (60, self._submit_one),
+            (12, self._submit_batch),
+            (18, self._cancel_some),
+            (3, self._cancel_key),
+            (3, self._revive_some),
+        ]
+        (deed,) = self._random.choices([deed for _, deed in deeds], [weight for weight, _ in deeds])
+        await deed()
+        if next(self._operations) % OPERATIONS_A_WORD == 0:
+            say("more")
+
+    def _submission(self) -> Submission:
+        chance = self._random
+        marker = f"{self._order.who}-{next(self._numbers)}"
+        (strategy,) = chance.choices(["supersede", "requeue", "skip", "reject"], [60, 20, 10, 10])
+        options: dict[str, Any] = {"on_duplicate": strategy, "label": marker, "priority": chance.choice([64, 128])}
+        if chance.random() < 0.2:
+            options["ttl"] = chance.uniform(0.001, 0.06)
+        if chance.random() < 0.1:
+            options["run_after"] = chance.uniform(0.001, 0.06)
+        (how,) = chance.choices(["work", "fail", "give up"], [75, 20, 5])
+        (hook,) = chance.choices(["quick", "slow", "raises"], [40, 40, 20])
+        task = chance.choice(TYPES).options(**options)
+        name, takes = f"key {chance.randrange(KEYS)}", round(chance.choice([0.02, 0.1]) * chance.random(), 3)
+        submission: Submission = task.prepare(name=name, marker=marker, takes=takes, how=how, hook=hook)
+        return submission
+
+    async def _submit_one(self) -> None:
+        await self._ask(self._submission())
+
+    async def _submit_batch(self) -> None:
+        await self._ask(*[self._submission() for _ in range(self._random.randint(2, 6))])
+
+    async def _ask(self, *submissions: Submission) -> None:
+        """Submit, with the question and the answer on record."""
+        batch = [
+            {
+                "marker": submission.payload["marker"],
+                "key": f"{submission.type} {submission.payload['name']}",
+                "strategy": submission.options["on_duplicate"],
+            }
+            for submission in submissions
+        ]
+        self._journal.write("ask", batch=batch)
+        try:
+            if len(submissions) == 1:
+                handles = [await self._scheduler.submit(submissions[0])]
+            else:
+                handles = await self._scheduler.submit_many(submissions)
+        except DuplicateTask:
+            self._journal.write("refused", first=batch[0]["marker"])
+            return
+        answers = [{"id": one.id, "kind": one.kind, "replaced": one.replaced_id} for one in handles]
+        self._journal.write("ack", first=batch[0]["marker"], answers=answers)
+        self._known += [handle.id for handle in handles]
+        if self._random.random() < PATIENT:
+            await self._watch(self._random.choice(handles).id)
+
+    async def _watch(self, id: int) -> None:
+        """Wait for an ending, but not for long: whoever dispatches may have died."""
+        try:
+            record = await self._scheduler.wait(id, timeout=PATIENCE)
+        except TimeoutError:
+            self._journal.write("not seen", id=id)
+        else:
+            self._journal.write("seen", id=id, ending=record.ending)
+
+    async def _cancel_some(self) -> None:
+        recent = self._known[-8:]
+        if self._random.random() < 0.6:
+            recent = [record.id for record in await self._scheduler.tasks(status="running", limit=8)] or recent
+        if not recent:
+            return
+        id = self._random.choice(recent)
+        self._journal.write("cancelling", id=id)
+        answer = await self._scheduler.cancel(id)
+        self._journal.write("cancelled", id=id, answer=answer)
+
+    async def _cancel_key(self) -> None:
+        type, key = self._random.choice(TYPES).name, f"key {self._random.randrange(KEYS)}"
+        self._journal.write("cancelling", key=f"{type} {key}")
+        for id in await self._scheduler.cancel_where(type=type, key=key):
+            self._journal.write("cancelled", id=id, answer=True)
+
+    async def _revive_some(self) -> None:
+        if not (found := await self._scheduler.dead_letters(limit=5)):
+            return
+        id = self._random.choice(found).id
+        self._journal.write("reviving", id=id)
+        try:
+            await self._scheduler.retry_dead(id)
+        except (DuplicateTask, InvalidState) as wrong:
+            self._journal.write("not revived", id=id, why=type(wrong).__name__)
+
+
+def scheduler_for(order: Order, journal: Journal) -> Scheduler:
+    return Scheduler(
+        order.file,
+        domains=[domain],
+        max_concurrency=8,
+        retention=None,
+        state=[journal],
+        cancel_timeout=20,
+        durability="full",
+    )
+
+
+async def fight(order: Order, journal: Journal) -> None:
+    """Stand by and act until the parent says leave; then give back at once whatever runs here."""
+    async with scheduler_for(order, journal) as scheduler:
+        say("open")
+        dispatching = asyncio.ensure_future(scheduler.run(standby=True))
+        told = asyncio.ensure_future(Parent().heard())
+        rival = Rival(scheduler, order, journal)
+
+        async def act() -> None:
+            while not told.done():
+                await rival.act()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(VOICES):
+                group.create_task(act())
+        journal.write("leaving")
+        await scheduler.stop(grace=0)
+        await dispatching
+
+
+async def drain(order: Order, journal: Journal) -> None:
+    async with scheduler_for(order, journal) as scheduler:
+        say("open")
+        await scheduler.run_until_idle(timeout=60)
+        # Idle is also who only waits for something that is due later.
+        async with scheduler.running():
+            await all_ended(scheduler)
+
+
+def main() -> None:
+    order = msgspec.convert(json.loads(sys.argv[1]), Order)
+    # Small, so that there are many checkpoints.
+    log_file.CHECKPOINT_BYTES = 128 * 1024
+    log_file.LOOK_EVERY = 2
+    if order.point is not None:
+        points.arm(order.point, order.nth)
+    role = {"rival": fight, "drain": drain}[order.role]
+    asyncio.run(role(order, Journal(Path(order.journal), order.who)))
+
+
+if __name__ == "__main__":
+    main()
