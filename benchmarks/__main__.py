@@ -25,10 +25,12 @@ MEASUREMENTS = {
     "import": "import_time",
     "e2e": "end_to_end",
     "submit": "concurrent_submit",
+    "keyed": "keyed_submit",
     "drain": "drain_against_huey",
     "latency": "latency",
     "busy": "busy_submit",
     "depth": "depth",
+    "sweep": "sweep",
     "memory": "memory",
     "open": "opening",
 }

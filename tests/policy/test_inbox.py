@@ -11,7 +11,7 @@ from taskmill.errors import DuplicateTask, SubmissionError
 from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate, Status
 from taskmill.policy.duplicates import Holder
-from taskmill.policy.inbox import Keys, Superseding, plan_inbox
+from taskmill.policy.inbox import InboxPlan, Keys, Superseding, plan_inbox
 
 
 def new_task(key: str | None, priority: int, on_duplicate: OnDuplicate, payload: str) -> NewTask:
@@ -91,9 +91,7 @@ class Store:
         for old, _new, waits in plan.superseded:
             self.rows[old].stopping = True
             self.rows[old].ended = waits
-        return [
-            ("refused", str(answer)) if isinstance(answer, SubmissionError) else list(answer) for answer in plan.answers
-        ]
+        return answers_of(plan)
 
     def contents(self) -> list[tuple[object, ...]]:
         return [
@@ -148,6 +146,42 @@ def test_a_refused_request_stores_nothing(before: list[list[NewTask]], batch: li
     for request, answer in zip(batch, answers, strict=True):
         if isinstance(answer, tuple):
             assert not payloads & {task.payload for task in request}
+
+
+def everything_about(key: str) -> list[list[NewTask]]:
+    """Requests whose answers tell who holds a key, how urgent it is, its place, its gate, and who was asked to stop."""
+    return [
+        [new_task(key, 5, OnDuplicate.REJECT, "who")],
+        [new_task(key, 0, OnDuplicate.SKIP, "how urgent")],
+        [new_task(key, 0, OnDuplicate.SUPERSEDE, "where")],
+    ]
+
+
+@given(requests, st.sets(st.integers(1, 10)), requests, st.lists(tasks, max_size=4))
+def test_a_refused_request_leaves_the_plan_and_the_keys_as_they_were(
+    before: list[list[NewTask]], running: set[int], batch: list[list[NewTask]], doomed: list[NewTask]
+) -> None:
+    store, _ = stores(before, running)
+    keys, first_id = store.keys(), max(store.rows, default=0) + 1
+    # Whatever it does to the keys it has to itself, the request is refused in the end.
+    surely_held = [new_task("d", 3, OnDuplicate.SKIP, "holder")]
+    refused = [*doomed, new_task("d", 3, OnDuplicate.REJECT, "refused")]
+    after = [request for key in "abcd" for request in everything_about(key)]
+
+    plan = plan_inbox([surely_held, *batch, refused, *after], keys, first_id)
+    without = plan_inbox([surely_held, *batch, *after], keys, first_id)
+
+    assert isinstance(plan.answers.pop(1 + len(batch)), DuplicateTask)
+    assert answers_of(plan) == answers_of(without)
+    plan.answers, without.answers = [], []
+    assert plan == without
+    assert keys == store.keys(), "what the caller gave is not touched"
+
+
+def answers_of(plan: InboxPlan) -> list[object]:
+    return [
+        ("refused", str(answer)) if isinstance(answer, SubmissionError) else list(answer) for answer in plan.answers
+    ]
 
 
 def test_a_refusal_names_the_holder_even_if_both_came_together() -> None:

@@ -47,6 +47,7 @@ def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Con
     ("name", "index"),
     [
         ("key_holders", "taskmill_task_key"),
+        ("key_holders", "taskmill_task_stopping"),
         ("lanes", "taskmill_task_queue"),
         ("front_of_lanes", "taskmill_task_queue"),
         ("due", "taskmill_task_due"),
@@ -63,6 +64,34 @@ def test_a_statement_uses_the_index_made_for_it(database: sqlite3.Connection, na
     steps = plan(database, {**INBOX, **LEDGER}[name])
     assert any(index in step for step in steps), steps
     assert not any("TEMP B-TREE" in step for step in steps), f"{name} sorts: {steps}"
+
+
+def test_a_bite_of_a_sweep_costs_the_same_whatever_else_waits(database: sqlite3.Connection) -> None:
+    def steps(lasting: int) -> int:
+        database.execute("DELETE FROM taskmill_task")
+        database.execute(
+            "WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 100 + ?)"
+            " INSERT INTO taskmill_task"
+            " (type, group_name, priority, urgency, status, payload, created_at, queued_at, expires_at)"
+            " SELECT 'd::t', '', 1, 1, 'pending', '{}', 0, 0, iif(value <= 100, 5, iif(value % 2, 7, NULL)) FROM n",
+            (lasting,),
+        )
+        counted = 0
+
+        def count() -> int:
+            nonlocal counted
+            counted += 1
+            return 0
+
+        database.set_progress_handler(count, 1)
+        (expired,) = database.execute(LEDGER["expired"], (6, 50)).fetchone()
+        (following,) = database.execute(LEDGER["next_expiry"]).fetchone()
+        database.set_progress_handler(None, 0)
+        assert (len(json.loads(expired)), following) == (50, 5)
+        return counted
+
+    few, many = steps(60), steps(6000)
+    assert many <= few * 1.5
 
 
 def test_finding_the_lanes_costs_the_same_whatever_waits_in_them(database: sqlite3.Connection) -> None:

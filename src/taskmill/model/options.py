@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from taskmill.errors import ConfigError, InvalidTag, SubmissionError
+from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError
 from taskmill.model.durations import instant, milliseconds, optional_milliseconds
 from taskmill.model.kin import OnParentExpiry
 from taskmill.model.priority import priority_value
@@ -106,7 +106,7 @@ def _ref(value: object, name: str, error: type[Exception]) -> str:
 
 def _depends_on(value: object, name: str, error: type[Exception]) -> tuple[int | str, ...]:
     """Ids, handles or refs, one or many."""
-    if isinstance(value, Iterable) and not isinstance(value, str):
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         many = list(cast("Iterable[object]", value))
     else:
         many = [value]
@@ -119,6 +119,8 @@ def _dependency(value: object, name: str, error: type[Exception]) -> int | str:
     id = value if isinstance(value, int) else getattr(value, "id", None)
     if isinstance(id, bool) or not isinstance(id, int):
         raise error(f"{name} takes ids, handles, or the ref of a submission in the same call, got {value!r}")
+    if not 0 <= id < 2**63:
+        raise InvalidDependency(f"{name}: no task has the id {id}", id)
     return id
 
 

@@ -28,6 +28,7 @@ from taskmill.ports import Arrived, Clock, DispatchRight, Effects, Judged, Store
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.settings import RunSettings
+from taskmill.runtime.sweep_pace import SweepPace
 from taskmill.runtime.upkeep import Upkeep
 from taskmill.runtime.waiting_room import WaitingRoom
 from taskmill.runtime.workshop import Executors, Workshop
@@ -66,6 +67,7 @@ class Dispatcher:
             clock, executors, settings.cancel_timeout, store, spawner, self._outcome, self._progress_noticed
         )
         self._room = WaitingRoom(store.front_size)
+        self._sweep_pace = SweepPace(clock)
         self._wake = asyncio.Event()
         self._outcomes: list[tuple[Attempt, Outcome]] = []
         self._judging: list[tuple[Attempt, Outcome]] = []
@@ -95,6 +97,7 @@ class Dispatcher:
     def added(self, arrived: Arrived) -> None:
         """New tasks are committed, and others may have to make way for them."""
         self._room.take_in(arrived)
+        self._upkeep.tasks_ended(len(arrived.effects.ended))
         self._stop_attempts(arrived.effects)
         self._wake.set()
 
@@ -129,6 +132,10 @@ class Dispatcher:
         self.workshop.enforce_deadlines()
         if await self._upkeep.notice_clock_step():
             self._room.survey_wanted = True
+        if self._is_past(self._room.next_expiry):
+            # Short handlers end meanwhile: there is more to do in the next turn than to sweep on.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
         turn = self._plan()
         if turn.is_empty():
             await self._clock.wait(self._wake, self._sleep_until())
@@ -198,7 +205,6 @@ class Dispatcher:
         turn = Turn(now=now, judged=self._judge(now), pass_over=self._unknown_types)
         turn.returns, self._returns = self._returns, []
         turn.promote = self._is_past(self._room.next_due)
-        turn.expire = self._is_past(self._room.next_expiry)
         turn.survey, self._room.survey_wanted = self._room.survey_wanted, False
         turn.progress = self._gather_progress()
         for judged in turn.judged:
@@ -215,6 +221,7 @@ class Dispatcher:
         self._promoted_last = turn.promote
         if self._claiming and not promotes_first:
             self._room.choose(turn, self._settings.max_concurrency - self.workshop.slots_taken)
+        turn.expire = self._is_past(self._room.next_expiry) and (turn.is_empty() or not self._sweep_pace.rests)
         return turn
 
     def _judge(self, now: int) -> list[Judged]:
@@ -259,6 +266,7 @@ class Dispatcher:
 
     async def _commit(self, turn: Turn) -> None:
         self._room.turn_begins()
+        self._sweep_pace.begins()
         try:
             result = await self._store.turn(turn)
         except StoreError as wrong:
@@ -271,6 +279,8 @@ class Dispatcher:
             raise
         finally:
             self._room.turn_ends()
+        if turn.expire:
+            self._sweep_pace.ended()
         self._apply(turn, result)
 
     def _turn_failed(self, turn: Turn) -> None:

@@ -36,7 +36,8 @@ class Upkeep:
         """Prune until history is within its limits; others commit between the bites."""
         self._ended_since = 0
         try:
-            while self._rules and await self._store.prune(self._rules, self._clock.now_ms(), PRUNE_BITE):
+            # A bite that is not full was the last: what ends meanwhile is left to the next look.
+            while self._rules and await self._store.prune(self._rules, self._clock.now_ms(), PRUNE_BITE) == PRUNE_BITE:
                 continue
         except StoreError as wrong:
             logger.error("history could not be pruned: %s", wrong)

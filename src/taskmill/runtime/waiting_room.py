@@ -107,6 +107,10 @@ class WaitingRoom:
         if turn.expire or turn.survey:
             self.next_expiry = result.next_expiry
         self._hooks += result.hooks
+        if turn.expire and len(result.claimed) < len(turn.claims):
+            # Slots were offered to tasks that may no longer start: look past them.
+            for ended in result.effects.ended:
+                self.doubt(ended.task.group, ended.task.urgency)
         self._follow(result.effects)
         meanwhile, self._meanwhile = self._meanwhile, []
         for arrived in meanwhile:

@@ -38,6 +38,7 @@ def end_tasks(
     that the caller itself announces the tasks it names.
     """
     contained: set[int] = set()
+    endings = _once(endings)
     while endings:
         if not told:
             _tell(connection, endings, effects)
@@ -46,16 +47,19 @@ def end_tasks(
         leave_active(connection, ids, sums or one(connection, SQL["sums_of_endings"], ids), tagged=tagged)
         _open_gates(connection, ids, now, effects)
         ended = {row.id: row.ending for row in endings}
-        following: dict[int, EndingRow] = {}
-        for row in (
-            *dependencies.follow(connection, ended, contained, now, effects),
-            *families.follow(connection, ended, now, effects),
-        ):
-            # One task may end for two reasons at once; the first counts.
-            following.setdefault(row.id, row)
+        following = dependencies.follow(connection, ended, contained, now, effects)
+        following += families.follow(connection, ended, now, effects)
         series.follow(connection, ended, now, effects)
-        endings = list(following.values())
+        endings = _once(following)
         sums, tagged, told = None, True, False
+
+
+def _once(endings: Sequence[EndingRow]) -> Sequence[EndingRow]:
+    """One task may end for two reasons at once; the first counts."""
+    first: dict[int, EndingRow] = {}
+    for row in endings:
+        first.setdefault(row.id, row)
+    return endings if len(first) == len(endings) else list(first.values())
 
 
 def leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -> None:

@@ -117,17 +117,28 @@ def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int) 
         connection.execute(SQL["hand_down_saved"], (encoded(pairs),))
         dependencies.point_at_successors(connection, pairs, effects)
         effects.successors.update(pairs)
+        # A child that is replaced from outside is as urgent as its parent wants it.
+        dependencies.reckon(connection, [id for id in _children(plan) if id in effects.successors.values()], effects)
     end_tasks(connection, endings, now, effects)
 
 
 def _join_kin(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
     """Count new tasks with their parents, and begin the series they are the first of."""
     kin = {id: task.kin for id, task in enumerate(plan.fresh, plan.first_id) if task.kin is not None}
-    if any(one.parent_id is not None for one in kin.values()):
+    if _children(plan):
         families.count_children(connection, plan.first_id, plan.next_id() - 1, now, effects)
     for id, one in kin.items():
         if one.every_ms is not None:
             series.begin(connection, id, plan.fresh[id - plan.first_id], one)
+
+
+def _children(plan: InboxPlan) -> list[int]:
+    """Which of the new tasks have a parent."""
+    return [
+        id
+        for id, task in enumerate(plan.fresh, plan.first_id)
+        if task.kin is not None and task.kin.parent_id is not None
+    ]
 
 
 def _make_way(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> list[EndingRow]:

@@ -19,7 +19,7 @@ from taskmill.model.stages import Claimed, Described, Lane, Place
 from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, Return, TryAgain, Wait
 from taskmill.policy.verdicts import crash_message, quarantined
-from taskmill.ports import UNREADABLE_ROW, CancelResult, Judged, Recovery, SeriesChange, Turn, TurnResult
+from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
 from taskmill.store.sqlite import dependencies, families, series
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import UNREADABLE, describe
@@ -27,6 +27,7 @@ from taskmill.store.sqlite.endings import SQL as ENDINGS
 from taskmill.store.sqlite.endings import end_tasks, leave_active
 from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
 from taskmill.store.sqlite.queries import load
+from taskmill.store.sqlite.releasing import note_queued
 from taskmill.store.sqlite.rows import EndingRow
 
 SQL = {**load("queue.sql"), **load("ledger.sql"), **load("retention.sql")}
@@ -97,7 +98,7 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
         result.next_expiry = _one(connection, "next_expiry")
     if refill:
         passed_over = encoded(turn.pass_over) if turn.pass_over else None
-        found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), FRONT, passed_over))
+        found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), FRONT, passed_over, turn.now))
         result.fronts = {Lane(group, priority): places for group, priority, places in found}
     return result
 
@@ -141,10 +142,14 @@ class _Verdicts(msgspec.Struct):
                 self.ends.append(judged)
             case TryAgain(error, due_at):
                 status = Status.PENDING if due_at is None else Status.SCHEDULED
+                if has_children and task.finalizes:
+                    # The children of a finalize that failed come first, as if it had not.
+                    status = Status.WAITING
                 self.returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False))
             case Return(crashed, error):
-                # Children of a finalize that was interrupted come first, as they would have.
-                status = Status.WAITING if has_children and task.finalizes else Status.PENDING
+                # Children come before what is left to do: a finalize, or a hook.
+                waits = has_children and (task.finalizes or judged.stopped)
+                status = Status.WAITING if waits else Status.PENDING
                 crashes = task.crashes + crashed
                 self.returns.append((task.id, status, task.retries, crashes, task.due_at, error, True))
 
@@ -168,12 +173,21 @@ def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> 
             verdicts.sort(judged, runs_again=runs_again, has_children=has_children)
     if verdicts.returns:
         connection.execute(SQL["return_to_queue"], (encoded(verdicts.returns),))
+        _note_changed_lanes(connection, turn, verdicts, result)
     if verdicts.starts_over:
         families.start_over(connection, verdicts.starts_over, turn.now, result.effects)
     if verdicts.ends:
         _end_judged(connection, verdicts.ends, turn.now, result)
     if verdicts.waits or verdicts.fails_with_children:
         _leave_to_children(connection, verdicts, turn.now, result)
+
+
+def _note_changed_lanes(connection: Connection, turn: Turn, verdicts: _Verdicts, result: TurnResult) -> None:
+    """A task that became more urgent while it ran, because of another that waits for it, returns to another lane."""
+    before = {judged.task.id: judged.task.urgency for judged in turn.judged}
+    returned = Effects()
+    note_queued(connection, [row[0] for row in verdicts.returns], returned)
+    result.effects.released += [task for task in returned.released if task.urgency != before[task.id]]
 
 
 def _leave_to_children(connection: Connection, verdicts: _Verdicts, now: int, result: TurnResult) -> None:

@@ -154,7 +154,7 @@ def children(connection: Connection, id: int) -> list[HistoryRecord]:
     """The children of a task that have ended since it was submitted, in the order of their ids."""
     return _ended(
         connection,
-        "parent_id = ? AND created_at >= coalesce((SELECT created_at FROM taskmill_task WHERE id = ?), 0)",
+        "parent_id = ? AND id > coalesce((SELECT children_after FROM taskmill_task WHERE id = ?), 0)",
         (id, id),
         "ORDER BY id",
     )

@@ -29,6 +29,7 @@ CREATE TABLE taskmill_task (
     parent_id INTEGER,
     children INTEGER NOT NULL DEFAULT 0,       -- how many it ever had
     children_ended INTEGER NOT NULL DEFAULT 0,
+    children_after INTEGER NOT NULL DEFAULT 0, -- children with smaller ids belong to a run before it started over
     fail_fast INTEGER NOT NULL DEFAULT 1,      -- whether the failure of a child is its own
     max_children INTEGER,                      -- how many of its children may be in the queue at once
     held INTEGER NOT NULL DEFAULT 0,           -- waits until fewer of its siblings are in the queue

@@ -24,12 +24,14 @@ WITH RECURSIVE lane (group_name, urgency) AS (
 SELECT json_group_array(json_array(group_name, urgency)) FROM lane;
 
 -- name: front_of_lanes
--- The first ?2 places of each given lane, passing over the task types of ?3 that nobody here can run.
+-- The first ?2 places of each given lane, passing over the task types of ?3 that nobody here can run, and what may no
+-- longer start at ?4: a sweep under way has not come to it yet, and it must not stand in the way of the others.
 SELECT json_group_array(json_array(lane.value ->> 0, lane.value ->> 1, json((
     SELECT json_group_array(json_array(front.queued_at, front.id)) FROM (
         SELECT queued_at, id FROM taskmill_task
         WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0 AND urgency = lane.value ->> 1
             AND (?3 IS NULL OR type NOT IN (SELECT value FROM json_each(?3)))
+            AND (expires_at IS NULL OR expires_at > ?4 OR interrupted)
         ORDER BY queued_at, id LIMIT ?2
     ) AS front
 ))))
