@@ -10,6 +10,9 @@ import msgspec
 
 from taskmill.model.status import OnDuplicate, Status
 
+Name = tuple[str, str]
+"""A task type and a key."""
+
 WAITING_TO_RUN = frozenset({Status.PENDING, Status.SCHEDULED, Status.BLOCKED, Status.PAUSED})
 
 

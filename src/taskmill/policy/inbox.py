@@ -7,27 +7,17 @@ be told before it has touched anything, because one request meets each key once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from taskmill.errors import (
-    CyclicDependency,
-    DependencyFailed,
-    DuplicateTask,
-    InvalidDependency,
-    SubmissionError,
-)
+from taskmill.errors import CyclicDependency, DuplicateTask, SubmissionError
 from taskmill.model.kin import NO_KIN
 from taskmill.model.stages import NewTask, Stored
-from taskmill.model.status import Ending, Kind, OnDependencyFailure, Status
-from taskmill.policy.dependencies import answer_ending, find_circle
-from taskmill.policy.duplicates import Holder, KeepHolder, Replace, RunAgain, answer_duplicate, refuses
-
-Name = tuple[str, str]
-"""A task type and a key."""
-DependencyState = Ending | Literal["active"]
+from taskmill.model.status import Kind, Status
+from taskmill.policy.duplicates import Holder, KeepHolder, Name, Replace, RunAgain, answer_duplicate, refuses
+from taskmill.policy.references import NO_NEEDS, Needs, depends_on, failure_policy, references, refuse_dependencies
 
 
 class Keys(msgspec.Struct):
@@ -38,16 +28,6 @@ class Keys(msgspec.Struct):
 
     def copy(self) -> Keys:
         return Keys(dict(self.holders), dict(self.stopping))
-
-
-class Needs(msgspec.Struct, frozen=True):
-    """What became of the tasks that new ones depend on, and which requests would close a circle with stored tasks."""
-
-    states: Mapping[int, DependencyState] = msgspec.field(default_factory=dict[int, DependencyState])
-    circular: Collection[int] = ()
-
-
-NO_NEEDS = Needs()
 
 
 class Superseding(NamedTuple):
@@ -93,128 +73,19 @@ def plan_inbox(requests: Sequence[Sequence[NewTask]], keys: Keys, first_id: int,
     plan, keys = InboxPlan(first_id), keys.copy()
     for number, request in enumerate(requests):
         last = {(task.type, task.key): task for task in request if task.key is not None}
-        refusal = _refusal(request, last, keys, needs, first_id)
+        refusal = _refusal(last, keys) or refuse_dependencies(request, needs, first_id)
         if refusal is None and number in needs.circular:
             refusal = CyclicDependency("a task would wait for itself: what it depends on waits for it already")
         plan.answers.append(_plan_request(request, last, keys, plan, needs) if refusal is None else refusal)
     return plan
 
 
-# Refusing
-
-
-def _refusal(
-    request: Sequence[NewTask], last: Mapping[Name, NewTask], keys: Keys, needs: Needs, first_id: int
-) -> SubmissionError | None:
+def _refusal(last: Mapping[Name, NewTask], keys: Keys) -> DuplicateTask | None:
     for name, task in last.items():
         holder = keys.holders.get(name)
         if holder is not None and refuses(task.on_duplicate):
             return DuplicateTask(f"{task.type}: task {holder.id} holds the key {task.key!r}", existing_id=holder.id)
-    if not any(task.kin is not None and (task.kin.depends_on or task.kin.ref) for task in request):
-        return None
-    refs = references(request)
-    if isinstance(refs, SubmissionError):
-        return refs
-    for task in request:
-        for dependency in task.kin.depends_on if task.kin is not None else ():
-            if wrong := _wrong_dependency(task, dependency, refs, needs, first_id):
-                return wrong
-    return _circle(request, last, refs)
-
-
-def references(request: Sequence[NewTask]) -> dict[str, int] | SubmissionError:
-    """Where in the request each ``ref`` is."""
-    refs: dict[str, int] = {}
-    for index, task in enumerate(request):
-        if task.kin is not None and task.kin.ref is not None:
-            if task.kin.ref in refs:
-                return SubmissionError(f"ref {task.kin.ref!r} names two submissions of one request")
-            refs[task.kin.ref] = index
-    return refs
-
-
-def _wrong_dependency(
-    task: NewTask, dependency: int | str, refs: Mapping[str, int], needs: Needs, first_id: int
-) -> SubmissionError | None:
-    if isinstance(dependency, str):
-        if dependency in refs:
-            return None
-        return InvalidDependency(f"depends_on: no submission of this request has the ref {dependency!r}", dependency)
-    policy = _policy(task)
-    state = needs.states.get(dependency)
-    if state is None:
-        if 0 < dependency < first_id:
-            if policy is OnDependencyFailure.IGNORE:
-                return None
-            what = "has been pruned from history, so nobody knows how it ended"
-            return InvalidDependency(f"depends_on: task {dependency} {what}", dependency)
-        return InvalidDependency(f"depends_on: no task has the id {dependency}", dependency)
-    if state != "active" and answer_ending(state, policy) != "met":
-        return DependencyFailed(f"depends_on: task {dependency} has ended as {state} already", dependency)
     return None
-
-
-def _policy(task: NewTask) -> OnDependencyFailure:
-    said = task.kin.on_dependency_failure if task.kin is not None else None
-    return OnDependencyFailure.CANCEL if said is None else said
-
-
-def _circle(
-    request: Sequence[NewTask], last: Mapping[Name, NewTask], refs: Mapping[str, int]
-) -> CyclicDependency | None:
-    """A circle among the submissions themselves; those with one key are one node."""
-    nodes: dict[int, list[int]] = {}
-    standing = _standing_for(request, last)
-    for index, task in enumerate(request):
-        names = [name for name in (task.kin.depends_on if task.kin else ()) if isinstance(name, str)]
-        nodes.setdefault(standing[index], []).extend(standing[refs[name]] for name in names)
-    circle = find_circle(nodes)
-    if circle is None:
-        return None
-    path = " -> ".join(_called(request[index]) for index in [*circle, circle[0]])
-    return CyclicDependency(f"depends_on: the submissions wait for each other: {path}")
-
-
-def _standing_for(request: Sequence[NewTask], last: Mapping[Name, NewTask]) -> list[int]:
-    """For each submission, the index of the one that is stored in its stead: the last with its key."""
-    final = {(task.type, task.key): index for index, task in enumerate(request) if task.key is not None}
-    return [
-        final[task.type, task.key] if task.key is not None and (task.type, task.key) in last else index
-        for index, task in enumerate(request)
-    ]
-
-
-def _called(task: NewTask) -> str:
-    return task.kin.ref if task.kin is not None and task.kin.ref is not None else task.key or task.type
-
-
-def stored_needs(request: Sequence[NewTask], index: int, keys: Keys) -> set[int]:
-    """The stored tasks that one submission depends on, directly or through others of its request."""
-    refs = references(request)
-    if isinstance(refs, SubmissionError):
-        return set()
-    found: set[int] = set()
-    seen = {index}
-    path = [index]
-    while path:
-        task = request[path.pop()]
-        for dependency in task.kin.depends_on if task.kin is not None else ():
-            if isinstance(dependency, int):
-                found.add(dependency)
-                continue
-            at = refs.get(dependency)
-            if at is None or at in seen:
-                continue
-            seen.add(at)
-            path.append(at)
-            other = request[at]
-            holder = keys.holders.get((other.type, other.key)) if other.key is not None else None
-            if holder is not None:
-                found.add(holder.id)
-    return found
-
-
-# Storing
 
 
 def _plan_request(
@@ -230,7 +101,7 @@ def _plan_request(
         if name not in stored:
             stored[name] = _plan_named(name, last[name], keys, plan)
         answers.append(stored[name])
-    if any(task.kin is not None and task.kin.depends_on for task in request):
+    if any(depends_on(task) for task in request):
         _link(request, last, answers, plan, needs)
     return answers
 
@@ -248,10 +119,10 @@ def _link(
     for task, stored in zip(request, answers, strict=True):
         is_new = stored.id >= plan.first_id and stored.kind in ("inserted", "superseded")
         is_last = task.key is None or last[task.type, task.key] is task
-        if task.kin is None or not task.kin.depends_on or not is_new or not is_last:
+        if not depends_on(task) or not is_new or not is_last:
             continue
         waits = False
-        for dependency in task.kin.depends_on:
+        for dependency in depends_on(task):
             if isinstance(dependency, str):
                 on_id, is_open = answers[refs[dependency]].id, True
             else:
@@ -259,7 +130,7 @@ def _link(
             plan.edges.append((stored.id, on_id, is_open))
             waits = waits or is_open
         row = plan.fresh[stored.id - plan.first_id]
-        kin = msgspec.structs.replace(row.kin or NO_KIN, on_dependency_failure=_policy(task))
+        kin = msgspec.structs.replace(row.kin or NO_KIN, on_dependency_failure=failure_policy(task))
         plan.change(stored.id, kin=kin, status=Status.BLOCKED if waits else row.status)
 
 

@@ -55,7 +55,7 @@ class ManualClock:
             while self._sleepers and self._sleepers[0][0] <= at:
                 _ring(heapq.heappop(self._sleepers)[2])
             await self._settle()
-        self._move_to(target)
+        self._move_to(max(target, self._elapsed))
         await self._settle()
 
     async def jump(self, duration: Duration) -> None:
@@ -78,6 +78,10 @@ class ManualClock:
             return
         # Rounded up, so that whoever sleeps until an instant never wakes a moment before it.
         at = timedelta(milliseconds=-(-round(until * 1e6) // 1000))
+        if at <= self._elapsed:
+            # A sum of floats may lie a hair beyond the present moment; whoever compares would wait for ever.
+            self._move_to(self._elapsed + timedelta(microseconds=1))
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as alarm:
                 sleeper = (at, next(self._order), alarm)

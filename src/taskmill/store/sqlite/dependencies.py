@@ -8,7 +8,7 @@ import msgspec
 
 from taskmill.model.status import Ending, OnDependencyFailure
 from taskmill.policy.dependencies import answer_ending
-from taskmill.policy.inbox import DependencyState
+from taskmill.policy.references import DependencyState
 from taskmill.ports import Effects
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import describe

@@ -11,7 +11,8 @@ from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Ending, OnDuplicate
 from taskmill.policy.duplicates import Holder
-from taskmill.policy.inbox import NO_NEEDS, Answer, InboxPlan, Keys, Needs, plan_inbox, stored_needs
+from taskmill.policy.inbox import Answer, InboxPlan, Keys, plan_inbox
+from taskmill.policy.references import NO_NEEDS, Needs, depends_on, stored_needs
 from taskmill.ports import Arrived, Effects, Origin
 from taskmill.store.sqlite import dependencies, families, series
 from taskmill.store.sqlite.connection import Connection
@@ -73,8 +74,7 @@ def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> N
         dependency
         for request in requests
         for task in request
-        if task.kin is not None
-        for dependency in task.kin.depends_on
+        for dependency in depends_on(task)
         if isinstance(dependency, int)
     }
     circular = [number for number, request in enumerate(requests) if _closes_circle(connection, request, keys)]
@@ -100,7 +100,7 @@ def _waits_for_itself(connection: Connection, request: Request, index: int, keys
             # It would start when its own ancestor has ended, which waits for its descendants.
             return True
         waiting.append(holder.id)
-    needs = sorted(stored_needs(request, index, keys)) if kin.depends_on and waiting else []
+    needs = sorted(stored_needs(request, index, keys.holders)) if kin.depends_on and waiting else []
     return bool(needs) and any(dependencies.waits_for(connection, needs, id) for id in waiting)
 
 

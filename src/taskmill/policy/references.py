@@ -1,0 +1,132 @@
+"""Dependencies inside one request: submissions name each other by ``ref``, and name stored tasks by id.
+
+Submissions with one key are stored as one task, the last of them, so a ``ref`` to any of them means that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from taskmill.errors import CyclicDependency, DependencyFailed, InvalidDependency, SubmissionError
+from taskmill.model.stages import NewTask
+from taskmill.model.status import Ending, OnDependencyFailure
+from taskmill.policy.dependencies import answer_ending, find_circle
+from taskmill.policy.duplicates import Holder, Name
+
+DependencyState = Ending | Literal["active"]
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """What became of the tasks that new ones depend on, and which requests would close a circle with stored tasks."""
+
+    states: Mapping[int, DependencyState] = msgspec.field(default_factory=dict[int, DependencyState])
+    circular: Collection[int] = ()
+
+
+NO_NEEDS = Needs()
+
+
+def depends_on(task: NewTask) -> tuple[int | str, ...]:
+    return () if task.kin is None else task.kin.depends_on
+
+
+def failure_policy(task: NewTask) -> OnDependencyFailure:
+    said = task.kin.on_dependency_failure if task.kin is not None else None
+    return OnDependencyFailure.CANCEL if said is None else said
+
+
+def references(request: Sequence[NewTask]) -> dict[str, int] | SubmissionError:
+    """Where in the request each ``ref`` is."""
+    refs: dict[str, int] = {}
+    for index, task in enumerate(request):
+        if task.kin is not None and task.kin.ref is not None:
+            if task.kin.ref in refs:
+                return SubmissionError(f"ref {task.kin.ref!r} names two submissions of one request")
+            refs[task.kin.ref] = index
+    return refs
+
+
+def refuse_dependencies(request: Sequence[NewTask], needs: Needs, first_id: int) -> SubmissionError | None:
+    """What is wrong with the dependencies of a request, if anything is; ``first_id`` is the next id to be given out."""
+    if not any(task.kin is not None and (task.kin.depends_on or task.kin.ref) for task in request):
+        return None
+    refs = references(request)
+    if isinstance(refs, SubmissionError):
+        return refs
+    for task in request:
+        for dependency in depends_on(task):
+            if wrong := _wrong_dependency(dependency, failure_policy(task), refs, needs, first_id):
+                return wrong
+    return _circle(request, refs)
+
+
+def _wrong_dependency(
+    dependency: int | str, policy: OnDependencyFailure, refs: Mapping[str, int], needs: Needs, first_id: int
+) -> SubmissionError | None:
+    if isinstance(dependency, str):
+        if dependency in refs:
+            return None
+        return InvalidDependency(f"depends_on: no submission of this request has the ref {dependency!r}", dependency)
+    state = needs.states.get(dependency)
+    if state is None:
+        if not 0 < dependency < first_id:
+            return InvalidDependency(f"depends_on: no task has the id {dependency}", dependency)
+        if policy is OnDependencyFailure.IGNORE:
+            return None
+        what = "has been pruned from history, so nobody knows how it ended"
+        return InvalidDependency(f"depends_on: task {dependency} {what}", dependency)
+    if state != "active" and answer_ending(state, policy) != "met":
+        return DependencyFailed(f"depends_on: task {dependency} has ended as {state} already", dependency)
+    return None
+
+
+def _circle(request: Sequence[NewTask], refs: Mapping[str, int]) -> CyclicDependency | None:
+    """A circle among the submissions themselves."""
+    nodes: dict[int, list[int]] = {}
+    standing = _standing_for(request)
+    for index, task in enumerate(request):
+        names = [name for name in depends_on(task) if isinstance(name, str)]
+        nodes.setdefault(standing[index], []).extend(standing[refs[name]] for name in names)
+    circle = find_circle(nodes)
+    if circle is None:
+        return None
+    path = " -> ".join(_called(request[index]) for index in [*circle, circle[0]])
+    return CyclicDependency(f"depends_on: the submissions wait for each other: {path}")
+
+
+def _standing_for(request: Sequence[NewTask]) -> list[int]:
+    """For each submission, the index of the one that is stored in its stead."""
+    final = {(task.type, task.key): index for index, task in enumerate(request) if task.key is not None}
+    return [index if task.key is None else final[task.type, task.key] for index, task in enumerate(request)]
+
+
+def _called(task: NewTask) -> str:
+    return task.kin.ref if task.kin is not None and task.kin.ref is not None else task.key or task.type
+
+
+def stored_needs(request: Sequence[NewTask], index: int, holders: Mapping[Name, Holder]) -> set[int]:
+    """The stored tasks that one submission depends on, directly or through others of its request."""
+    refs = references(request)
+    if isinstance(refs, SubmissionError):
+        return set()
+    standing = _standing_for(request)
+    found: set[int] = set()
+    seen = {index}
+    path = [index]
+    while path:
+        for dependency in depends_on(request[path.pop()]):
+            if isinstance(dependency, int):
+                found.add(dependency)
+                continue
+            if dependency not in refs or (at := standing[refs[dependency]]) in seen:
+                continue
+            seen.add(at)
+            path.append(at)
+            other = request[at]
+            holder = holders.get((other.type, other.key)) if other.key is not None else None
+            if holder is not None:
+                found.add(holder.id)
+    return found
