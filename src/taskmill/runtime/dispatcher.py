@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -80,7 +80,7 @@ class Dispatcher:
         self._progress_at = float("-inf")
         self._progressed: list[Attempt] = []
         self._claiming = True
-        self._promoted_last = False
+        self._looked_first = False
         self._wake_at = wake_at
         """When ``until`` must be asked at the latest."""
 
@@ -97,6 +97,9 @@ class Dispatcher:
     def added(self, arrived: Arrived) -> None:
         """New tasks are committed, and others may have to make way for them."""
         self._room.take_in(arrived)
+        for _, task in arrived.fresh:
+            if task.kin is not None:
+                self.workshop.note_awaited(task.kin.depends_on)
         self._upkeep.tasks_ended(len(arrived.effects.ended))
         self._stop_attempts(arrived.effects)
         self._wake.set()
@@ -215,11 +218,11 @@ class Dispatcher:
                     self._room.queue_again(task.group, task.urgency, task.queued_at, task.id)
                 case _:
                     continue
-        # What is due may be more urgent than what is known to wait: it is promoted before anything is claimed, though
-        # not twice in a row, or a stream of due tasks would keep the slots empty.
-        promotes_first = turn.promote and not self._promoted_last
-        self._promoted_last = turn.promote
-        if self._claiming and not promotes_first:
+        # What is due, or is released by an ending, may be more urgent than what is known to wait: it comes into sight
+        # before anything is claimed, though not twice in a row, or a stream of such turns would keep the slots empty.
+        looks_first = not self._looked_first and (turn.promote or _may_release(turn.judged))
+        self._looked_first = looks_first
+        if self._claiming and not looks_first:
             self._room.choose(turn, self._settings.max_concurrency - self.workshop.slots_taken)
         turn.expire = self._is_past(self._room.next_expiry) and (turn.is_empty() or not self._sweep_pace.rests)
         return turn
@@ -364,6 +367,11 @@ class Dispatcher:
         self._returns.append(task)
         self._room.doubt(task.group, task.urgency)
         self._wake.set()
+
+
+def _may_release(verdicts: Sequence[Judged]) -> bool:
+    """Whether others may start because of these; a stopped task may have a successor."""
+    return any(judged.stopped or judged.task.may_release for judged in verdicts)
 
 
 def _verdict(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:

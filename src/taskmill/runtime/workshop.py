@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -105,6 +105,12 @@ class Workshop:
         if attempt is None or attempt.task.attempt != record.attempt:
             return record
         return msgspec.structs.replace(record, progress=attempt.current_progress() or record.progress)
+
+    def note_awaited(self, ids: Iterable[int | str]) -> None:
+        """New tasks depend on these; some may be running here."""
+        for id in ids:
+            if isinstance(id, int) and id in self.attempts:
+                self.attempts[id].task.awaited = 1
 
     @property
     def slots_taken(self) -> int:

@@ -67,9 +67,10 @@ def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]]
         while last in successor:
             last = successor[last]
         final.append((old, last))
-    if connection.execute(SQL["point_at_successors"], (encoded(final),)).rowcount > 0:
-        # Who waits for both keeps one edge.
-        connection.execute(SQL["forget_edges_onto"], (encoded(list(successor)),))
+    moved = connection.execute(SQL["point_at_successors"], (encoded(final),)).rowcount
+    # Who waits for both keeps one edge.
+    moved += connection.execute(SQL["forget_edges_onto"], (encoded(list(successor)),)).rowcount
+    if moved:
         successors = [new for _, new in final]
         connection.execute(SQL["mark_awaited"], (encoded(successors),))
         reckon(connection, successors, effects)

@@ -122,11 +122,16 @@ def follow(connection: Connection, ended: Mapping[int, Ending], now: int, effect
     counts = [(parent_id, len(ids)) for parent_id, ids in children.items()]
     connection.execute(SQL["count_ended_children"], (encoded(counts),))
     rows: list[EndingRow] = []
-    for parent in parents(connection, children):
+    concerned = parents(connection, children)
+    for parent in concerned:
         failed = next((id for id in children[parent.id] if ended[id] in FAILURES), None)
         if failed is not None and parent.fail_fast and parent.stop is None:
             rows += _fail_with_child(connection, parent, failed, ended[failed], now, effects)
-        elif not parent.has_children:
+    if rows or effects.stopping or effects.hooks:
+        # One may be stopped because of another's failure.
+        concerned = parents(connection, children)
+    for parent in concerned:
+        if not parent.has_children:
             rows += _step(connection, parent, now, effects)
         elif parent.max_children is not None:
             let_in(connection, parent.id, parent.max_children, now, effects)

@@ -1,5 +1,12 @@
+-- name: insert_plain
+-- Store new tasks of which nothing more is known than [type, group, priority, payload, created_at]: almost all of them, and
+-- each value taken out of the JSON costs. Ids ascend in input order, so the last one tells them all.
+INSERT INTO taskmill_task (type, group_name, priority, urgency, status, payload, created_at, queued_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 2, 'pending', value ->> 3, value ->> 4, value ->> 4
+FROM json_each(?1);
+
 -- name: insert
--- Store new tasks. Ids ascend in input order, so the last one tells them all.
+-- The same for tasks of which more is known.
 INSERT INTO taskmill_task (
     type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
     created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop

@@ -1,0 +1,472 @@
+"""Tasks that wait for others: shapes, refusals, what failures mean, the urgency they lend, what is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from taskmill import (
+    Context,
+    CyclicDependency,
+    DependencyFailed,
+    Domain,
+    GiveUp,
+    InvalidDependency,
+    Retention,
+    Retry,
+    Scheduler,
+    SubmissionError,
+    TaskNotFound,
+)
+from taskmill.events import TaskBlocked, TaskDependencyFailed, TaskUnblocked
+from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.testing import ManualClock
+from taskmill.testing.plugin import SchedulerFactory
+
+
+class Works:
+    """A domain of small tasks that note their names."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.domain = Domain("d", retry=Retry.none())
+
+        @self.domain.task
+        async def note(name: str) -> None:
+            self.ran.append(name)
+            if name.startswith("bad"):
+                raise GiveUp(name)
+
+        @self.domain.task(key=lambda name, version: name, on_duplicate="supersede")
+        async def keyed(name: str, version: int) -> None:
+            self.ran.append(f"{name}{version}")
+
+        self.note = note
+        self.keyed = keyed
+
+
+@pytest.fixture
+def works() -> Works:
+    return Works()
+
+
+async def state(scheduler: Scheduler, id: int) -> str:
+    record = await scheduler.get(id)
+    return str(record.ending if isinstance(record, HistoryRecord) else record.status)
+
+
+async def states(scheduler: Scheduler, *handles: Any) -> list[str]:
+    return [await state(scheduler, handle.id) for handle in handles]
+
+
+async def urgency(scheduler: Scheduler, handle: Any) -> int:
+    record = await scheduler.get(handle.id)
+    assert isinstance(record, TaskRecord)
+    return record.effective_priority
+
+
+# Shapes
+
+
+async def test_a_diamond_runs_from_top_to_bottom(
+    taskmill_scheduler: SchedulerFactory, any_store: str, works: Works
+) -> None:
+    scheduler = await taskmill_scheduler(store=any_store, domains=[works.domain])
+    handles = await scheduler.submit_many(
+        [
+            works.note.options(ref="bottom", depends_on=["left", "right"]).prepare("bottom"),
+            works.note.options(ref="left", depends_on=["top"]).prepare("left"),
+            works.note.options(ref="right", depends_on="top").prepare("right"),
+            works.note.options(ref="top").prepare("top"),
+        ]
+    )
+    assert await states(scheduler, *handles) == ["blocked", "blocked", "blocked", "pending"]
+    await scheduler.run_until_idle()
+    assert works.ran[0] == "top"
+    assert works.ran[-1] == "bottom"
+    assert sorted(works.ran) == ["bottom", "left", "right", "top"]
+
+
+async def test_ten_thousand_may_be_awaited_by_one(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain], max_concurrency=500, retention=None)
+    first = await scheduler.submit_many([works.note.prepare(str(n)) for n in range(10_000)])
+    last = await works.note.options(depends_on=first, priority=0).submit("last")
+    await scheduler.run_until_idle()
+    assert works.ran[-1] == "last"
+    assert len(works.ran) == 10_001
+    assert await states(scheduler, last) == ["completed"]
+
+
+async def test_a_chain_of_a_thousand_runs_in_order(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    chain = [works.note.options(ref="0").prepare("0")]
+    chain += [works.note.options(ref=str(n), depends_on=[str(n - 1)]).prepare(str(n)) for n in range(1, 1000)]
+    await scheduler.submit_many(reversed(chain))
+    await scheduler.run_until_idle()
+    assert works.ran == [str(n) for n in range(1000)]
+
+
+async def test_a_failure_falls_down_a_chain_of_a_thousand_at_once(
+    taskmill_scheduler: SchedulerFactory, works: Works
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    chain = [works.note.options(ref="0").prepare("bad")]
+    chain += [works.note.options(ref=str(n), depends_on=[str(n - 1)]).prepare(str(n)) for n in range(1, 1000)]
+    await scheduler.submit_many(chain)
+    await scheduler.run_until_idle()
+    assert works.ran == ["bad"]
+    assert await scheduler.count(status="dependency_failed") == 999
+
+
+async def test_a_handle_an_id_and_many_of_both(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain], max_concurrency=1)
+    first, second = await works.note.submit("first"), await works.note.options(priority=200).submit("second")
+    third = await works.note.options(depends_on=(first, second.id, second), priority=0).submit("third")
+    assert [edge[:2] for edge in (await scheduler.graph(third.id)).dependencies] == [
+        (third.id, first.id),
+        (third.id, second.id),
+    ]
+    await scheduler.run_until_idle()
+    assert works.ran == ["first", "second", "third"]
+
+
+# Refusals
+
+
+async def test_a_circle_in_one_batch_is_refused_and_nothing_is_stored(
+    taskmill_scheduler: SchedulerFactory, works: Works
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    note = works.note
+    with pytest.raises(CyclicDependency, match=r"a -> \w -> \w -> a|b -> \w -> \w -> b|c -> \w -> \w -> c"):
+        await scheduler.submit_many(
+            [
+                note.prepare("bystander"),
+                note.options(ref="a", depends_on=["c"]).prepare("a"),
+                note.options(ref="b", depends_on=["a"]).prepare("b"),
+                note.options(ref="c", depends_on=["b"]).prepare("c"),
+            ]
+        )
+    assert await scheduler.tasks() == []
+    with pytest.raises(CyclicDependency):
+        await note.options(ref="me", depends_on=["me"]).submit("me")
+
+
+async def test_refs_must_be_there_and_be_unique(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    note = works.note
+    with pytest.raises(InvalidDependency, match="nobody"):
+        await note.options(depends_on=["nobody"]).submit("a")
+    with pytest.raises(SubmissionError, match="two submissions"):
+        await scheduler.submit_many([note.options(ref="r").prepare("a"), note.options(ref="r").prepare("b")])
+    await note.options(ref="r").submit("a")
+    with pytest.raises(InvalidDependency):
+        await note.options(depends_on=["r"]).submit("a ref means its own request only")
+    assert await scheduler.count() == 1
+
+
+@pytest.mark.parametrize("id", [0, -1, 2, 2**62])
+async def test_an_unknown_id_is_refused(taskmill_scheduler: SchedulerFactory, works: Works, id: int) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    await works.note.submit("one")
+    with pytest.raises(InvalidDependency):
+        await works.note.options(depends_on=[id]).submit("next")
+    assert await scheduler.count() == 1
+
+
+@pytest.mark.parametrize("id", [2**63, 2**70, -(2**70)])
+async def test_an_id_that_no_task_can_have_is_refused(
+    taskmill_scheduler: SchedulerFactory, works: Works, id: int
+) -> None:
+    await taskmill_scheduler(domains=[works.domain])
+    with pytest.raises(SubmissionError):
+        await works.note.options(depends_on=[id]).submit("next")
+
+
+async def test_one_that_has_ended(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    good, bad = await works.note.submit("good"), await works.note.submit("bad")
+    await scheduler.run_until_idle()
+    with pytest.raises(DependencyFailed) as refused:
+        await works.note.options(depends_on=[good, bad]).submit("never")
+    assert refused.value.id == bad.id
+    for after in (
+        await works.note.options(depends_on=[good]).submit("after good"),
+        await works.note.options(depends_on=[bad], on_dependency_failure="ignore").submit("after bad"),
+    ):
+        assert await states(scheduler, after) == ["pending"]
+    await scheduler.prune(Retention(max_count=0))
+    with pytest.raises(InvalidDependency, match="pruned"):
+        await works.note.options(depends_on=[good]).submit("never")
+    ignoring = await works.note.options(depends_on=[good], on_dependency_failure="ignore").submit("pruned")
+    assert await states(scheduler, ignoring) == ["pending"]
+
+
+# What failures mean
+
+
+async def test_cancel_falls_through_fail_stops_and_ignore_goes_on(
+    taskmill_scheduler: SchedulerFactory, any_store: str, works: Works
+) -> None:
+    scheduler = await taskmill_scheduler(store=any_store, domains=[works.domain])
+    handles = dict[str, Any]()
+    bad = await works.note.submit("bad")
+    for policy in ("cancel", "fail", "ignore"):
+        first = await works.note.options(depends_on=[bad], on_dependency_failure=policy).submit(f"{policy} 1")
+        second = await works.note.options(depends_on=[first]).submit(f"{policy} 2")
+        handles[policy] = (first, second)
+    await scheduler.run_until_idle()
+    assert await states(scheduler, *handles["cancel"]) == ["dependency_failed", "dependency_failed"]
+    assert await states(scheduler, *handles["fail"]) == ["dependency_failed", "completed"]
+    assert await states(scheduler, *handles["ignore"]) == ["completed", "completed"]
+    assert sorted(works.ran) == ["bad", "fail 2", "ignore 1", "ignore 2"]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "expired"])
+async def test_every_ending_but_success_is_a_failure(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, works: Works, how: str
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    options: dict[str, Any] = {"ttl": 5, "run_after": 10} if how == "expired" else {"run_after": 10}
+    first = await works.note.options(**options).submit("first")
+    second = await works.note.options(depends_on=[first]).submit("second")
+    if how == "cancelled":
+        await first.cancel()
+    else:
+        await manual_clock.advance(6)
+        await scheduler.run_until_idle()
+    assert await states(scheduler, first, second) == [how, "dependency_failed"]
+
+
+async def test_who_depends_on_two_fails_with_either(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    good, bad = await works.note.submit("good"), await works.note.submit("bad")
+    both = await works.note.options(depends_on=[good, bad]).submit("both")
+    two_bad = await works.note.options(depends_on=[bad, await works.note.submit("bad too")]).submit("two bad")
+    await scheduler.run_until_idle()
+    assert await states(scheduler, both, two_bad) == ["dependency_failed", "dependency_failed"]
+    record = await scheduler.get(both.id)
+    assert isinstance(record, HistoryRecord)
+    assert str(bad.id) in (record.error or "")
+
+
+# Urgency
+
+
+async def test_a_blocker_is_as_urgent_as_the_most_urgent_that_waits_for_it_and_no_longer(
+    taskmill_scheduler: SchedulerFactory, works: Works
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain], max_concurrency=1)
+    bottom = await works.note.options(priority=200).submit("bottom")
+    middle = await works.note.options(priority=150, depends_on=[bottom]).submit("middle")
+    assert await urgency(scheduler, bottom) == 150
+    top = await works.note.options(priority=3, depends_on=[middle]).submit("top")
+    other = await works.note.options(priority=9, depends_on=[bottom]).submit("other")
+    assert [await urgency(scheduler, one) for one in (bottom, middle)] == [3, 3]
+    await top.cancel()
+    assert [await urgency(scheduler, one) for one in (bottom, middle)] == [9, 150]
+    await other.cancel()
+    assert [await urgency(scheduler, one) for one in (bottom, middle)] == [150, 150]
+    assert (await scheduler.get(bottom.id)).priority == 200
+
+
+async def test_the_most_urgent_of_one_batch_counts(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    for order in ([3, 200], [200, 3]):
+        blocker, *_ = await scheduler.submit_many(
+            [
+                works.note.options(ref="b").prepare("b"),
+                *(works.note.options(priority=p, depends_on=["b"]).prepare("d") for p in order),
+            ]
+        )
+        assert await urgency(scheduler, blocker) == 3
+
+
+async def test_an_inherited_urgency_decides_who_starts(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain], max_concurrency=1)
+    await works.note.options(priority=100).submit("other")
+    blocker = await works.note.options(priority=200).submit("blocker")
+    await works.note.options(priority=0, depends_on=[blocker]).submit("urgent")
+    await scheduler.run_until_idle()
+    assert works.ran[0] == "blocker"
+
+
+async def test_children_of_an_awaited_parent_are_urgent_too(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+    @works.domain.task
+    async def parent(ctx: Context) -> None:
+        await ctx.spawn(works.note.options(run_after=50, priority=200).prepare("child"))
+
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    above = await parent.options(priority=180).submit()
+    await scheduler.run_until_idle()
+    (child,) = await scheduler.tasks(parent=above.id)
+    assert child.effective_priority == 180
+    urgent = await works.note.options(priority=1, depends_on=[above]).submit("urgent")
+    assert await urgency(scheduler, child) == 1
+    await urgent.cancel()
+    assert await urgency(scheduler, child) == 180
+
+
+# Circles that run through other ties
+
+
+async def test_a_child_cannot_wait_for_whoever_waits_for_its_parent(
+    taskmill_scheduler: SchedulerFactory, works: Works
+) -> None:
+    refused: list[int] = []
+
+    @works.domain.task
+    async def parent(ctx: Context, harmless: int, on: int) -> None:
+        note = works.note
+        for request in (
+            [note.options(depends_on=[on]).prepare("circle")],
+            [note.options(depends_on=[harmless]).prepare("fine"), note.options(depends_on=[on]).prepare("circle")],
+            [note.options(depends_on=[ctx.task.id]).prepare("circle")],
+            [
+                note.options(ref="r", depends_on=[on]).prepare("circle"),
+                note.options(depends_on=["r"]).prepare("circle"),
+            ],
+        ):
+            try:
+                await ctx.spawn_many(request)
+            except CyclicDependency:
+                refused.append(len(request))
+
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    harmless = await works.note.options(run_after=5).submit("harmless")
+    above = await parent.submit(harmless.id, harmless.id + 2)
+    after = await works.note.options(depends_on=[above]).submit("after")
+    assert after.id == harmless.id + 2
+    await scheduler.run_until_idle()
+    assert refused == [1, 2, 1, 2]
+    assert works.ran == ["after"]
+
+
+async def test_a_replacement_cannot_wait_for_whoever_waits_for_what_it_replaces(
+    taskmill_scheduler: SchedulerFactory, works: Works
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    a, b = await works.keyed.submit("a", 1), await works.keyed.submit("b", 1)
+    harmless = await works.note.submit("harmless")
+    after = await works.note.options(depends_on=[b]).submit("after")
+    with pytest.raises(CyclicDependency):
+        await works.keyed.options(depends_on=[after]).submit("b", 2)
+    with pytest.raises(CyclicDependency):
+        await scheduler.submit_many(
+            [
+                works.keyed.options(depends_on=[harmless]).prepare("a", 2),
+                works.keyed.options(depends_on=[after]).prepare("b", 2),
+            ]
+        )
+    assert await states(scheduler, a, b, after) == ["pending", "pending", "blocked"]
+    await scheduler.run_until_idle()
+    assert sorted(works.ran) == ["a1", "after", "b1", "harmless"]
+
+
+async def test_a_child_cannot_replace_the_parent_that_waits_for_it(taskmill_scheduler: SchedulerFactory) -> None:
+    domain = Domain("d")
+    refused: list[int] = []
+
+    @domain.task(key=lambda depth: f"k{depth % 2}", on_duplicate="supersede")
+    async def walk(ctx: Context, depth: int) -> None:
+        try:
+            await ctx.spawn(walk.prepare(depth + 1))
+        except CyclicDependency:
+            refused.append(depth)
+
+    scheduler = await taskmill_scheduler(domains=[domain])
+    await walk.submit(0)
+    await scheduler.run_until_idle()
+    assert refused == [1]
+    assert await scheduler.tasks() == []
+
+
+async def test_dependents_wait_for_the_last_of_several_replacements(
+    taskmill_scheduler: SchedulerFactory, any_store: str, works: Works
+) -> None:
+    scheduler = await taskmill_scheduler(store=any_store, domains=[works.domain])
+    first = await works.keyed.submit("a", 1)
+    after = await works.note.options(depends_on=[first]).submit("after")
+    await asyncio.gather(*(works.keyed.submit("a", version) for version in (2, 3, 4)))
+    await scheduler.run_until_idle()
+    assert works.ran == ["a4", "after"]
+    assert await states(scheduler, after) == ["completed"]
+
+
+async def test_depending_on_a_task_and_on_its_replacement(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    old = await works.keyed.submit("a", 1)
+    _, after = await scheduler.submit_many(
+        [works.keyed.options(ref="new").prepare("a", 2), works.note.options(depends_on=["new", old]).prepare("after")]
+    )
+    await scheduler.run_until_idle()
+    assert works.ran == ["a2", "after"]
+    assert await states(scheduler, after) == ["completed"]
+
+
+# max_children
+
+
+async def test_children_that_wait_for_siblings_take_no_place(
+    taskmill_scheduler: SchedulerFactory, any_store: str, works: Works
+) -> None:
+    @works.domain.task(max_children=1)
+    async def parent(ctx: Context) -> None:
+        note = works.note
+        await ctx.spawn_many(
+            [
+                note.options(depends_on=["b"]).prepare("a"),
+                note.options(ref="b", depends_on=["c"]).prepare("b"),
+                note.options(ref="c").prepare("c"),
+            ]
+        )
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[works.domain])
+    await parent.submit()
+    await scheduler.run_until_idle()
+    assert works.ran == ["c", "b", "a"]
+    assert await scheduler.tasks() == []
+
+
+# What is told
+
+
+async def test_the_graph_of_a_task_holds_everything_tied_to_it(
+    taskmill_scheduler: SchedulerFactory, works: Works
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    a = await works.note.submit("a")
+    b = await works.note.options(depends_on=[a]).submit("b")
+    c = await works.note.options(depends_on=[b], run_after=5).submit("c")
+    apart = await works.note.submit("apart")
+    await scheduler.run_until_idle()
+    for one in (a, b, c):
+        graph = await scheduler.graph(one.id)
+        assert list(graph.tasks) == [a.id, b.id, c.id]
+        assert [tuple(edge) for edge in graph.dependencies] == [(b.id, a.id, False), (c.id, b.id, False)]
+    assert list((await scheduler.graph(apart.id)).tasks) == [apart.id]
+    with pytest.raises(TaskNotFound):
+        await scheduler.graph(999)
+
+
+async def test_events_tell_of_waiting_of_its_end_and_of_its_failure(
+    taskmill_scheduler: SchedulerFactory, works: Works
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[works.domain])
+    listener = scheduler.events(TaskBlocked, TaskUnblocked, TaskDependencyFailed)
+    good, bad = await works.note.submit("good"), await works.note.submit("bad")
+    happy = await works.note.options(depends_on=[good], label="l").submit("happy")
+    sad = await works.note.options(depends_on=[bad]).submit("sad")
+    await scheduler.run_until_idle()
+    told = [await anext(listener) for _ in range(4)]
+    seen = {(type(event).__name__, getattr(event, "task_id", None)) for event in told}
+    assert seen == {
+        ("TaskBlocked", happy.id),
+        ("TaskBlocked", sad.id),
+        ("TaskUnblocked", happy.id),
+        ("TaskDependencyFailed", sad.id),
+    }
+    (failed,) = [event for event in told if isinstance(event, TaskDependencyFailed)]
+    assert str(bad.id) in failed.error
