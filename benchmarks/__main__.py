@@ -33,6 +33,9 @@ MEASUREMENTS = {
     "sweep": "sweep",
     "memory": "memory",
     "open": "opening",
+    "chain": "chain",
+    "fan": "fan_out",
+    "tree": "tree_cancel",
 }
 """The name of each measurement and the module whose ``measure`` does it."""
 

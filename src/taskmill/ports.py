@@ -66,6 +66,8 @@ class Turn(msgspec.Struct):
     promote: bool = False
     expire: bool = False
     claims: Sequence[int] = ()
+    spare: int = 0
+    """Slots that are left when nothing else waits: what this very turn releases may start in them."""
     survey: bool = False
     """Look for lanes, times and stop requests that another process may have changed."""
     refill: Sequence[Lane] = ()

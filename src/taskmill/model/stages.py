@@ -104,13 +104,8 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     urgency: int
     """The priority it runs at: its own, or that of a more urgent task which waits for it."""
     family: Family | None
-    awaited: int
-    """Whether other tasks depend on it."""
-
-    @property
-    def may_release(self) -> bool:
-        """Whether others may start because this one has ended."""
-        return bool(self.awaited) or self.parent_id is not None or self.family is not None
+    is_tied: int
+    """Whether its ending concerns others: a parent, a series, tasks that depend on it."""
 
     @property
     def finalizes(self) -> bool:

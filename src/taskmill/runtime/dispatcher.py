@@ -220,7 +220,8 @@ class Dispatcher:
                     continue
         # What is due, or is released by an ending, may be more urgent than what is known to wait: it comes into sight
         # before anything is claimed, though not twice in a row, or a stream of such turns would keep the slots empty.
-        looks_first = not self._looked_first and (turn.promote or _may_release(turn.judged))
+        something_waits = not self._room.is_empty
+        looks_first = not self._looked_first and (turn.promote or (something_waits and _may_release(turn.judged)))
         self._looked_first = looks_first
         if self._claiming and not looks_first:
             self._room.choose(turn, self._settings.max_concurrency - self.workshop.slots_taken)
@@ -300,7 +301,7 @@ class Dispatcher:
             self._announcer.progressed(self._progressed)
         self._apply_verdicts(turn, result)
         if result.effects != _NO_EFFECTS:
-            self._store.when_durable(lambda: self._announcer.effects(result.effects, turn.now))
+            self._tell(lambda: self._announcer.effects(result.effects, turn.now))
             self._upkeep.tasks_ended(len(result.effects.ended))
             self._stop_attempts(result.effects)
         now = self._clock.monotonic()
@@ -332,14 +333,18 @@ class Dispatcher:
             counted.append(judged)
         self._judging = []
         if counted:
-            if self._announcer.is_awaited:
-                self._store.when_durable(lambda: self._announcer.judged(counted, turn.now, result))
-            else:
-                # Nobody listens and nobody waits: the disk may take many turns at once.
-                self._announcer.judged(counted, turn.now, result)
-                self._store.make_durable_soon()
+            self._tell(lambda: self._announcer.judged(counted, turn.now, result))
         if ended:
             self._upkeep.tasks_ended(ended)
+
+    def _tell(self, announce: Callable[[], None]) -> None:
+        """Announce what was committed once it is durable."""
+        if self._announcer.is_awaited:
+            self._store.when_durable(announce)
+        else:
+            # Nobody listens and nobody waits: the disk may take many turns at once.
+            announce()
+            self._store.make_durable_soon()
 
     def _verdict_lost(self, attempt: Attempt, stop: str | None) -> None:
         if stop is not None:
@@ -371,7 +376,7 @@ class Dispatcher:
 
 def _may_release(verdicts: Sequence[Judged]) -> bool:
     """Whether others may start because of these; a stopped task may have a successor."""
-    return any(judged.stopped or judged.task.may_release for judged in verdicts)
+    return any(judged.stopped or judged.task.is_tied for judged in verdicts)
 
 
 def _verdict(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:

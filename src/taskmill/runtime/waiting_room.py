@@ -82,9 +82,12 @@ class WaitingRoom:
 
     def choose(self, turn: Turn, slots: int) -> None:
         """Claim what may start: hooks at once, tasks in at most ``slots``."""
-        turn.claims = [*self._hooks, *pick(self._glimpse, slots)]
+        picked = pick(self._glimpse, slots)
+        turn.claims = [*self._hooks, *picked]
         self._hooks.clear()
         turn.refill = self._glimpse.unread()
+        if not turn.survey and not turn.promote and self._glimpse.is_empty:
+            turn.spare = max(slots - len(picked), 0)
 
     def turn_begins(self) -> None:
         self.in_turn = True

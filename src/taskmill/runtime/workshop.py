@@ -110,7 +110,7 @@ class Workshop:
         """New tasks depend on these; some may be running here."""
         for id in ids:
             if isinstance(id, int) and id in self.attempts:
-                self.attempts[id].task.awaited = 1
+                self.attempts[id].task.is_tied = 1
 
     @property
     def slots_taken(self) -> int:

@@ -8,7 +8,9 @@ consequence is handled the same way, round by round.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from taskmill.model.status import Ending
 from taskmill.model.verdict import End
 from taskmill.ports import Effects, Ended
 from taskmill.store.sqlite import dependencies, families, series
@@ -22,6 +24,18 @@ from taskmill.store.sqlite.rows import EndingRow
 SQL = load("endings.sql")
 
 
+class Ties(NamedTuple):
+    """Whom the endings of some tasks may concern."""
+
+    successors: bool = True
+    dependents: bool = True
+    parents: bool = True
+    series: bool = True
+
+
+ANYONE = Ties()
+
+
 def end_tasks(
     connection: Connection,
     endings: Sequence[EndingRow],
@@ -31,11 +45,12 @@ def end_tasks(
     sums: str | None = None,
     tagged: bool = True,
     told: bool = False,
+    ties: Ties = ANYONE,
 ) -> None:
     """Move active tasks to history and serve all who waited for them.
 
-    A caller that knows the tasks saves some reading: ``sums`` for the tally, whether any is ``tagged``. ``told`` says
-    that the caller itself announces the tasks it names.
+    A caller that knows the tasks saves some reading: ``sums`` for the tally, whether any is ``tagged``, whom they are
+    tied to. ``told`` says that the caller itself announces the tasks it names.
     """
     contained: set[int] = set()
     endings = _once(endings)
@@ -45,13 +60,18 @@ def end_tasks(
         ids = encoded([row.id for row in endings])
         connection.execute(SQL["record_endings"], (encoded(endings),))
         leave_active(connection, ids, sums or one(connection, SQL["sums_of_endings"], ids), tagged=tagged)
-        _open_gates(connection, ids, now, effects)
         ended = {row.id: row.ending for row in endings}
-        following = dependencies.follow(connection, ended, contained, now, effects)
-        following += families.follow(connection, ended, now, effects)
-        series.follow(connection, ended, now, effects)
+        following: list[EndingRow] = []
+        if ties.successors:
+            _open_gates(connection, ids, now, effects)
+        if ties.dependents or any(ending is not Ending.COMPLETED for ending in ended.values()):
+            following += dependencies.follow(connection, ended, contained, now, effects)
+        if ties.parents:
+            following += families.follow(connection, ended, now, effects)
+        if ties.series:
+            series.follow(connection, ended, now, effects)
         endings = _once(following)
-        sums, tagged, told = None, True, False
+        sums, tagged, told, ties = None, True, False, ANYONE
 
 
 def _once(endings: Sequence[EndingRow]) -> Sequence[EndingRow]:

@@ -18,13 +18,14 @@ from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Claimed, Described, Lane, Place
 from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, Return, TryAgain, Wait
+from taskmill.policy.ranking import rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
 from taskmill.store.sqlite import dependencies, families, series
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import UNREADABLE, describe
 from taskmill.store.sqlite.endings import SQL as ENDINGS
-from taskmill.store.sqlite.endings import end_tasks, leave_active
+from taskmill.store.sqlite.endings import Ties, end_tasks, leave_active
 from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
 from taskmill.store.sqlite.queries import load
 from taskmill.store.sqlite.releasing import note_queued
@@ -55,10 +56,12 @@ _decode = msgspec.json.Decoder().decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_lanes = msgspec.json.Decoder(list[Lane]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, list[Place]]]).decode
-_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool]], strict=False).decode
+_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool, Ties]], strict=False).decode
 _decode_stops = msgspec.json.Decoder(list[tuple[int, str]]).decode
 _decode_expired = msgspec.json.Decoder(list[tuple[int, bool, bool]], strict=False).decode
 _decode_orphans = msgspec.json.Decoder(list[_Orphan], strict=False).decode
+
+_NOT_HELD = (None, False, False, Ties())
 
 ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool]
 """id, status, retries, crashes, due_at, last_error, interrupted"""
@@ -85,8 +88,8 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
         result.promoted = ids != "[]"
     if turn.expire:
         _expire(connection, turn, result)
-    if turn.claims:
-        _claim(connection, turn, result)
+    if claims := [*turn.claims, *_released_first(turn, result)]:
+        _claim(connection, claims, turn.now, result)
     refill = turn.refill
     if turn.survey or result.promoted:
         result.lanes = refill = _decode_lanes(_one(connection, "lanes"))
@@ -166,7 +169,7 @@ def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> 
     verdicts = _Verdicts()
     for judged in turn.judged:
         task = judged.task
-        stop, runs_again, has_children = held.get(task.id, (None, False, False))
+        stop, runs_again, has_children, _ = held.get(task.id, _NOT_HELD)
         if task.id not in held or (stop is not None and not judged.stopped):
             result.lost[(task.id, task.attempt)] = stop
         else:
@@ -177,7 +180,8 @@ def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> 
     if verdicts.starts_over:
         families.start_over(connection, verdicts.starts_over, turn.now, result.effects)
     if verdicts.ends:
-        _end_judged(connection, verdicts.ends, turn.now, result)
+        ties = Ties(*map(any, zip(*(held[judged.task.id][3] for judged in verdicts.ends), strict=True)))
+        _end_judged(connection, verdicts.ends, ties, turn.now, result)
     if verdicts.waits or verdicts.fails_with_children:
         _leave_to_children(connection, verdicts, turn.now, result)
 
@@ -214,9 +218,9 @@ def _all_just_ended(connection: Connection, turn: Turn) -> bool:
     rows: list[tuple[object, ...]] = []
     for judged in turn.judged:
         verdict = judged.verdict
-        if judged.stopped or not isinstance(verdict, End):
-            return False
         task = judged.task
+        if judged.stopped or task.is_tied or not isinstance(verdict, End):
+            return False
         rows.append(
             (task.id, verdict.ending, turn.now, judged.duration_ms, verdict.result, verdict.error, task.attempt)
         )
@@ -231,14 +235,14 @@ def _all_just_ended(connection: Connection, turn: Turn) -> bool:
     return True
 
 
-def _end_judged(connection: Connection, ending: Sequence[Judged], now: int, result: TurnResult) -> None:
+def _end_judged(connection: Connection, ending: Sequence[Judged], ties: Ties, now: int, result: TurnResult) -> None:
     rows = [
         EndingRow(judged.task.id, verdict.ending, now, judged.duration_ms, verdict.result, verdict.error)
         for judged in ending
         if isinstance(verdict := judged.verdict, End)
     ]
     tagged = any(judged.task.tags for judged in ending)
-    end_tasks(connection, rows, now, result.effects, sums=_sums(ending), tagged=tagged, told=True)
+    end_tasks(connection, rows, now, result.effects, sums=_sums(ending), tagged=tagged, told=True, ties=ties)
 
 
 def _sums(judged: Iterable[Judged]) -> str:
@@ -252,25 +256,37 @@ def _sums(judged: Iterable[Judged]) -> str:
     return encoded([(*key, *total) for key, total in sums.items()])
 
 
-def _claim(connection: Connection, turn: Turn, result: TurnResult) -> None:
-    ids = encoded(turn.claims)
+def _released_first(turn: Turn, result: TurnResult) -> list[int]:
+    """Those of the tasks that this turn has released which may start at once, since nothing else waits."""
+    if not turn.spare or not result.effects.released:
+        return []
+    ready = [task for task in result.effects.released if task.due_at is None]
+    ready.sort(key=lambda task: rank(Lane(task.group, task.urgency), Place(task.queued_at, task.id)))
+    return [task.id for task in ready[: turn.spare]]
+
+
+def _claim(connection: Connection, claims: Sequence[int], now: int, result: TurnResult) -> None:
+    ids = encoded(claims)
     damaged: list[int] = []
-    rows = _one(connection, "claimable", ids, turn.now)
+    rows = _one(connection, "claimable", ids, now)
     try:
         result.claimed = _decode_claimed(rows)
     except UNREADABLE:
         # One damaged row must not hold up the others: it is found by reading them one by one.
-        for id in turn.claims:
+        for id in claims:
             try:
-                result.claimed += _decode_claimed(_one(connection, "claimable", encoded([id]), turn.now))
+                result.claimed += _decode_claimed(_one(connection, "claimable", encoded([id]), now))
             except UNREADABLE:
                 damaged.append(id)
-    connection.execute(SQL["claim"], (ids, turn.now))
+    connection.execute(SQL["claim"], (ids, now))
     if damaged:
-        rows = [EndingRow(id, Ending.DEAD_LETTER, turn.now, None, None, UNREADABLE_ROW) for id in damaged]
-        end_tasks(connection, rows, turn.now, result.effects)
+        rows = [EndingRow(id, Ending.DEAD_LETTER, now, None, None, UNREADABLE_ROW) for id in damaged]
+        end_tasks(connection, rows, now, result.effects)
+    if result.effects.released:
+        started = {task.id for task in result.claimed}
+        result.effects.released = [task for task in result.effects.released if task.id not in started]
     if len(result.claimed) > 1:
-        place = {id: position for position, id in enumerate(turn.claims)}
+        place = {id: position for position, id in enumerate(claims)}
         result.claimed.sort(key=lambda task: place[task.id])
 
 

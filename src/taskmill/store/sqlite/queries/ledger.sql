@@ -1,7 +1,8 @@
 -- name: held_tokens
 -- Which of the given [id, attempt] rows still hold their token, what they were asked meanwhile, whether they are to run
--- once more, and whether they have children that have not ended.
-SELECT json_group_array(json_array(t.id, t.stop, t.rerun IS NOT NULL, t.children > t.children_ended))
+-- once more, whether they have children that have not ended, and whom their endings concern.
+SELECT json_group_array(json_array(t.id, t.stop, t.rerun IS NOT NULL, t.children > t.children_ended,
+    json_array(t.stop IS NOT NULL, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL)))
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0
 WHERE t.attempt = given.value ->> 1 AND t.status = 'running';
