@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskmill.model.kin import Kin
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
 from taskmill.store.sqlite.connection import Connection
@@ -15,21 +16,32 @@ SQL = load("inserting.sql")
 
 def insert_rows(connection: Connection, tasks: Sequence[NewTask]) -> int:
     """Write the rows; returns the id of the first, the others follow it."""
-    plain = [(task.type, task.group, task.priority, task.payload, task.created_at) for task in tasks if _is_plain(task)]
-    if len(plain) == len(tasks):
-        return (connection.execute(SQL["insert_plain"], (encoded(plain),)).lastrowid or 0) - len(tasks) + 1
-    statement = "insert" if all(task.kin is None for task in tasks) else "insert_kin"
-    last_id = connection.execute(SQL[statement], (encoded(tasks),)).lastrowid or 0
+    statement, rows = _shortest(tasks)
+    last_id = connection.execute(SQL[statement], (encoded(rows),)).lastrowid or 0
     first_id = last_id - len(tasks) + 1
-    if any(task.tags for task in tasks):
+    if rows is tasks and any(task.tags for task in tasks):
         connection.execute(SQL["insert_tags"], (first_id, last_id))
     return first_id
 
 
+def _shortest(tasks: Sequence[NewTask]) -> tuple[str, Sequence[object]]:
+    """The shortest statement that stores these tasks, and what it needs to be told: each value costs."""
+    has_kin = not all(task.kin is None for task in tasks)
+    if not all(_is_plain(task) for task in tasks):
+        return ("insert_kin" if has_kin else "insert"), tasks
+    if not has_kin:
+        return "insert_plain", [(task.type, task.group, task.priority, task.payload, task.created_at) for task in tasks]
+    return "insert_children", [
+        (task.type, task.group, task.priority, task.payload, task.created_at, task.kin and task.kin.parent_id)
+        for task in tasks
+    ]
+
+
 def _is_plain(task: NewTask) -> bool:
+    """Whether nothing out of the ordinary is to be stored; a parent is nothing of that kind."""
     return (
         task.key is None
-        and task.kin is None
+        and (task.kin is None or _is_just_a_child(task.kin))
         and task.status is Status.PENDING
         and task.expires_at is None
         and task.tags is None
@@ -41,3 +53,7 @@ def _is_plain(task: NewTask) -> bool:
         and task.stop is None
         and task.queued_at == task.created_at
     )
+
+
+def _is_just_a_child(kin: Kin) -> bool:
+    return kin.series_id is None and kin.on_dependency_failure is None and kin.on_parent_expiry is None and not kin.held

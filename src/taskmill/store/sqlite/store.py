@@ -51,6 +51,8 @@ from taskmill.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 
+CANCEL_ROWS = 64
+"""How many rows a cancellation is taken for: enough to be written in the thread, unless the loop would starve it."""
 MOST_ARRIVALS = 64
 """Concurrent submits that share one insert; more are written in turns, so that their callers work meanwhile."""
 
@@ -261,7 +263,9 @@ class SqliteStore:
         return await self._write(write)
 
     async def cancel(self, ids: Sequence[int], now: int) -> CancelResult:
-        return await self._write(lambda connection: ledger.cancel(connection, ids, now), rows=len(ids))
+        # A tree may hang on each.
+        rows = max(len(ids), CANCEL_ROWS)
+        return await self._write(lambda connection: ledger.cancel(connection, ids, now), rows)
 
     async def revive(self, id: int, now: int) -> Described | None:
         return await self._write(lambda connection: ledger.revive(connection, id, now))

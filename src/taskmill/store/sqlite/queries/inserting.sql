@@ -5,6 +5,13 @@ INSERT INTO taskmill_task (type, group_name, priority, urgency, status, payload,
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 2, 'pending', value ->> 3, value ->> 4, value ->> 4
 FROM json_each(?1);
 
+-- name: insert_children
+-- The same for children: [type, group, priority, payload, created_at, parent_id].
+INSERT INTO taskmill_task (type, group_name, priority, urgency, status, payload, created_at, queued_at, parent_id)
+SELECT
+    value ->> 0, value ->> 1, value ->> 2, value ->> 2, 'pending', value ->> 3, value ->> 4, value ->> 4, value ->> 5
+FROM json_each(?1);
+
 -- name: insert
 -- The same for tasks of which more is known.
 INSERT INTO taskmill_task (
