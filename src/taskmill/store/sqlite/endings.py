@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from taskmill.model.status import Ending
 from taskmill.model.verdict import End
 from taskmill.ports import Effects, Ended
@@ -34,6 +36,7 @@ class Ties(NamedTuple):
 
 
 ANYONE = Ties()
+_decode_ties = msgspec.json.Decoder(Ties, strict=False).decode
 
 
 def end_tasks(
@@ -62,6 +65,8 @@ def end_tasks(
         leave_active(connection, ids, sums or one(connection, SQL["sums_of_endings"], ids), tagged=tagged)
         ended = {row.id: row.ending for row in endings}
         following: list[EndingRow] = []
+        if ties is ANYONE:
+            ties = _decode_ties(one(connection, SQL["ties"]))
         if ties.successors:
             _open_gates(connection, ids, now, effects)
         if ties.dependents or any(ending is not Ending.COMPLETED for ending in ended.values()):

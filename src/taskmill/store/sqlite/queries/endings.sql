@@ -111,3 +111,13 @@ SELECT json_group_array(id) FROM (
 
 -- name: unhold
 UPDATE taskmill_task SET held = 0 WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: ties
+-- Whom any ending can concern: whether there are successors, dependents, parents, series at all. Most stores have none, and
+-- a look at an empty index costs less than many looks at it.
+SELECT json_array(
+    EXISTS (SELECT 1 FROM taskmill_task WHERE gate_id IS NOT NULL),
+    EXISTS (SELECT 1 FROM taskmill_dependency WHERE open = 1),
+    true,
+    EXISTS (SELECT 1 FROM taskmill_series)
+);
