@@ -602,3 +602,40 @@ def test_help_and_version(here: Here) -> None:
         assert command in text
     here(code=2)
     here("explode", code=2)
+
+
+async def test_graph_shows_a_family_and_what_waits_for_what(tmp_path: Path, here: Here) -> None:
+    domain = Domain("album")
+
+    @domain.task
+    async def photo(n: int) -> None:
+        if n == 2:
+            raise GiveUp("broken")
+
+    @domain.task(fail_fast=False)
+    async def whole(ctx: Context) -> None:
+        await ctx.spawn_many(photo.prepare(n) for n in range(3))
+
+    file = str(tmp_path / "tasks.db")
+    async with Scheduler(file, domains=[domain]) as scheduler:
+        album = await whole.submit()
+        await scheduler.run_until_idle()
+        later = await photo.options(run_after=3600, depends_on=album).submit(7)
+        await photo.options(depends_on=later, label="the last").submit(8)
+    text = await asyncio.to_thread(here, "graph", file, later.id)
+    assert text.splitlines() == [
+        "task  state      type          progress  after",
+        "1     completed  album::whole",
+        "├─ 2  completed  album::photo",
+        "├─ 3  completed  album::photo",
+        "└─ 4  failed     album::photo",
+        "5 ◂   scheduled  album::photo            1 ✓",
+        "6     blocked    the last                5",
+    ]
+    shortened = await asyncio.to_thread(here, "graph", file, 1, "--limit", 2)
+    assert shortened.splitlines()[-1] == "… and 4 more; --limit 0 shows all"
+    document = await asyncio.to_thread(here.answer, "graph", file, 1)
+    assert document["tasks"]["4"]["parent_id"] == 1
+    assert document["dependencies"] == [[5, 1, False], [6, 5, True]]
+    assert "no task has the id 99" in await asyncio.to_thread(here.refusal, "graph", file, 99, code=1)
+    assert "--limit" in await asyncio.to_thread(here.refusal, "graph", file, 1, "--limit", -1, code=2)

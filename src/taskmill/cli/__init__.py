@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from typing import Protocol
 
 from taskmill import TaskmillError, __version__
-from taskmill.cli import cancel, demo, doctor, ls, run, show, status
+from taskmill.cli import cancel, demo, doctor, graph, ls, run, show, status
 from taskmill.cli.refusal import DONE, INTERRUPTED, Refusal, exit_code
 from taskmill.cli.screen import complain
 
@@ -31,6 +31,7 @@ COMMANDS: dict[str, Command] = {
     "status": status,
     "ls": ls,
     "show": show,
+    "graph": graph,
     "cancel": cancel,
     "doctor": doctor,
 }
