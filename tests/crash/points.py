@@ -13,25 +13,38 @@ import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
+
+COMMIT = "taskmill.store.sqlite.writer:Writer._commit"
+
+
+def judges_finalize(_connection: Any, turn: Any) -> bool:
+    """Whether a turn says what became of a ``finalize``."""
+    return any(judged.task.finalizes for judged in turn.judged)
 
 
 @dataclass(frozen=True)
 class Point:
-    """``moment`` of the n-th call of ``place``; ``most`` is an n that a busy round still reaches."""
+    """``moment`` of the n-th call of ``place``; ``most`` is an n that a busy round still reaches.
+
+    ``committing`` and ``committed`` are the moments before and after the next commit, the one that makes
+    what the call wrote last. Of a place with ``only``, the calls it says yes to count.
+    """
 
     name: str
     place: str
-    moment: Literal["before", "after", "between"]
+    moment: Literal["before", "after", "between", "committing", "committed"]
     most: int
+    only: Callable[..., bool] | None = None
 
 
 POINTS = [
     # A transaction: its statements are done, the log is not written; the log is on disk, nobody has been told.
-    Point("before a commit", "taskmill.store.sqlite.writer:Writer._commit", "before", 60),
-    Point("after a commit", "taskmill.store.sqlite.writer:Writer._commit", "after", 60),
+    Point("before a commit", COMMIT, "before", 60),
+    Point("after a commit", COMMIT, "after", 60),
     Point("committed, not forced to the disk", "taskmill.store.sqlite.log_file:LogFile.sync", "before", 30),
     Point("on the disk, nobody told", "taskmill.store.sqlite.log_file:LogFile.sync", "after", 30),
     Point("commit known to the loop", "taskmill.store.sqlite.writer:Writer._batch_committed", "before", 40),
@@ -55,7 +68,7 @@ POINTS = [
     Point("cancellation stored, caller not told", "taskmill.store.sqlite.store:SqliteStore.cancel", "after", 6),
     Point("on_cancel about to start", "taskmill.runtime.workshop:Workshop._start_hook", "before", 3),
     Point("on_cancel started", "taskmill.runtime.workshop:Workshop._start_hook", "after", 3),
-    Point("dead letter revived, not committed", "taskmill.store.sqlite.ledger:revive", "after", 2),
+    Point("dead letter revived, not committed", "taskmill.store.sqlite.reviving:revive", "after", 2),
     Point("dead letter revived, caller not told", "taskmill.store.sqlite.store:SqliteStore.revive", "after", 2),
     # Opening and recovery.
     Point("file created, empty", "taskmill.store.sqlite.store:create_file", "after", 1),
@@ -63,16 +76,75 @@ POINTS = [
     Point("recovery written, not committed", "taskmill.store.sqlite.ledger:recover", "after", 2),
     Point("recovery committed", "taskmill.store.sqlite.store:SqliteStore.recover", "after", 2),
     # Upkeep.
-    Point("history pruned, not committed", "taskmill.store.sqlite.ledger:prune", "after", 2),
+    Point("history pruned, not committed", "taskmill.store.sqlite.pruning:prune", "after", 2),
     Point("before a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "before", 2),
     Point("checkpoint copied, lock held", "taskmill.store.sqlite.log_file:LogFile.checkpoint", "after", 2),
     Point("after a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "after", 2),
 ]
 
+FAMILY_POINTS = [
+    # Spawning.
+    Point("children about to be stored", "taskmill.store.sqlite.store:SqliteStore.spawn", "before", 8),
+    Point("children stored, spawner not told", "taskmill.store.sqlite.store:SqliteStore.spawn", "after", 8),
+    Point("spawned, not adopted", "taskmill.store.sqlite.families:adopt", "before", 8),
+    Point("adopted, not stored", "taskmill.store.sqlite.families:adopt", "after", 8),
+    Point("children stored, not committed", "taskmill.store.sqlite.inbox:spawn", "after", 8),
+    Point("children committed", "taskmill.store.sqlite.inbox:spawn", "committed", 8),
+    # Waiting for children, and what the last of them does.
+    Point("handler done, parent does not wait yet", "taskmill.store.sqlite.families:await_children", "before", 5),
+    Point("parent waits, not committed", "taskmill.store.sqlite.families:await_children", "after", 5),
+    Point("parent waits", "taskmill.store.sqlite.families:await_children", "committed", 5),
+    Point("last child ended, parent not woken", "taskmill.store.sqlite.families:_step", "before", 5),
+    Point("parent woken, not committed", "taskmill.store.sqlite.families:_step", "committing", 5),
+    Point("parent woken, nobody told", "taskmill.store.sqlite.families:_step", "committed", 5),
+    # Finalize.
+    Point("finalize about to start", "taskmill.runtime.workshop:Workshop._start_finalize", "before", 4),
+    Point("finalize scheduled", "taskmill.runtime.workshop:Workshop._start_finalize", "after", 4),
+    Point("children read for finalize", "taskmill.store.sqlite.store:SqliteStore.children", "after", 4),
+    Point("inside finalize", "tests.crash.family_work:within_finalize", "before", 4),
+    Point("finalize over, not judged", "taskmill.store.sqlite.ledger:commit_turn", "before", 3, judges_finalize),
+    Point("finalize judged, not committed", "taskmill.store.sqlite.ledger:commit_turn", "after", 3, judges_finalize),
+    Point(
+        "finalize about to be committed", "taskmill.store.sqlite.ledger:commit_turn", "committing", 3, judges_finalize
+    ),
+    Point(
+        "finalize committed, nobody told", "taskmill.store.sqlite.ledger:commit_turn", "committed", 3, judges_finalize
+    ),
+    # Failing and stopping together.
+    Point("family about to fail", "taskmill.store.sqlite.families:fail", "before", 2),
+    Point("family fails, not committed", "taskmill.store.sqlite.families:fail", "after", 2),
+    Point("family fails, nobody asked to stop", "taskmill.store.sqlite.families:fail", "committed", 2),
+    Point("tree about to be stopped", "taskmill.store.sqlite.families:stop_trees", "before", 4),
+    Point("tree marked, not committed", "taskmill.store.sqlite.families:stop_trees", "after", 4),
+    Point("tree marked, nobody asked to stop", "taskmill.store.sqlite.families:stop_trees", "committed", 4),
+    Point("inside a hook", "tests.crash.family_work:within_hook", "before", 3),
+    # Dependencies.
+    Point("dependents stored, not linked", "taskmill.store.sqlite.dependencies:link", "before", 4),
+    Point("dependents linked, not committed", "taskmill.store.sqlite.dependencies:link", "after", 4),
+    Point("dependents linked, caller not told", "taskmill.store.sqlite.dependencies:link", "committed", 4),
+    Point("dependents not told of an ending", "taskmill.store.sqlite.dependencies:follow", "before", 20),
+    Point("dependents told of an ending", "taskmill.store.sqlite.dependencies:follow", "after", 20),
+    # Series.
+    Point("series begun, not committed", "taskmill.store.sqlite.series:begin", "after", 2),
+    Point("occurrence ended, series not told", "taskmill.store.sqlite.series:follow", "before", 20),
+    Point("next occurrence about to be made", "taskmill.store.sqlite.series:_advance", "before", 5),
+    Point("next occurrence made, not committed", "taskmill.store.sqlite.series:_advance", "after", 5),
+    Point("next occurrence made, nobody told", "taskmill.store.sqlite.series:_advance", "committed", 5),
+    # Endings, wherever they come from.
+    Point("tasks about to end", "taskmill.store.sqlite.ledger:end_tasks", "before", 20),
+    Point("ended with all that follows, not committed", "taskmill.store.sqlite.ledger:end_tasks", "committing", 20),
+    Point("replaced, not ended", "taskmill.store.sqlite.inbox:end_tasks", "before", 6),
+    Point("replaced and ended, not committed", "taskmill.store.sqlite.inbox:end_tasks", "after", 6),
+    # Recovery.
+    Point("recovered, parents not checked", "taskmill.store.sqlite.families:wake_childless", "before", 2),
+    Point("recovered, parents checked", "taskmill.store.sqlite.families:wake_childless", "after", 2),
+]
+"""Those that only families, dependents and series come to."""
+
 MIGRATION = Point("inside a migration", "taskmill.store.sqlite.migrate:statements", "between", 1)
 """Between two statements of the migration of a new file; the n-th call here is the n-th statement."""
 
-BY_NAME = {point.name: point for point in [*POINTS, MIGRATION]}
+BY_NAME = {point.name: point for point in [*POINTS, *FAMILY_POINTS, MIGRATION]}
 
 
 def die() -> NoReturn:
@@ -87,21 +159,42 @@ def arm(name: str, nth: int) -> None:
     owner, attribute, original = _found(point.place)
     calls = itertools.count(1)
 
-    def is_time() -> bool:
-        return next(calls) == nth
+    def is_time(*args: Any) -> bool:
+        return (point.only is None or point.only(*args)) and next(calls) == nth
 
     if point.moment == "between":
         setattr(owner, attribute, _SPECIAL[point.name](original, is_time))
+    elif point.moment in ("committing", "committed"):
+        setattr(owner, attribute, _until_commit(original, is_time, point.moment))
     elif inspect.iscoroutinefunction(original):
         setattr(owner, attribute, _around_coroutine(original, is_time, point.moment))
     else:
         setattr(owner, attribute, _around(original, is_time, point.moment))
 
 
+def count(points: Iterable[Point]) -> Counter[str]:
+    """Count, from now on, how often this process comes to each of these points; nobody dies of it."""
+    reached: Counter[str] = Counter()
+
+    def tallied(point: Point, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def around(*args: Any, **kwargs: Any) -> Any:
+            if point.only is None or point.only(*args):
+                reached[point.name] += 1
+            return original(*args, **kwargs)
+
+        return around
+
+    for point in points:
+        owner, attribute, original = _found(point.place)
+        setattr(owner, attribute, tallied(point, original))
+    return reached
+
+
 def missing_places() -> list[str]:
     """Points that the engine no longer has."""
     missing: list[str] = []
-    for point in [*POINTS, MIGRATION]:
+    for point in [*POINTS, *FAMILY_POINTS, MIGRATION]:
         try:
             _found(point.place)
         except AttributeError:
@@ -118,10 +211,10 @@ def _found(place: str) -> tuple[Any, str, Any]:
     return owner, attribute, getattr(owner, attribute)
 
 
-def _around(original: Callable[..., Any], is_time: Callable[[], bool], moment: str) -> Callable[..., Any]:
+def _around(original: Callable[..., Any], is_time: Callable[..., bool], moment: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def around(*args: Any, **kwargs: Any) -> Any:
-        now = is_time()
+        now = is_time(*args)
         if now and moment == "before":
             die()
         result = original(*args, **kwargs)
@@ -132,10 +225,10 @@ def _around(original: Callable[..., Any], is_time: Callable[[], bool], moment: s
     return around
 
 
-def _around_coroutine(original: Callable[..., Any], is_time: Callable[[], bool], moment: str) -> Callable[..., Any]:
+def _around_coroutine(original: Callable[..., Any], is_time: Callable[..., bool], moment: str) -> Callable[..., Any]:
     @functools.wraps(original)
     async def around(*args: Any, **kwargs: Any) -> Any:
-        now = is_time()
+        now = is_time(*args)
         if now and moment == "before":
             die()
         result = await original(*args, **kwargs)
@@ -143,6 +236,29 @@ def _around_coroutine(original: Callable[..., Any], is_time: Callable[[], bool],
             die()
         return result
 
+    return around
+
+
+def _until_commit(original: Callable[..., Any], is_time: Callable[..., bool], moment: str) -> Callable[..., Any]:
+    """Die with the commit of the transaction that the call is part of."""
+    writer, attribute, commit = _found(COMMIT)
+    is_due = False
+
+    @functools.wraps(original)
+    def around(*args: Any, **kwargs: Any) -> Any:
+        nonlocal is_due
+        is_due = is_time(*args) or is_due
+        return original(*args, **kwargs)
+
+    @functools.wraps(commit)
+    def committed(*args: Any) -> None:
+        if is_due and moment == "committing":
+            die()
+        commit(*args)
+        if is_due:
+            die()
+
+    setattr(writer, attribute, committed)
     return around
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from taskmill.store.sqlite.inbox import SQL as INBOX
-from taskmill.store.sqlite.ledger import SQL as LEDGER
+from taskmill.store.sqlite import queries
 from taskmill.store.sqlite.migrate import migrate
+
+FILES = sorted(file.name for file in Path(queries.__file__).parent.glob("*.sql"))
+SQL = {name: statement for file in FILES for name, statement in queries.load(file).items()}
 
 # Read or written as a whole, once in a while: the types at a start, all deadlines when the wall clock is stepped.
 RARE = ("published_types", "shift_deadlines")
-TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag")
+TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
 
 
 @pytest.fixture
@@ -30,9 +33,9 @@ def plan(database: sqlite3.Connection, sql: str) -> list[str]:
     return [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
 
 
-@pytest.mark.parametrize("name", [name for name in {**INBOX, **LEDGER} if name not in RARE])
+@pytest.mark.parametrize("name", [name for name in SQL if name not in RARE])
 def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Connection, name: str) -> None:
-    steps = plan(database, {**INBOX, **LEDGER}[name])
+    steps = plan(database, SQL[name])
     scans = [
         step
         for step in steps
@@ -46,6 +49,11 @@ def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Con
 @pytest.mark.parametrize(
     ("name", "index"),
     [
+        ("hooks", "taskmill_task_hook"),
+        ("childless", "taskmill_task_waiting"),
+        ("live_children", "taskmill_task_child"),
+        ("dependents", "taskmill_dependency_on"),
+        ("ties", "taskmill_dependency_open"),
         ("key_holders", "taskmill_task_key"),
         ("key_holders", "taskmill_task_stopping"),
         ("lanes", "taskmill_task_queue"),
@@ -61,7 +69,7 @@ def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Con
     ],
 )
 def test_a_statement_uses_the_index_made_for_it(database: sqlite3.Connection, name: str, index: str) -> None:
-    steps = plan(database, {**INBOX, **LEDGER}[name])
+    steps = plan(database, SQL[name])
     assert any(index in step for step in steps), steps
     assert not any("TEMP B-TREE" in step for step in steps), f"{name} sorts: {steps}"
 
@@ -84,8 +92,8 @@ def test_a_bite_of_a_sweep_costs_the_same_whatever_else_waits(database: sqlite3.
             return 0
 
         database.set_progress_handler(count, 1)
-        (expired,) = database.execute(LEDGER["expired"], (6, 50)).fetchone()
-        (following,) = database.execute(LEDGER["next_expiry"]).fetchone()
+        (expired,) = database.execute(SQL["expired"], (6, 50)).fetchone()
+        (following,) = database.execute(SQL["next_expiry"]).fetchone()
         database.set_progress_handler(None, 0)
         assert (len(json.loads(expired)), following) == (50, 5)
         return counted
@@ -111,7 +119,7 @@ def test_finding_the_lanes_costs_the_same_whatever_waits_in_them(database: sqlit
             return 0
 
         database.set_progress_handler(count, 1)
-        (lanes,) = database.execute(LEDGER["lanes"]).fetchone()
+        (lanes,) = database.execute(SQL["lanes"]).fetchone()
         database.set_progress_handler(None, 0)
         assert sorted(map(tuple, json.loads(lanes))) == [(f"g{g}", p) for g in range(3) for p in range(2)]
         return counted

@@ -1,4 +1,4 @@
-"""Committing what happened: turns, cancellations, recovery, revival, pruning.
+"""Committing what happened: turns, cancellations, recovery.
 
 Each function runs inside the writer's transaction. Endings and what follows from them are committed by
 :mod:`taskmill.store.sqlite.endings`.
@@ -7,31 +7,28 @@ Each function runs inside the writer's transaction. Endings and what follows fro
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from heapq import nsmallest
 from typing import Any
 
 import msgspec
 
-from taskmill.errors import DuplicateTask
 from taskmill.model.outcome import StopReason
-from taskmill.model.retention import PruneRule
-from taskmill.model.stages import Claimed, Described, Lane, Place
+from taskmill.model.stages import Claimed, Lane, Place
 from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, Return, TryAgain, Wait
 from taskmill.policy.ranking import rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
-from taskmill.store.sqlite import dependencies, families, series
+from taskmill.store.sqlite import families, series
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import UNREADABLE, describe
 from taskmill.store.sqlite.endings import SQL as ENDINGS
 from taskmill.store.sqlite.endings import Ties, end_tasks, leave_active
-from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sqlite.json_sql import decode_ids, encoded, one
 from taskmill.store.sqlite.queries import load
 from taskmill.store.sqlite.releasing import note_queued
 from taskmill.store.sqlite.rows import EndingRow
 
-SQL = {**load("queue.sql"), **load("ledger.sql"), **load("retention.sql")}
+SQL = {**load("queue.sql"), **load("ledger.sql")}
 
 FRONT = 512
 """How many places of a lane are read at once."""
@@ -336,60 +333,3 @@ def recover(connection: Connection, now: int) -> Recovery:
     end_tasks(connection, endings, now, recovery.effects)
     end_tasks(connection, families.wake_childless(connection, now, recovery.effects), now, recovery.effects)
     return recovery
-
-
-def revive(connection: Connection, id: int, now: int) -> Described | None:
-    """Bring a dead letter back to the queue under its own id."""
-    row = connection.execute(
-        "SELECT type, group_name, duration_ms, key FROM taskmill_history WHERE id = ? AND ending = 'dead_letter'",
-        (id,),
-    ).fetchone()
-    if row is None:
-        return None
-    type, group, duration_ms, key = row
-    holder = connection.execute(SQL["key_holder"], (type, key)).fetchone()
-    if holder is not None:
-        raise DuplicateTask(f"{type}: task {holder[0]} holds the key {key!r} now", existing_id=holder[0])
-    # One that was asked to stop has given up the key, but must have ended before another runs.
-    stopping = connection.execute(SQL["key_stopper"], (type, key)).fetchone()
-    connection.execute(SQL["revive"], (id, now, None if stopping is None else stopping[0]))
-    connection.execute(SQL["recount_child"], (id,))
-    connection.execute(
-        "INSERT INTO taskmill_task_tag SELECT name, value, task_id FROM taskmill_history_tag WHERE task_id = ?",
-        (id,),
-    )
-    connection.execute(SQL["forget_ending_tags"], (id,))
-    connection.execute(SQL["forget_ending"], (id,))
-    connection.execute(SQL["untally"], (type, group, "dead_letter", duration_ms))
-    return describe(connection, [id])[0]
-
-
-def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: int) -> int:
-    """Delete at most ``limit`` rows of history that retention no longer keeps."""
-    kept: dict[str, int] = _decode(_one(connection, "kept_by_ending"))
-    left = limit
-    for rule in rules:
-        ids: set[int] = set()
-        surplus = 0 if rule.max_count is None else sum(kept.get(ending, 0) for ending in rule.endings) - rule.max_count
-        if surplus > 0:
-            ids.update(_oldest(connection, rule.endings, min(surplus, left)))
-        if rule.max_age_ms is not None:
-            for ending in rule.endings:
-                ids.update(decode_ids(_one(connection, "older_of_ending", ending, left, now - rule.max_age_ms)))
-        if ids:
-            given = encoded(sorted(ids)[:left])
-            connection.execute(SQL["uncount"], (given,))
-            connection.execute(SQL["delete_history_tags"], (given,))
-            dependencies.forget(connection, given)
-            left -= connection.execute(SQL["delete_history"], (given,)).rowcount
-        if left <= 0:
-            break
-    return limit - left
-
-
-def _oldest(connection: Connection, endings: Sequence[Ending], count: int) -> list[int]:
-    """The oldest ended tasks of several endings taken together."""
-    candidates: list[tuple[int, int]] = []
-    for ending in endings:
-        candidates += decode_pairs(_one(connection, "oldest_of_ending", ending, count))
-    return [id for _, id in nsmallest(count, candidates)]

@@ -25,7 +25,7 @@ from taskmill.store.sqlite.releasing import release
 from taskmill.store.sqlite.rows import EndingRow
 
 SQL = load("series.sql")
-KEYS = load("ledger.sql")
+KEYS = load("reviving.sql")
 
 
 class Series(msgspec.Struct, array_like=True):

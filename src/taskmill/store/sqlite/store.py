@@ -30,7 +30,7 @@ from taskmill.ports import (
     Turn,
     TurnResult,
 )
-from taskmill.store.sqlite import inbox, ledger, reading, series
+from taskmill.store.sqlite import inbox, ledger, pruning, reading, reviving, series
 from taskmill.store.sqlite.connection import (
     MEMORY,
     Connection,
@@ -268,7 +268,7 @@ class SqliteStore:
         return await self._write(lambda connection: ledger.cancel(connection, ids, now), rows)
 
     async def revive(self, id: int, now: int) -> Described | None:
-        return await self._write(lambda connection: ledger.revive(connection, id, now))
+        return await self._write(lambda connection: reviving.revive(connection, id, now))
 
     async def pause_series(self, id: int, now: int) -> SeriesChange:
         return await self._write(lambda connection: series.pause(connection, id, now))
@@ -280,7 +280,7 @@ class SqliteStore:
         return await self._write(lambda connection: ledger.cancel_series(connection, id, now))
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
-        return await self._write(lambda connection: ledger.prune(connection, rules, now, limit), rows=limit)
+        return await self._write(lambda connection: pruning.prune(connection, rules, now, limit), rows=limit)
 
     async def shift_clock(self, by_ms: int) -> None:
         def write(connection: Connection) -> None:

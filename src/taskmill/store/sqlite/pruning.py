@@ -1,0 +1,51 @@
+"""Keeping history within its limits, in small bites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import nsmallest
+
+import msgspec
+
+from taskmill.model.retention import PruneRule
+from taskmill.model.status import Ending
+from taskmill.store.sqlite import dependencies
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sqlite.queries import load
+
+SQL = load("retention.sql")
+
+_decode_counts = msgspec.json.Decoder(dict[str, int]).decode
+
+
+def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: int) -> int:
+    """Delete at most ``limit`` rows of history that retention no longer keeps."""
+    kept = _decode_counts(one(connection, SQL["kept_by_ending"]))
+    left = limit
+    for rule in rules:
+        ids: set[int] = set()
+        surplus = 0 if rule.max_count is None else sum(kept.get(ending, 0) for ending in rule.endings) - rule.max_count
+        if surplus > 0:
+            ids.update(_oldest(connection, rule.endings, min(surplus, left)))
+        if rule.max_age_ms is not None:
+            before = now - rule.max_age_ms
+            for ending in rule.endings:
+                ids.update(decode_ids(one(connection, SQL["older_of_ending"], ending, left, before)))
+        if ids:
+            given = encoded(sorted(ids)[:left])
+            connection.execute(SQL["uncount"], (given,))
+            connection.execute(SQL["delete_history_tags"], (given,))
+            dependencies.forget(connection, given)
+            left -= connection.execute(SQL["delete_history"], (given,)).rowcount
+        if left <= 0:
+            break
+    return limit - left
+
+
+def _oldest(connection: Connection, endings: Sequence[Ending], count: int) -> list[int]:
+    """The oldest ended tasks of several endings taken together."""
+    candidates: list[tuple[int, int]] = []
+    for ending in endings:
+        candidates += decode_pairs(one(connection, SQL["oldest_of_ending"], ending, count))
+    return [id for _, id in nsmallest(count, candidates)]

@@ -1,0 +1,38 @@
+-- name: revive
+-- Bring a dead letter back with its id, its payload and its saved state, and a fresh retry counter.
+INSERT INTO taskmill_task (
+    id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides, attempt, created_at, queued_at,
+    gate_id, parent_id, saved, last_error
+)
+SELECT
+    id, type, key, label, group_name, priority, priority,
+    CASE WHEN ?3 IS NULL THEN 'pending' ELSE 'blocked' END, payload, tags, overrides, attempt, created_at,
+    ?2, ?3, parent_id, saved, error
+FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
+
+-- name: recount_child
+-- A child has come back: if its parent still waits, it waits for this one too.
+UPDATE taskmill_task SET children_ended = children_ended - 1
+WHERE id = (SELECT parent_id FROM taskmill_task WHERE id = ?1) AND children_ended > 0;
+
+-- name: key_holder
+SELECT id FROM taskmill_task WHERE type = ?1 AND key = ?2 AND key IS NOT NULL AND stop IS NULL;
+
+-- name: key_stopper
+SELECT id FROM taskmill_task WHERE type = ?1 AND key = ?2 AND key IS NOT NULL AND stop IS NOT NULL;
+
+-- name: forget_ending
+DELETE FROM taskmill_history WHERE id = ?1;
+
+-- name: forget_ending_tags
+DELETE FROM taskmill_history_tag WHERE task_id = ?1;
+
+-- name: untally
+UPDATE taskmill_tally SET ended = ended - 1, kept = kept - 1, duration_ms = duration_ms - coalesce(?4, 0)
+WHERE type = ?1 AND group_name = ?2 AND ending = ?3;
+
+-- name: dead_letter
+SELECT type, group_name, duration_ms, key FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
+
+-- name: return_tags
+INSERT INTO taskmill_task_tag SELECT name, value, task_id FROM taskmill_history_tag WHERE task_id = ?1;

@@ -1,0 +1,29 @@
+"""Bringing dead letters back to the queue."""
+
+from __future__ import annotations
+
+from taskmill.errors import DuplicateTask
+from taskmill.model.stages import Described
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.describing import describe
+from taskmill.store.sqlite.queries import load
+
+SQL = load("reviving.sql")
+
+
+def revive(connection: Connection, id: int, now: int) -> Described | None:
+    """Bring a dead letter back to the queue under its own id."""
+    row = connection.execute(SQL["dead_letter"], (id,)).fetchone()
+    if row is None:
+        return None
+    type, group, duration_ms, key = row
+    holder = connection.execute(SQL["key_holder"], (type, key)).fetchone()
+    if holder is not None:
+        raise DuplicateTask(f"{type}: task {holder[0]} holds the key {key!r} now", existing_id=holder[0])
+    # One that was asked to stop has given up the key, but must have ended before another runs.
+    stopping = connection.execute(SQL["key_stopper"], (type, key)).fetchone()
+    connection.execute(SQL["revive"], (id, now, None if stopping is None else stopping[0]))
+    for statement in ("recount_child", "return_tags", "forget_ending_tags", "forget_ending"):
+        connection.execute(SQL[statement], (id,))
+    connection.execute(SQL["untally"], (type, group, "dead_letter", duration_ms))
+    return describe(connection, [id])[0]
