@@ -41,6 +41,8 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     on_duplicate: OnDuplicate
     kin: Kin | None = None
     """What ties it to other tasks, if anything does."""
+    replaced: str | None = None
+    """What the task that it replaces had saved."""
 
 
 class Place(NamedTuple):

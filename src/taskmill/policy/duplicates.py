@@ -28,6 +28,8 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     series_id: int | None = None
     is_under_way: bool = False
     """Whether it has children at work, or has only its ``finalize`` left to run."""
+    saved: str | None = None
+    """What it has saved, or what the task that it replaced had."""
 
     @property
     def waits_to_run(self) -> bool:

@@ -19,6 +19,8 @@ from taskmill.model.status import Kind, Status
 from taskmill.policy.duplicates import Holder, KeepHolder, Name, Replace, RunAgain, answer_duplicate, refuses
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on, failure_policy, references, refuse_dependencies
 
+NOTHING_SAVED = "{}"
+
 
 class Keys(msgspec.Struct):
     """Who has which key: those that hold it, and those that were asked to stop and have not ended yet."""
@@ -156,7 +158,8 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
                 plan.change(holder.id, stop="supersede")
             if not holder.ends_at_once:
                 keys.stopping[name] = holder.id
-            return _store(name, _gated(_in_its_place(task, holder, plan), gate_id), "superseded", keys, plan, holder.id)
+            task = msgspec.structs.replace(_in_its_place(task, holder, plan), replaced=holder.saved or NOTHING_SAVED)
+            return _store(name, _gated(task, gate_id), "superseded", keys, plan, holder.id)
 
 
 def _in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> NewTask:
@@ -178,7 +181,14 @@ def _store(
     id = plan.add(task)
     kin = task.kin or NO_KIN
     keys.holders[name] = Holder(
-        id, task.status, task.priority, task.queued_at, task.gate_id, kin.parent_id, kin.series_id
+        id,
+        task.status,
+        task.priority,
+        task.queued_at,
+        task.gate_id,
+        kin.parent_id,
+        kin.series_id,
+        saved=task.replaced,
     )
     return Stored(id, kind, replaced_id)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from taskmill.model.stages import Described
 from taskmill.model.status import Ending
 from taskmill.model.verdict import End
 from taskmill.ports import Effects, Ended
@@ -36,6 +37,7 @@ class Ties(NamedTuple):
 
 
 ANYONE = Ties()
+"""Whoever there is: it is looked up."""
 _decode_ties = msgspec.json.Decoder(Ties, strict=False).decode
 
 
@@ -59,17 +61,19 @@ def end_tasks(
     endings = _once(endings)
     while endings:
         if not told:
-            _tell(connection, endings, effects)
+            tasks = _tell(connection, endings, effects)
+            if all(task.type for task in tasks):
+                sums, tagged = _sums(tasks, endings), any(task.tags for task in tasks)
         ids = encoded([row.id for row in endings])
         connection.execute(SQL["record_endings"], (encoded(endings),))
         leave_active(connection, ids, sums or one(connection, SQL["sums_of_endings"], ids), tagged=tagged)
         ended = {row.id: row.ending for row in endings}
         following: list[EndingRow] = []
         if ties is ANYONE:
-            ties = _decode_ties(one(connection, SQL["ties"]))
+            ties = present_ties(connection)
         if ties.successors:
             _open_gates(connection, ids, now, effects)
-        if ties.dependents or any(ending is not Ending.COMPLETED for ending in ended.values()):
+        if ties.dependents:
             following += dependencies.follow(connection, ended, contained, now, effects)
         if ties.parents:
             following += families.follow(connection, ended, now, effects)
@@ -77,6 +81,11 @@ def end_tasks(
             series.follow(connection, ended, now, effects)
         endings = _once(following)
         sums, tagged, told, ties = None, True, False, ANYONE
+
+
+def present_ties(connection: Connection) -> Ties:
+    """Whom any ending can concern now."""
+    return _decode_ties(one(connection, SQL["ties"]))
 
 
 def _once(endings: Sequence[EndingRow]) -> Sequence[EndingRow]:
@@ -95,11 +104,25 @@ def leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -
         connection.execute(SQL["delete_active_tags"], (ids,))
 
 
-def _tell(connection: Connection, endings: Sequence[EndingRow], effects: Effects) -> None:
+def _tell(connection: Connection, endings: Sequence[EndingRow], effects: Effects) -> list[Described]:
     rows = {row.id: row for row in endings}
-    for task in describe(connection, list(rows)):
+    tasks = describe(connection, list(rows))
+    for task in tasks:
         row = rows[task.id]
         effects.ended.append(Ended(task, End(row.ending, row.result, row.error), row.duration_ms))
+    return tasks
+
+
+def _sums(tasks: Sequence[Described], endings: Sequence[EndingRow]) -> str:
+    """What these endings add to the tally; a task whose row is damaged does not tell what it is."""
+    rows = {row.id: row for row in endings}
+    sums: dict[tuple[str, str, Ending], list[int]] = {}
+    for task in tasks:
+        row = rows[task.id]
+        total = sums.setdefault((task.type, task.group, row.ending), [0, 0])
+        total[0] += 1
+        total[1] += row.duration_ms or 0
+    return encoded([(*key, *total) for key, total in sums.items()])
 
 
 def _open_gates(connection: Connection, ids: str, now: int, effects: Effects) -> None:

@@ -16,7 +16,7 @@ from taskmill.policy.references import NO_NEEDS, Needs, depends_on, stored_needs
 from taskmill.ports import Arrived, Effects, Origin
 from taskmill.store.sqlite import dependencies, families, series
 from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.endings import end_tasks
+from taskmill.store.sqlite.endings import end_tasks, present_ties
 from taskmill.store.sqlite.inserting import insert_rows
 from taskmill.store.sqlite.json_sql import encoded
 from taskmill.store.sqlite.queries import load
@@ -114,8 +114,8 @@ def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int) 
         _join_kin(connection, plan, effects, now)
     if plan.superseded:
         pairs = [(one.old_id, one.new_id) for one in plan.superseded]
-        connection.execute(SQL["hand_down_saved"], (encoded(pairs),))
-        dependencies.point_at_successors(connection, pairs, effects)
+        if present_ties(connection).dependents:
+            dependencies.point_at_successors(connection, pairs, effects)
         effects.successors.update(pairs)
         # A child that is replaced from outside is as urgent as its parent wants it.
         dependencies.reckon(connection, [id for id in _children(plan) if id in effects.successors.values()], effects)

@@ -27,8 +27,10 @@ def insert_rows(connection: Connection, tasks: Sequence[NewTask]) -> int:
 def _shortest(tasks: Sequence[NewTask]) -> tuple[str, Sequence[object]]:
     """The shortest statement that stores these tasks, and what it needs to be told: each value costs."""
     has_kin = not all(task.kin is None for task in tasks)
-    if not all(_is_plain(task) for task in tasks):
+    if not all(_is_common(task) for task in tasks):
         return ("insert_kin" if has_kin else "insert"), tasks
+    if any(task.key is not None or task.queued_at != task.created_at for task in tasks):
+        return ("insert_kin", tasks) if has_kin else ("insert_keyed", [_keyed(task) for task in tasks])
     if not has_kin:
         return "insert_plain", [(task.type, task.group, task.priority, task.payload, task.created_at) for task in tasks]
     return "insert_children", [
@@ -37,11 +39,23 @@ def _shortest(tasks: Sequence[NewTask]) -> tuple[str, Sequence[object]]:
     ]
 
 
-def _is_plain(task: NewTask) -> bool:
-    """Whether nothing out of the ordinary is to be stored; a parent is nothing of that kind."""
+def _keyed(task: NewTask) -> tuple[object, ...]:
     return (
-        task.key is None
-        and (task.kin is None or _is_just_a_child(task.kin))
+        task.type,
+        task.key,
+        task.group,
+        task.priority,
+        task.payload,
+        task.created_at,
+        task.queued_at,
+        task.replaced,
+    )
+
+
+def _is_common(task: NewTask) -> bool:
+    """Whether nothing out of the ordinary is to be stored; a key or a parent is nothing of that kind."""
+    return (
+        (task.kin is None or _is_just_a_child(task.kin))
         and task.status is Status.PENDING
         and task.expires_at is None
         and task.tags is None
@@ -51,7 +65,6 @@ def _is_plain(task: NewTask) -> bool:
         and task.due_at is None
         and task.gate_id is None
         and task.stop is None
-        and task.queued_at == task.created_at
     )
 
 

@@ -5,7 +5,8 @@ SELECT
     (
         SELECT json_group_array(json_array(t.type, t.key, json_array(
             t.id, t.status, t.priority, t.queued_at, t.gate_id, t.parent_id, t.series_id,
-            json(CASE WHEN t.finalizing OR t.children > t.children_ended THEN 'true' ELSE 'false' END))))
+            json(CASE WHEN t.finalizing OR t.children > t.children_ended THEN 'true' ELSE 'false' END),
+            coalesce(t.saved, t.replaced))))
         FROM json_each(?1) AS wanted
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
         WHERE t.key IS NOT NULL AND t.stop IS NULL
@@ -21,13 +22,6 @@ SELECT
 -- name: give_up_keys
 -- The given tasks are being replaced.
 UPDATE taskmill_task SET stop = 'supersede' WHERE id IN (SELECT value FROM json_each(?1)) AND stop IS NULL;
-
--- name: hand_down_saved
--- [old, new] pairs: a replacement reads what the task it replaces had saved, or had itself been handed down.
-UPDATE taskmill_task SET replaced = coalesce(old.saved, old.replaced, '{}')
-FROM json_each(?1) AS pair
-JOIN taskmill_task AS old ON old.id = pair.value ->> 0
-WHERE taskmill_task.id = pair.value ->> 1;
 
 -- name: run_again
 -- [id, payload, expires_at] rows: run once more with these when the present attempt has ended.
