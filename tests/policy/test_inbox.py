@@ -88,7 +88,7 @@ class Store:
             self.rows[id].priority = priority
         for id, task in plan.again.items():
             self.rows[id].rerun = task.payload
-        for old, _new, waits in plan.superseded:
+        for old, _new, waits, _is_tied in plan.superseded:
             self.rows[old].stopping = True
             self.rows[old].ended = waits
         return answers_of(plan)

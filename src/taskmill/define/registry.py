@@ -141,7 +141,8 @@ class Registry:
                 payload = handler.signature.encode_payload(submission.payload)
             settings = registered.defaults
             if handler.computing:
-                settings = merged(settings, computed_options(handler, payload))
+                computed = computed_options(handler, payload)
+                settings = merged(settings, computed) if "tags" in computed else {**settings, **computed}
             if options:
                 settings = merged(settings, options)
             key = settings["key"]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from taskmill.errors import CyclicDependency, DuplicateTask, SubmissionError
-from taskmill.model.kin import NO_KIN
+from taskmill.model.kin import NO_KIN, Kin
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Kind, Status
 from taskmill.policy.duplicates import Holder, KeepHolder, Name, Replace, RunAgain, answer_duplicate, refuses
@@ -38,6 +38,8 @@ class Superseding(NamedTuple):
     old_id: int
     new_id: int
     waits: bool
+    is_tied: bool = False
+    """Whether the old one has a parent or a series, which its replacement inherits."""
 
 
 Answer = list[Stored] | SubmissionError
@@ -74,6 +76,10 @@ def plan_inbox(requests: Sequence[Sequence[NewTask]], keys: Keys, first_id: int,
     """Cost grows with the tasks of the batch. ``keys`` is left as it is."""
     plan, keys = InboxPlan(first_id), keys.copy()
     for number, request in enumerate(requests):
+        if len(request) == 1 and request[0].kin is None:
+            # The way of almost every request, kept short.
+            plan.answers.append(_plan_single(request[0], keys, plan))
+            continue
         last = {(task.type, task.key): task for task in request if task.key is not None}
         refusal = _refusal(last, keys) or refuse_dependencies(request, needs, first_id)
         if refusal is None and number in needs.circular:
@@ -82,10 +88,16 @@ def plan_inbox(requests: Sequence[Sequence[NewTask]], keys: Keys, first_id: int,
     return plan
 
 
+def _plan_single(task: NewTask, keys: Keys, plan: InboxPlan) -> Answer:
+    if task.key is None:
+        return [Stored(plan.add(task), "inserted")]
+    name = (task.type, task.key)
+    return _refusal({name: task}, keys) or [_plan_named(name, task, keys, plan)]
+
+
 def _refusal(last: Mapping[Name, NewTask], keys: Keys) -> DuplicateTask | None:
     for name, task in last.items():
-        holder = keys.holders.get(name)
-        if holder is not None and refuses(task.on_duplicate):
+        if refuses(task.on_duplicate) and (holder := keys.holders.get(name)) is not None:
             return DuplicateTask(f"{task.type}: task {holder.id} holds the key {task.key!r}", existing_id=holder.id)
     return None
 
@@ -150,19 +162,24 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
             plan.again[holder.id] = task
             return Stored(holder.id, "requeued")
         case Replace(gate_id, keeps_place):
-            if keeps_place and task.status is Status.PENDING:
-                task = msgspec.structs.replace(task, queued_at=min(task.queued_at, holder.queued_at))
-            plan.superseded.append(Superseding(holder.id, plan.next_id(), waits=holder.ends_at_once))
+            keeps_place = keeps_place and task.status is Status.PENDING
+            is_tied = holder.parent_id is not None or holder.series_id is not None
+            plan.superseded.append(Superseding(holder.id, plan.next_id(), holder.ends_at_once, is_tied))
             if holder.id >= plan.first_id:
                 # Replaced before it was stored: it must not hold its key when it is.
                 plan.change(holder.id, stop="supersede")
             if not holder.ends_at_once:
                 keys.stopping[name] = holder.id
-            task = msgspec.structs.replace(_in_its_place(task, holder, plan), replaced=holder.saved or NOTHING_SAVED)
+            task = msgspec.structs.replace(
+                task,
+                queued_at=min(task.queued_at, holder.queued_at) if keeps_place else task.queued_at,
+                replaced=holder.saved or NOTHING_SAVED,
+                kin=_kin_in_its_place(task, holder, plan) if is_tied else task.kin,
+            )
             return _store(name, _gated(task, gate_id), "superseded", keys, plan, holder.id)
 
 
-def _in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> NewTask:
+def _kin_in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> Kin:
     """A replacement is a child where the old task was one, and stands for the occurrence that the old task was."""
     kin = task.kin or NO_KIN
     if holder.parent_id is not None and kin.parent_id is None:
@@ -172,7 +189,7 @@ def _in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> NewTask:
             kin = msgspec.structs.replace(kin, series_id=holder.series_id)
         else:
             plan.ended_series.append(holder.series_id)
-    return task if kin == (task.kin or NO_KIN) else msgspec.structs.replace(task, kin=kin)
+    return kin
 
 
 def _store(

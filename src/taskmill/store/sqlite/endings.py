@@ -38,6 +38,7 @@ class Ties(NamedTuple):
 
 ANYONE = Ties()
 """Whoever there is: it is looked up."""
+NOBODY = Ties(successors=False, dependents=False, parents=False, series=False)
 _decode_ties = msgspec.json.Decoder(Ties, strict=False).decode
 
 
@@ -65,7 +66,7 @@ def end_tasks(
             if all(task.type for task in tasks):
                 sums, tagged = _sums(tasks, endings), any(task.tags for task in tasks)
         ids = encoded([row.id for row in endings])
-        connection.execute(SQL["record_endings"], (encoded(endings),))
+        _record(connection, endings)
         leave_active(connection, ids, sums or one(connection, SQL["sums_of_endings"], ids), tagged=tagged)
         ended = {row.id: row.ending for row in endings}
         following: list[EndingRow] = []
@@ -81,6 +82,17 @@ def end_tasks(
             series.follow(connection, ended, now, effects)
         endings = _once(following)
         sums, tagged, told, ties = None, True, False, ANYONE
+
+
+def _record(connection: Connection, endings: Sequence[EndingRow]) -> None:
+    """Write history. Many tasks that end for one reason, with nothing else to say, are written with less ado."""
+    first = endings[0]
+    said = first[1:]
+    if first[3:] == (None, None, None) and all(row[1:] == said for row in endings):
+        ids = encoded([(row.id,) for row in endings])
+        connection.execute(SQL["record_endings"], (ids, first.ending, first.ended_at))
+    else:
+        connection.execute(SQL["record_endings"], (encoded(endings), None, None))
 
 
 def present_ties(connection: Connection) -> Ties:

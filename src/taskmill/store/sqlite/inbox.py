@@ -11,12 +11,12 @@ from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Ending, OnDuplicate
 from taskmill.policy.duplicates import Holder
-from taskmill.policy.inbox import Answer, InboxPlan, Keys, plan_inbox
+from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on, stored_needs
 from taskmill.ports import Arrived, Effects, Origin
 from taskmill.store.sqlite import dependencies, families, series
 from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.endings import end_tasks, present_ties
+from taskmill.store.sqlite.endings import NOBODY, end_tasks, present_ties
 from taskmill.store.sqlite.inserting import insert_rows
 from taskmill.store.sqlite.json_sql import encoded
 from taskmill.store.sqlite.queries import load
@@ -105,7 +105,15 @@ def _waits_for_itself(connection: Connection, request: Request, index: int, keys
 
 
 def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
+    has_dependents = bool(plan.superseded) and present_ties(connection).dependents
     endings = _make_way(connection, plan, effects, now)
+    if not has_dependents and all(_is_alone(one, plan) for one in plan.superseded):
+        # Nobody has to be handed on: what is replaced leaves first, and its key with it.
+        end_tasks(connection, endings, now, effects, ties=NOBODY)
+        endings = []
+    else:
+        stored = [one.old_id for one in plan.superseded if one.old_id < plan.first_id]
+        connection.execute(SQL["give_up_keys"], (encoded(stored),))
     if plan.fresh:
         insert_rows(connection, plan.fresh)
         if plan.edges:
@@ -114,12 +122,17 @@ def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int) 
         _join_kin(connection, plan, effects, now)
     if plan.superseded:
         pairs = [(one.old_id, one.new_id) for one in plan.superseded]
-        if present_ties(connection).dependents:
+        if has_dependents or plan.edges:
             dependencies.point_at_successors(connection, pairs, effects)
         effects.successors.update(pairs)
         # A child that is replaced from outside is as urgent as its parent wants it.
         dependencies.reckon(connection, [id for id in _children(plan) if id in effects.successors.values()], effects)
     end_tasks(connection, endings, now, effects)
+
+
+def _is_alone(one: Superseding, plan: InboxPlan) -> bool:
+    """Whether the task that is replaced is stored, waits to run, and is nobody's child or occurrence."""
+    return one.waits and not one.is_tied and one.old_id < plan.first_id and not plan.edges
 
 
 def _join_kin(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
@@ -142,7 +155,7 @@ def _children(plan: InboxPlan) -> list[int]:
 
 
 def _make_way(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> list[EndingRow]:
-    """Let go of the keys that new rows will hold, and note what else becomes of their holders; returns who ends."""
+    """Note what becomes of those whose keys the new rows will hold; returns who ends."""
     endings: list[EndingRow] = []
     if plan.superseded:
         at_work = [one.old_id for one in plan.superseded if not one.waits]
@@ -151,8 +164,6 @@ def _make_way(connection: Connection, plan: InboxPlan, effects: Effects, now: in
         endings += [
             EndingRow(one.old_id, Ending.SUPERSEDED, now, None, None, None) for one in plan.superseded if one.waits
         ]
-        stored = [one.old_id for one in plan.superseded if one.old_id < plan.first_id]
-        connection.execute(SQL["give_up_keys"], (encoded(stored),))
     for series_id in plan.ended_series:
         series.forget(connection, series_id)
     if plan.raised:

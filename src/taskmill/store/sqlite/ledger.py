@@ -222,7 +222,7 @@ def _all_just_ended(connection: Connection, turn: Turn) -> bool:
             (task.id, verdict.ending, turn.now, judged.duration_ms, verdict.result, verdict.error, task.attempt)
         )
     connection.execute("SAVEPOINT endings")
-    if connection.execute(ENDINGS["record_endings"], (encoded(rows),)).rowcount != len(rows):
+    if connection.execute(ENDINGS["record_endings"], (encoded(rows), None, None)).rowcount != len(rows):
         connection.execute("ROLLBACK TO endings")
         connection.execute("RELEASE endings")
         return False

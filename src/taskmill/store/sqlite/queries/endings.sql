@@ -1,19 +1,20 @@
 -- name: record_endings
 -- Write history for rows of [id, ending, ended_at, duration_ms, result, error, attempt]. A row that names its attempt is
 -- written only while that holds its token, nobody wants anything else of the task, and no other task is concerned; for the
--- others the caller sees to all that.
+-- others the caller sees to all that. With ?2 and ?3, an ending and an instant for all, ids in the rows are enough.
 INSERT INTO taskmill_history (
     id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
     due_at, expires_at, started_at, ended_at, duration_ms, parent_id, series_id, saved, progress, last_error, result, error
 )
 SELECT
-    t.id, t.type, t.key, t.label, t.group_name, t.priority, given.value ->> 1, t.payload, t.tags, t.overrides,
-    t.attempt, t.retries, t.created_at, t.due_at, t.expires_at, t.started_at, given.value ->> 2,
-    given.value ->> 3, t.parent_id, t.series_id, t.saved, t.progress, t.last_error, given.value ->> 4,
-    given.value ->> 5
+    t.id, t.type, t.key, t.label, t.group_name, t.priority, coalesce(?2, given.value ->> 1), t.payload, t.tags, t.overrides,
+    t.attempt, t.retries, t.created_at, t.due_at, t.expires_at, t.started_at,
+    coalesce(?3, given.value ->> 2), CASE WHEN ?2 IS NULL THEN given.value ->> 3 END, t.parent_id, t.series_id, t.saved,
+    t.progress, t.last_error, CASE WHEN ?2 IS NULL THEN given.value ->> 4 END,
+    CASE WHEN ?2 IS NULL THEN given.value ->> 5 END
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0
-WHERE given.value ->> 6 IS NULL
+WHERE ?2 IS NOT NULL OR given.value ->> 6 IS NULL
     OR t.attempt = given.value ->> 6 AND t.status = 'running' AND t.stop IS NULL AND t.rerun IS NULL
     AND t.parent_id IS NULL AND t.children = 0 AND t.awaited = 0 AND t.series_id IS NULL;
 
