@@ -470,3 +470,26 @@ async def test_events_tell_of_waiting_of_its_end_and_of_its_failure(
     }
     (failed,) = [event for event in told if isinstance(event, TaskDependencyFailed)]
     assert str(bad.id) in failed.error
+
+
+async def test_two_replacements_that_would_wait_for_each_other_are_refused(
+    taskmill_scheduler: SchedulerFactory, any_store: str, works: Works
+) -> None:
+    scheduler = await taskmill_scheduler(store=any_store, domains=[works.domain])
+    one, two = await works.keyed.submit("one", 1), await works.keyed.submit("two", 1)
+    with pytest.raises(CyclicDependency):
+        await scheduler.submit_many(
+            [
+                works.keyed.options(depends_on=two).prepare("one", 2),
+                works.keyed.options(depends_on=one).prepare("two", 2),
+            ]
+        )
+    assert await states(scheduler, one, two) == ["pending", "pending"]
+    answers = await asyncio.gather(
+        works.keyed.options(depends_on=two).submit("one", 3),
+        works.keyed.options(depends_on=one).submit("two", 3),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(answer, CyclicDependency) for answer in answers) == 1
+    await scheduler.run_until_idle()
+    assert await scheduler.tasks() == []

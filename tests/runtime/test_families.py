@@ -826,3 +826,135 @@ async def test_the_records_of_children_are_kept_while_their_parent_is_active(
     await scheduler.run_until_idle()
     assert seen == [30, 30]
     assert len(await scheduler.history()) == 5
+
+
+async def test_a_requeued_parent_whose_child_fails_starts_over(
+    taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+    ran: list[int] = []
+    go = asyncio.Event()
+
+    @domain.task(retry=Retry.none())
+    async def part(n: int) -> None:
+        await go.wait()
+        if n == 1:
+            raise GiveUp("broken")
+
+    @domain.task(key="k", on_duplicate="requeue")
+    async def whole(ctx: Context, n: int) -> None:
+        ran.append(n)
+        await ctx.spawn(part.prepare(n))
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    waiting = scheduler.events(TaskWaiting)
+    async with scheduler.running():
+        await whole.submit(1)
+        await anext(waiting)
+        again = await whole.submit(2)
+        assert again.kind == "requeued"
+        go.set()
+        assert (await again.wait()).ending == "completed"
+    assert ran == [1, 2]
+
+
+async def test_a_requeued_parent_that_expires_ends_its_children_before_it_starts_over(
+    taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+    happened: list[str] = []
+    started = asyncio.Event()
+
+    @domain.task(ttl=None)
+    async def part(n: int) -> None:
+        if n == 1:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                happened.append("part 1 ended")
+
+    @domain.task(key="k", on_duplicate="requeue", retry=Retry.constant(3, delay=100))
+    async def whole(ctx: Context, n: int) -> None:
+        happened.append(f"whole {n}")
+        await ctx.spawn(part.prepare(n))
+        if n == 1:
+            await started.wait()
+            await manual_clock.sleep(5)
+            raise ValueError("later")
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    async with scheduler.running():
+        await whole.options(ttl=30).submit(1)
+        await started.wait()
+        again = await whole.options(ttl=None).submit(2)
+        assert again.kind == "requeued"
+        await manual_clock.advance(31)
+        assert (await again.wait()).ending == "completed"
+    assert happened == ["whole 1", "part 1 ended", "whole 2"]
+    assert await scheduler.tasks() == []
+
+
+async def test_a_parent_that_was_revived_reads_of_the_children_of_its_new_run_only(
+    taskmill_scheduler: SchedulerFactory,
+) -> None:
+    domain = Domain("d", retry=Retry.none())
+    seen: list[int] = []
+
+    @domain.task
+    async def part() -> None: ...
+
+    @domain.task
+    async def whole(ctx: Context) -> None:
+        await ctx.spawn(part.prepare())
+
+    @whole.finalize
+    async def finish(ctx: Context) -> None:
+        seen.append(len(ctx.children))
+        if len(seen) == 1:
+            raise ValueError("once")
+
+    scheduler = await taskmill_scheduler(domains=[domain])
+    handle = await whole.submit()
+    await scheduler.run_until_idle()
+    assert (await ended(scheduler, handle.id)).ending == "dead_letter"
+    await scheduler.retry_dead(handle.id)
+    await scheduler.run_until_idle()
+    assert (await ended(scheduler, handle.id)).ending == "completed"
+    assert seen == [1, 1]
+
+
+async def test_a_finalize_that_nobody_here_can_run_does_not_expire(
+    taskmill_scheduler: SchedulerFactory, tmp_path: Path, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+    reached, hold = asyncio.Event(), asyncio.Event()
+
+    @domain.task(ttl=None)
+    async def part() -> None: ...
+
+    @domain.task(ttl=10)
+    async def whole(ctx: Context) -> None:
+        await ctx.spawn(part.prepare())
+
+    @whole.finalize
+    async def finish(ctx: Context) -> str:
+        reached.set()
+        await hold.wait()
+        return "finished"
+
+    file = str(tmp_path / "tasks.db")
+    scheduler = await taskmill_scheduler(store=file, domains=[domain], shutdown_grace=0, cancel_timeout=1)
+    async with scheduler.running():
+        handle = await whole.submit()
+        await reached.wait()
+    await scheduler.close()
+    stranger = await taskmill_scheduler(store=file, domains=[])
+    await stranger.run_until_idle()
+    await manual_clock.advance(20)
+    await stranger.run_until_idle()
+    await stranger.close()
+    hold.set()
+    again = await taskmill_scheduler(store=file, domains=[domain])
+    await again.run_until_idle()
+    assert (await ended(again, handle.id)).result == "finished"

@@ -738,3 +738,34 @@ async def test_a_year_of_failures_pauses_suspends_and_clock_steps(tmp_path: Path
     except BaseException:
         print(f"seed {seed}, day {year.clock.monotonic() / 86_400:.1f}, {len(year.starts)} occurrences started")
         raise
+
+
+async def test_the_next_occurrence_waits_for_whoever_is_still_being_stopped_with_its_key(
+    taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+    happened: list[str] = []
+    started, may_end = asyncio.Event(), asyncio.Event()
+
+    @domain.task(key="k", on_duplicate="supersede")
+    async def work(n: int) -> None:
+        happened.append(f"start {n}")
+        if n == 1:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await may_end.wait()
+                happened.append("end 1")
+
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    async with scheduler.running():
+        await work.submit(1)
+        await started.wait()
+        first = await work.options(every=10).submit(2)
+        await first.cancel()
+        await manual_clock.advance(25)
+        assert happened == ["start 1"]
+        may_end.set()
+        await manual_clock.advance(10)
+    assert happened[:3] == ["start 1", "end 1", "start 2"]

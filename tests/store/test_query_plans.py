@@ -16,7 +16,7 @@ FILES = sorted(file.name for file in Path(queries.__file__).parent.glob("*.sql")
 SQL = {name: statement for file in FILES for name, statement in queries.load(file).items()}
 
 # Read or written as a whole, once in a while: the types at a start, all deadlines when the wall clock is stepped.
-RARE = ("published_types", "shift_deadlines")
+RARE = ("published_types", "shift_deadlines", "shift_relative")
 TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
 
 

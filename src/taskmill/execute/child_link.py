@@ -89,7 +89,12 @@ class ChildLink:
             raise InvalidState("the attempt is over; nothing was stored")
         number, future = next(_numbers), Future[Any]()
         self._asked[number] = future
-        self._send(request(number))
+        try:
+            self._send(request(number))
+        except BaseException:
+            # It was not sent, so nobody will answer.
+            del self._asked[number]
+            raise
         return future
 
     def answered(self, answer: SaveAnswer | SpawnAnswer) -> None:

@@ -16,6 +16,7 @@ from taskmill.errors import CyclicDependency, DuplicateTask, SubmissionError
 from taskmill.model.kin import NO_KIN, Kin
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Kind, Status
+from taskmill.policy.dependencies import find_circle
 from taskmill.policy.duplicates import Holder, KeepHolder, Name, Replace, RunAgain, answer_duplicate, refuses
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on, failure_policy, references, refuse_dependencies
 
@@ -72,9 +73,9 @@ class InboxPlan(msgspec.Struct):
         self.fresh[at] = msgspec.structs.replace(self.fresh[at], **changes)
 
 
-def plan_inbox(requests: Sequence[Sequence[NewTask]], keys: Keys, first_id: int, needs: Needs = NO_NEEDS) -> InboxPlan:
-    """Cost grows with the tasks of the batch. ``keys`` is left as it is."""
-    plan, keys = InboxPlan(first_id), keys.copy()
+def plan_inbox(requests: Sequence[Sequence[NewTask]], known: Keys, first_id: int, needs: Needs = NO_NEEDS) -> InboxPlan:
+    """Cost grows with the tasks of the batch. ``known`` is left as it is."""
+    plan, keys = InboxPlan(first_id), known.copy()
     for number, request in enumerate(requests):
         if len(request) == 1 and request[0].kin is None:
             # The way of almost every request, kept short.
@@ -85,7 +86,26 @@ def plan_inbox(requests: Sequence[Sequence[NewTask]], keys: Keys, first_id: int,
         if refusal is None and number in needs.circular:
             refusal = CyclicDependency("a task would wait for itself: what it depends on waits for it already")
         plan.answers.append(_plan_request(request, last, keys, plan, needs) if refusal is None else refusal)
+    if plan.edges and plan.superseded and (offender := _closes_circle_by_replacing(plan)) is not None:
+        return plan_inbox(requests, known, first_id, Needs(needs.states, {*needs.circular, offender}))
     return plan
+
+
+def _closes_circle_by_replacing(plan: InboxPlan) -> int | None:
+    """The last request of a circle that comes about because tasks that are waited for are replaced in this batch."""
+    successors = {one.old_id: one.new_id for one in plan.superseded}
+    nodes: dict[int, list[int]] = {}
+    for task_id, on_id, _ in plan.edges:
+        while on_id in successors:
+            on_id = successors[on_id]  # noqa: PLW2901 - the last of a chain
+        nodes.setdefault(task_id, []).append(on_id)
+    circle = find_circle(nodes)
+    if circle is None:
+        return None
+    requests = {
+        stored.id: number for number, answer in enumerate(plan.answers) if isinstance(answer, list) for stored in answer
+    }
+    return max(requests[id] for id in circle)
 
 
 def _plan_single(task: NewTask, keys: Keys, plan: InboxPlan) -> Answer:

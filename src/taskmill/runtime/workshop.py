@@ -144,6 +144,9 @@ class Workshop:
         except StoreError as wrong:
             self._handler_ended(attempt, Failed(f"its children could not be read: {wrong}"))
             return
+        except asyncio.CancelledError:
+            self._handler_ended(attempt, Interrupted())
+            raise
         if attempt.stop_reason is None:
             self._start(attempt, "finalize")
         elif not attempt.delivered:

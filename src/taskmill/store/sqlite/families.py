@@ -123,12 +123,14 @@ def follow(connection: Connection, ended: Mapping[int, Ending], now: int, effect
     connection.execute(SQL["count_ended_children"], (encoded(counts),))
     rows: list[EndingRow] = []
     concerned = parents(connection, children)
+    has_failed = False
     for parent in concerned:
         failed = next((id for id in children[parent.id] if ended[id] in FAILURES), None)
         if failed is not None and parent.fail_fast and parent.stop is None:
             rows += _fail_with_child(connection, parent, failed, ended[failed], now, effects)
-    if rows or effects.stopping or effects.hooks:
-        # One may be stopped because of another's failure.
+            has_failed = True
+    if has_failed:
+        # One may have gone on, or be stopped, because of a failure.
         concerned = parents(connection, children)
     for parent in concerned:
         if not parent.has_children:
@@ -230,6 +232,8 @@ def _settled(parent: Parent) -> Outcome:
 
 def start_over(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> None:
     """These tasks run once more, as the newest submission of their key wants it."""
+    if not ids:
+        return
     connection.execute(ENDINGS["start_over"], (encoded(ids), now))
     note_queued(connection, ids, effects)
 

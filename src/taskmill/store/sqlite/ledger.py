@@ -75,10 +75,7 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
     if turn.judged:
         _commit_verdicts(connection, turn, result)
     if turn.returns:
-        connection.execute(
-            SQL["return_to_queue"],
-            (encoded([(t.id, Status.PENDING, t.retries, t.crashes, t.due_at, None, False) for t in turn.returns]),),
-        )
+        connection.execute(SQL["unclaim"], (encoded([task.id for task in turn.returns]),))
     if turn.promote:
         ids = _one(connection, "due", turn.now, BITE)
         connection.execute(SQL["promote"], (ids,))
@@ -106,13 +103,21 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
 def _expire(connection: Connection, turn: Turn, result: TurnResult) -> None:
     """What waited too long ends, and takes its waiting descendants with it, unless it is to run once more anyway."""
     found = _decode_expired(_one(connection, "expired", turn.now, BITE))
-    if again := [id for id, _, runs_again in found if runs_again]:
-        families.start_over(connection, again, turn.now, result.effects)
-        found = [row for row in found if row[0] not in again]
+    again = {id: has_children for id, has_children, runs_again in found if runs_again}
+    found = [row for row in found if row[0] not in again]
+    families.start_over(
+        connection, [id for id, has_children in again.items() if not has_children], turn.now, result.effects
+    )
     rows = {id: EndingRow(id, Ending.EXPIRED, turn.now, None, None, None) for id, _, _ in found}
     if parents := [id for id, has_children, _ in found if has_children]:
         for row in families.expire_families(connection, parents, turn.now, result.effects):
             rows.setdefault(row.id, row)
+    for id, has_children in again.items():
+        if has_children:
+            # Its children belong to the run that is over; they end before it starts over.
+            outcome = (Ending.EXPIRED, None, None, None)
+            for row in families.fail(connection, id, outcome, turn.now, result.effects):
+                rows.setdefault(row.id, row)
     end_tasks(connection, list(rows.values()), turn.now, result.effects)
 
 

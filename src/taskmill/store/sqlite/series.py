@@ -14,7 +14,7 @@ from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
 from taskmill.policy.recurrence import is_spent, next_occurrence
-from taskmill.ports import Effects, Released, SeriesChange, Skipped
+from taskmill.ports import Effects, SeriesChange, Skipped
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import describe
 from taskmill.store.sqlite.families import stop_trees
@@ -53,7 +53,7 @@ def begin(connection: Connection, id: int, task: NewTask, kin: Kin) -> None:
     """Task ``id`` has been stored as the first occurrence of a new series."""
     template = msgspec.structs.replace(task, kin=None, gate_id=None, stop=None)
     first_at = task.created_at if task.due_at is None else task.due_at
-    ttl_ms = None if task.expires_at is None else task.expires_at - first_at
+    ttl_ms = None if task.expires_at is None else task.expires_at - max(first_at, task.created_at)
     parameters = (encoded(template), kin.every_ms, first_at, ttl_ms, kin.max_runs)
     series_id = connection.execute(SQL["begin"], parameters).lastrowid
     connection.execute(SQL["join_series"], (id, series_id))
@@ -87,7 +87,10 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
         forget(connection, series_id)
         return
     template = _decode_template(series.template)
+    gate_id: int | None = None
     if template.key is not None:
+        if stopping := connection.execute(KEYS["key_stopper"], (template.type, template.key)).fetchone():
+            gate_id = stopping[0]
         holder = connection.execute(KEYS["key_holder"], (template.type, template.key)).fetchone()
         if holder is not None:
             # Somebody took the key while the occurrence was being stopped: that task stands for the next one, unless
@@ -98,7 +101,8 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
     due_at, skipped = next_occurrence(series.first_at, series.every_ms, series.due_at, now)
     task = msgspec.structs.replace(
         template,
-        status=Status.PAUSED if series.paused else Status.SCHEDULED if due_at > now else Status.PENDING,
+        status=Status.PAUSED if series.paused else Status.BLOCKED,
+        gate_id=gate_id,
         created_at=now,
         queued_at=due_at,
         due_at=due_at,
@@ -110,10 +114,7 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
     connection.execute(SQL["advance"], (series_id, due_at, 1))
     (described,) = describe(connection, [id])
     effects.occurrences.append(described)
-    if task.status is not Status.PAUSED:
-        effects.released.append(
-            Released(id, task.group, task.priority, task.queued_at, _future(due_at, now), task.expires_at)
-        )
+    release(connection, [id], now, effects)
     if skipped:
         effects.skipped.append(Skipped(described, skipped))
 
@@ -164,10 +165,6 @@ def _move(connection: Connection, series_id: int, series: Series, occurrence: in
     if skipped:
         (described,) = describe(connection, [occurrence])
         effects.skipped.append(Skipped(described, skipped))
-
-
-def _future(due_at: int, now: int) -> int | None:
-    return due_at if due_at > now else None
 
 
 def cancel(connection: Connection, id: int, now: int) -> tuple[SeriesChange, Sequence[EndingRow]]:

@@ -62,8 +62,9 @@ WHERE gate_id IN (SELECT value FROM json_each(?1));
 UPDATE taskmill_task SET
     status = 'pending', stop = NULL, payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
     interrupted = 0, finalizing = 0, outcome = NULL, children = 0, children_ended = 0,
-    children_after = (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), created_at = ?2, queued_at = ?2, due_at = NULL, last_error = NULL, progress = NULL
-WHERE id IN (SELECT value FROM json_each(?1));
+    children_after = (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), created_at = ?2,
+    queued_at = ?2, due_at = NULL, last_error = NULL, progress = NULL
+WHERE id IN (SELECT value FROM json_each(?1)) AND rerun IS NOT NULL;
 
 -- name: described
 -- What events and callers are told about the given [id, …] rows of the active table.

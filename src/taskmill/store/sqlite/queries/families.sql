@@ -106,4 +106,5 @@ SELECT json_array(json_array(urgency, expires_at, json(tags)), max_children)
 FROM taskmill_task WHERE id = ?1 AND stop IS NULL;
 
 -- name: become_parent
-UPDATE taskmill_task SET fail_fast = ?2, max_children = ?3 WHERE id = ?1;
+-- A limit that its children were let in by stays, whatever the code says by now.
+UPDATE taskmill_task SET fail_fast = ?2, max_children = coalesce(?3, max_children) WHERE id = ?1;

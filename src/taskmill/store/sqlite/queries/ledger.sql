@@ -23,6 +23,10 @@ UPDATE taskmill_task SET
 FROM json_each(?1) AS given
 WHERE taskmill_task.id = given.value ->> 0;
 
+-- name: unclaim
+-- The given tasks were claimed and not started.
+UPDATE taskmill_task SET status = 'pending' WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'running';
+
 -- name: save
 UPDATE taskmill_task SET saved = ?3 WHERE id = ?1 AND attempt = ?2 AND status = 'running';
 

@@ -57,8 +57,8 @@ UPDATE taskmill_task SET status = 'pending' WHERE id IN (SELECT value FROM json_
 -- name: expired
 -- Waiting tasks past their deadline, at most ?2. One that was asked to stop ends that way, and one that was started
 -- in time and interrupted runs on.
-SELECT json_group_array(json_array(id, children > 0, rerun IS NOT NULL)) FROM (
-    SELECT id, children, rerun FROM taskmill_task
+SELECT json_group_array(json_array(id, children > children_ended, rerun IS NOT NULL)) FROM (
+    SELECT id, children, children_ended, rerun FROM taskmill_task
     WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
         AND stop IS NULL AND interrupted = 0 AND expires_at <= ?1
     ORDER BY expires_at LIMIT ?2
@@ -74,7 +74,7 @@ WHERE expires_at IS NOT NULL
 -- name: shift_relative
 -- The wall clock was stepped by ?1 ms: what was due "after a delay" moves with it.
 UPDATE taskmill_task SET due_at = due_at + ?1, queued_at = queued_at + ?1
-WHERE status = 'scheduled' AND due_is_relative = 1;
+WHERE due_is_relative = 1 AND due_at IS NOT NULL AND status IN ('scheduled', 'blocked', 'waiting', 'paused');
 
 -- name: claimable
 -- What the given waiting tasks need to be run under a new attempt token.

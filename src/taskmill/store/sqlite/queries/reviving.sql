@@ -2,12 +2,12 @@
 -- Bring a dead letter back with its id, its payload and its saved state, and a fresh retry counter.
 INSERT INTO taskmill_task (
     id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides, attempt, created_at, queued_at,
-    gate_id, parent_id, saved, last_error
+    gate_id, parent_id, children_after, saved, last_error
 )
 SELECT
     id, type, key, label, group_name, priority, priority,
     CASE WHEN ?3 IS NULL THEN 'pending' ELSE 'blocked' END, payload, tags, overrides, attempt, created_at,
-    ?2, ?3, parent_id, saved, error
+    ?2, ?3, parent_id, (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), saved, error
 FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
 
 -- name: recount_child
