@@ -318,6 +318,9 @@ async def test_a_refused_spawn_stores_nothing_and_the_parent_just_completes(
             await ctx.spawn(whole.options(every=5).prepare())
         with pytest.raises(CyclicDependency):
             await ctx.spawn(whole.options(depends_on=ctx.task.id).prepare())
+        for odd in (5, None, ["x"]):
+            with pytest.raises(SubmissionError, match="submissions must be"):
+                await ctx.spawn_many(odd)  # type: ignore[arg-type]
         return "alone"
 
     @whole.finalize

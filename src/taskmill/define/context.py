@@ -18,7 +18,7 @@ from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Spawned, SpawnedHandle
 from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.submission import Submission
+from taskmill.model.submission import Submission, checked_submissions
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class Context:
 
     def spawn_many(self, submissions: Iterable[Submission]) -> Spawned:
         """Store children of this task in one transaction; handles in input order."""
-        return self._link.spawn(list(submissions), sibling=False)
+        return self._link.spawn(checked_submissions(submissions), sibling=False)
 
     def spawn_sibling(self, submission: Submission) -> SpawnedHandle[Any]:
         """Store a task with the same parent as this one."""
@@ -133,7 +133,7 @@ class Context:
 
     def spawn_siblings(self, submissions: Iterable[Submission]) -> Spawned:
         """Store tasks with the same parent as this one, in one transaction."""
-        return self._link.spawn(list(submissions), sibling=True)
+        return self._link.spawn(checked_submissions(submissions), sibling=True)
 
     def state(self, kind: type[T]) -> T:
         """The shared object of this type given to the domain, else to the scheduler."""

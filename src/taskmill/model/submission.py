@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, Unpack, cast
 
 from taskmill.errors import SubmissionError
 from taskmill.model.durations import Duration
@@ -79,3 +79,16 @@ class Submission:
 
     def __repr__(self) -> str:
         return f"Submission({self.type!r}, {dict(self.payload)!r})"
+
+
+def checked_submissions(given: object) -> list[Submission]:
+    """``given`` as a list of submissions, or a clear error."""
+    if not isinstance(given, Iterable):
+        raise SubmissionError(f"submissions must be an iterable of Submission objects, got {given!r}")
+    submissions = list(cast("Iterable[object]", given))
+    for submission in submissions:
+        if not isinstance(submission, Submission):
+            raise SubmissionError(
+                f"submissions must be Submission objects such as task.prepare(...) makes, got {submission!r}"
+            )
+    return cast("list[Submission]", submissions)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from taskmill.errors import SubmissionError, UnknownTaskType
+from taskmill.errors import UnknownTaskType
 from taskmill.handle import Handle
 from taskmill.model.stages import NewTask, Stored
-from taskmill.model.submission import Submission
+from taskmill.model.submission import Submission, checked_submissions
 from taskmill.ports import Arrived, Origin
 from taskmill.verbs.parts import Parts
 
@@ -18,7 +18,8 @@ class Submitting(Parts):
 
     async def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:
         """Store one task. With ``connection`` it is stored in the caller's own transaction on the same file."""
-        if connection is not None or not self._registry.knows(_type_of(submission)):
+        known = isinstance(submission, Submission) and self._registry.knows(submission.type)
+        if connection is not None or not known:
             return (await self.submit_many([submission], connection=connection))[0]
         # The way of almost every task, kept short.
         self._opened()
@@ -41,11 +42,7 @@ class Submitting(Parts):
     async def resolve(self, submissions: Iterable[Submission], *, spawning: bool = False) -> list[NewTask]:
         """Check submissions and apply defaults; nothing is stored yet."""
         self._opened()
-        if not isinstance(submissions, Iterable):
-            raise SubmissionError(f"submissions must be an iterable of Submission objects, got {submissions!r}")
-        given = list(submissions)
-        for submission in given:
-            _type_of(submission)
+        given = checked_submissions(submissions)
         now = self._clock.now_ms()
         try:
             return [self._registry.resolve(submission, now, spawning=spawning) for submission in given]
@@ -64,11 +61,3 @@ class Submitting(Parts):
         if self._dispatcher is not None:
             self._dispatcher.added(arrived)
         self._announcer.arrived(arrived, self._clock.now_ms())
-
-
-def _type_of(submission: object) -> str:
-    if not isinstance(submission, Submission):
-        raise SubmissionError(
-            f"submissions must be Submission objects such as task.prepare(...) makes, got {submission!r}"
-        )
-    return submission.type
