@@ -29,7 +29,7 @@ from taskmill.ports import Effects, Origin
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
 from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.releasing import let_in, let_siblings_in, note_queued, release
+from taskmill.store.sqlite.releasing import let_in, let_siblings_in, note_queued, release, unhold
 from taskmill.store.sqlite.rows import EndingRow
 
 SQL = load("families.sql")
@@ -90,6 +90,9 @@ def expire_families(connection: Connection, roots: Sequence[int], now: int, effe
     """These parents expire: what becomes of their descendants."""
     plan = plan_expiry(_tree(connection, roots), roots)
     rows = [EndingRow(id, Ending.EXPIRED, now, None, None, None) for id in plan.expires]
+    # Who goes on without its parent has nobody left to let it in.
+    held = set(decode_ids(one(connection, SQL["held_children"], encoded(plan.expires)))).difference(plan.expires)
+    unhold(connection, sorted(held), now, effects)
     return rows + (stop_trees(connection, plan.stops, StopReason.CANCEL, now, effects) if plan.stops else [])
 
 

@@ -44,6 +44,11 @@ def let_siblings_in(connection: Connection, ids: Sequence[int], now: int, effect
 def let_in(connection: Connection, parent_id: int, max_children: int, now: int, effects: Effects) -> list[int]:
     """Let as many children of a parent into the queue as may be there; returns which."""
     ids = decode_ids(one(connection, SQL["let_in"], parent_id, max_children))
+    return unhold(connection, ids, now, effects)
+
+
+def unhold(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
+    """These children need not wait for their siblings any longer; returns which of them are released by that."""
     if not ids:
         return []
     connection.execute(SQL["unhold"], (encoded(ids),))

@@ -108,3 +108,9 @@ FROM taskmill_task WHERE id = ?1 AND stop IS NULL;
 -- name: become_parent
 -- A limit that its children were let in by stays, whatever the code says by now.
 UPDATE taskmill_task SET fail_fast = ?2, max_children = coalesce(?3, max_children) WHERE id = ?1;
+
+-- name: held_children
+-- The children of the given tasks that wait until fewer of their siblings are in the queue.
+SELECT json_group_array(child.id)
+FROM json_each(?1) AS given
+JOIN taskmill_task AS child ON child.parent_id = given.value AND child.held = 1;
