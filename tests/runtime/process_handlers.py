@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from taskmill import ConfigError, GiveUp, InvalidState, Retry, RetryLater
+from taskmill import ConfigError, GiveUp, InvalidState, Retry, RetryLater, Submission, TaskmillError
 from taskmill.define.context import Context
 from taskmill.define.domain import Domain
 
@@ -266,3 +266,24 @@ async def whole_in_async_process(ctx: Context, parts: int) -> None:
 @whole_in_async_process.finalize
 async def finish_in_async_process(ctx: Context, parts: int) -> dict[str, object]:
     return {"parts": [child.result for child in ctx.children], "spawned": ctx.saved["spawned"]}
+
+
+@work.task(run_in="process")
+def spawn_what_is_refused(ctx: Context) -> list[str]:
+    """Every refusal arrives as the error that it is, and the handler goes on."""
+    refused: list[str] = []
+    ctx.spawn(part.options(key="k", run_after=3600).prepare(0))
+    for submission in (
+        part.options(key="k", on_duplicate="reject").prepare(1),
+        part.options(depends_on=[10_000]).prepare(1),
+        part.options(depends_on=[ctx.task.id]).prepare(1),
+        Submission("work::part", {"number": object()}),
+        Submission("work::part", {"nubmer": 1}),
+        Submission("work::nothing", {}),
+    ):
+        try:
+            ctx.spawn(submission)
+        except TaskmillError as wrong:
+            told = getattr(wrong, "existing_id", getattr(wrong, "id", None))
+            refused.append(f"{type(wrong).__name__} {'' if told is None else told}".strip())
+    raise GiveUp(" ".join(refused))

@@ -124,7 +124,7 @@ async def test_saves_of_an_async_handler_are_all_done_when_it_has_ended(executor
 async def test_a_refused_save_raises_in_the_handler(executor: ProcessExecutor) -> None:
     call = start(executor, handlers.told_no)
     call.link.refuses_saves = True
-    assert await call.outcome() == Succeeded('"InvalidState: attempt 1 of task 7 is over"')
+    assert await call.outcome() == Succeeded('"attempt 1 of task 7 is over"')
 
 
 async def test_state_says_that_it_cannot_cross(executor: ProcessExecutor) -> None:

@@ -7,7 +7,7 @@ behind it, which carries requests to the scheduler: directly, across threads, or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, cast
 
@@ -40,6 +40,16 @@ class AttemptLink(Protocol):
     def spawn(self, submissions: Sequence[Submission], *, sibling: bool) -> Spawned:
         """Store children, or siblings. Blocks and returns them off the loop; to be awaited on it."""
         ...
+
+
+class _AlreadyDone:
+    """What a blocking call gives back: it may be awaited and need not be, unlike a coroutine, which then warns."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+ALREADY_DONE = _AlreadyDone()
 
 
 class Context:

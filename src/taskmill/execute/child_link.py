@@ -11,22 +11,15 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import Any
 
 import msgspec
 
+from taskmill.define.context import ALREADY_DONE
 from taskmill.errors import InvalidState
-from taskmill.execute.messages import (
-    FromWorker,
-    Reported,
-    SaveAnswer,
-    SaveRequest,
-    SpawnAnswer,
-    SpawnRequest,
-    WireSubmission,
-)
+from taskmill.execute.messages import FromWorker, Reported, RequestAnswer, SaveRequest, SpawnRequest, WireSubmission
 from taskmill.handle import Handle, Spawned
 from taskmill.model.durations import Duration
 from taskmill.model.progress import ProgressReport
@@ -74,7 +67,7 @@ class ChildLink:
         future = self._ask(lambda number: SaveRequest(number, saved))
         if not _on_a_loop():
             future.result()
-            return _Done()
+            return ALREADY_DONE
         return asyncio.wrap_future(future)
 
     def spawn(self, submissions: Sequence[Submission], *, sibling: bool) -> Spawned:
@@ -97,14 +90,14 @@ class ChildLink:
             raise
         return future
 
-    def answered(self, answer: SaveAnswer | SpawnAnswer) -> None:
+    def answered(self, answer: RequestAnswer) -> None:
         future = self._asked.pop(answer.number, None)
         # A handler cancels it when it gives up waiting.
         if future is not None and future.set_running_or_notify_cancel():
-            if answer.refused is not None:
-                future.set_exception(InvalidState(answer.refused))
+            if answer.refusal is not None:
+                future.set_exception(answer.refusal.unpacked())
             else:
-                future.set_result(answer.stored if isinstance(answer, SpawnAnswer) else None)
+                future.set_result(answer.stored)
 
     def close(self) -> None:
         """Send the last report, and wait for answers that nobody has waited for."""
@@ -168,10 +161,3 @@ _ELSEWHERE = Elsewhere()
 
 def _out_of_reach(id: int) -> InvalidState:
     return InvalidState(f"task {id} cannot be watched from a worker process; use finalize, or depends_on")
-
-
-class _Done:
-    """May be awaited and need not be, unlike a coroutine, which warns when it is dropped."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield from ()

@@ -13,15 +13,16 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from taskmill.errors import InvalidState
 from taskmill.execute.handler_address import address_of, check_importable
 from taskmill.execute.messages import (
     Answer,
     Call,
     FromWorker,
+    Refusal,
     Reported,
-    SaveAnswer,
+    RequestAnswer,
     SaveRequest,
-    SpawnAnswer,
     SpawnRequest,
     framed,
 )
@@ -110,12 +111,7 @@ class ProcessExecutor:
                 if running is not None:
                     running.work.link.report(message.progress)
             case SaveRequest() | SpawnRequest():
-                serve = (
-                    _save(worker, running, message)
-                    if isinstance(message, SaveRequest)
-                    else _spawn(worker, running, message)
-                )
-                task = asyncio.get_running_loop().create_task(serve)
+                task = asyncio.get_running_loop().create_task(_serve(worker, running, message))
                 self._serving.add(task)
                 task.add_done_callback(self._serving.discard)
             case Answer():
@@ -163,30 +159,21 @@ class ProcessRunning:
             self.worker.terminate()
 
 
-async def _save(worker: WorkerProcess, running: ProcessRunning | None, request: SaveRequest) -> None:
-    if running is None:
-        refused: str | None = "the attempt is over; nothing was saved"
-    else:
-        try:
+async def _serve(worker: WorkerProcess, running: ProcessRunning | None, request: SaveRequest | SpawnRequest) -> None:
+    """Do what a handler asks for, and tell it that it is done, or why it is not."""
+    answer = RequestAnswer(request.number, [], None)
+    try:
+        if running is None:
+            raise InvalidState("the attempt is over; nothing was stored")
+        if isinstance(request, SaveRequest):
             await running.work.link.save(request.saved)
-            refused = None
-        except Exception as wrong:  # noqa: BLE001 - the handler is told, whatever it was
-            refused = error_text(wrong)
-    worker.send(framed(SaveAnswer(request.number, refused)))
-
-
-async def _spawn(worker: WorkerProcess, running: ProcessRunning | None, request: SpawnRequest) -> None:
-    stored: list[Stored] = []
-    refused: str | None = "the attempt is over; nothing was spawned"
-    if running is not None:
-        try:
-            submissions = [one.unpacked() for one in request.submissions]
+        else:
+            submissions = [submission.unpacked() for submission in request.submissions]
             handles = await running.work.link.spawn(submissions, sibling=request.sibling)
-            stored = [Stored(handle.id, handle.kind, handle.replaced_id) for handle in handles]
-            refused = None
-        except Exception as wrong:  # noqa: BLE001 - the handler is told, whatever it was
-            refused = error_text(wrong)
-    worker.send(framed(SpawnAnswer(request.number, stored, refused)))
+            answer.stored = [Stored(handle.id, handle.kind, handle.replaced_id) for handle in handles]
+    except Exception as wrong:  # noqa: BLE001 - the handler is told, whatever it was
+        answer.refusal = Refusal.of(wrong)
+    worker.send(framed(answer))
 
 
 def _log(answer: Answer, work: Work) -> None:

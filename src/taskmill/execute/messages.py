@@ -7,8 +7,12 @@ from typing import Any
 
 import msgspec
 
+from taskmill import errors
+from taskmill.define.signature import encoded_arguments
 from taskmill.define.task import PartName
+from taskmill.errors import InvalidState, TaskmillError
 from taskmill.execute.handler_address import Address
+from taskmill.execute.results import error_text
 from taskmill.model.options import decoded_options
 from taskmill.model.outcome import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
 from taskmill.model.progress import ProgressReport
@@ -33,19 +37,30 @@ class Call(msgspec.Struct, tag=True):
     children: Sequence[HistoryRecord]
 
 
-class SaveAnswer(msgspec.Struct, tag=True):
-    """To the worker: the save is durable, or was refused."""
+class Refusal(msgspec.Struct):
+    """Why a request was refused: the error that its caller gets, as it would on the loop."""
 
-    number: int
-    refused: str | None
+    error: str
+    message: str
+    about: int | str | None
+
+    @classmethod
+    def of(cls, wrong: Exception) -> Refusal:
+        kind = type(wrong).__name__ if isinstance(wrong, TaskmillError) else InvalidState.__name__
+        about = getattr(wrong, "existing_id", getattr(wrong, "id", None))
+        return cls(kind, str(wrong) if isinstance(wrong, TaskmillError) else error_text(wrong), about)
+
+    def unpacked(self) -> TaskmillError:
+        kind = getattr(errors, self.error, InvalidState)
+        return kind(self.message) if self.about is None else kind(self.message, self.about)
 
 
-class SpawnAnswer(msgspec.Struct, tag=True):
-    """To the worker: the tasks are stored, or were refused."""
+class RequestAnswer(msgspec.Struct, tag=True):
+    """To the worker: what it asked for is durable, or was refused."""
 
     number: int
     stored: list[Stored]
-    refused: str | None
+    refusal: Refusal | None
 
 
 class Reported(msgspec.Struct, tag=True):
@@ -62,25 +77,25 @@ class SaveRequest(msgspec.Struct, tag=True):
 
 
 class WireSubmission(msgspec.Struct):
-    """A submission; its payload either encoded and checked, or as it was given."""
+    """A submission. Unless its payload ``is_checked`` already, the scheduler checks it against the handler."""
 
     type: str
-    encoded: str | None
-    payload: dict[str, Any]
+    payload: str
+    is_checked: bool
     options: dict[str, Any]
 
     @classmethod
     def of(cls, submission: Submission) -> WireSubmission:
-        payload = {} if submission.encoded is not None else dict(submission.payload)
-        return cls(submission.type, submission.encoded, payload, dict(submission.options))
+        payload = submission.encoded
+        if payload is None:
+            payload = encoded_arguments(submission.payload, submission.type).decode()
+        return cls(submission.type, payload, submission.encoded is not None, dict(submission.options))
 
     def unpacked(self) -> Submission:
-        options = decoded_options(self.options)
-        if self.encoded is not None:
-            return Submission.prepared(self.type, msgspec.json.decode(self.encoded), options, self.encoded)
-        submission = Submission(self.type, self.payload)
-        submission.options = options
-        return submission
+        payload = msgspec.json.decode(self.payload)
+        return Submission.prepared(
+            self.type, payload, decoded_options(self.options), self.payload if self.is_checked else None
+        )
 
 
 class SpawnRequest(msgspec.Struct, tag=True):
@@ -107,7 +122,7 @@ class Answer(msgspec.Struct, tag=True):
         return _ANSWERS[self.outcome](**self.fields)
 
 
-ToWorker = Call | SaveAnswer | SpawnAnswer
+ToWorker = Call | RequestAnswer
 FromWorker = Reported | SaveRequest | SpawnRequest | Answer
 
 _encode = msgspec.json.Encoder().encode

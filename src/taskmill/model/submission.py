@@ -68,8 +68,10 @@ class Submission:
         self.encoded: str | None = None
 
     @classmethod
-    def prepared(cls, type: str, payload: Mapping[str, Any], options: Mapping[str, Any], encoded: str) -> Submission:
-        """A submission whose payload is encoded and whose options are checked already."""
+    def prepared(
+        cls, type: str, payload: Mapping[str, Any], options: Mapping[str, Any], encoded: str | None
+    ) -> Submission:
+        """A submission whose options are checked already, and whose payload is if it is given ``encoded`` too."""
         submission = cls.__new__(cls)
         submission.type = type
         submission.payload = payload

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from taskmill.define.context import Context
+from taskmill.define.context import ALREADY_DONE, Context
 from taskmill.define.registry import RegisteredType
 from taskmill.errors import InvalidState
 from taskmill.execute.work import Running
@@ -234,13 +234,3 @@ class Attempt:
         self.progress = advanced(self.progress, latest, now - self.progress_at)
         self.progress_at = now
         return self.progress
-
-
-class _AlreadyDone:
-    """What blocking calls give back, so that ``await`` works on it as well."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield from ()
-
-
-ALREADY_DONE = _AlreadyDone()
