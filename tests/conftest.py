@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("taskmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("taskmill")
 
+# What several files assert by says as much of a failure as a test does.
+pytest.register_assert_rewrite("tests.acceptance.box", "tests.acceptance.command_line", "tests.runtime.records")
+
 
 @pytest.fixture(params=["memory", "file"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:

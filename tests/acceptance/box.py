@@ -1,0 +1,109 @@
+"""A domain to be wrong about, wrong values, and what it means that a call is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmill import Domain
+from tests.acceptance.sqlite_library import sqlite3
+
+NAN = float("nan")
+MIB = 1024 * 1024
+SURROGATE = "a\ud800b"
+NUL = "a\0b"
+BAD_DURATIONS = [NAN, -1, -0.001, timedelta(seconds=-1), True, "10", b"1", math.inf, 10**400, timedelta.max]
+
+box = Domain("box")
+
+
+@dataclass
+class Size:
+    width: int
+    height: int
+
+
+@dataclass
+class Parcel:
+    label: str
+    size: Size
+
+
+@box.task
+async def put(path: str, count: int = 1) -> int:
+    return len(path) * count
+
+
+@box.task
+async def weigh(grams: float) -> float:
+    return grams
+
+
+@box.task
+async def weigh_all(grams: list[float]) -> int:
+    return len(grams)
+
+
+@box.task
+async def weigh_maybe(grams: float | None = None) -> bool:
+    return grams is None
+
+
+@box.task
+async def ship(parcel: Parcel) -> str:
+    return parcel.label
+
+
+@box.task
+async def anything(value):  # type: ignore[no-untyped-def]
+    return value
+
+
+@box.task
+async def explode(path: str) -> None:
+    raise RuntimeError(path)
+
+
+def untyped(task: Any) -> Any:
+    """For calls that are wrong on purpose, and that type checkers would find."""
+    return task
+
+
+def shown(value: object) -> str:
+    """A name for a value in the name of a test."""
+    return repr(value)[:40].encode("ascii", "backslashreplace").decode().replace("\0", "0")
+
+
+def dump(path: Path) -> dict[str, list[Any]]:
+    """Every row of every table of taskmill."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        tables = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'taskmill!_%' ESCAPE '!'"
+        ).fetchall()
+        return {name: connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall() for (name,) in tables}
+
+
+@contextlib.contextmanager
+def unchanged(path: Path) -> Iterator[None]:
+    before = dump(path)
+    assert "taskmill_task" in before
+    yield
+    assert dump(path) == before
+
+
+async def refused(
+    path: Path, call: Callable[[], Coroutine[Any, Any, Any]], error: type[Exception], names: str
+) -> Exception:
+    """The call raises exactly this class, says ``names``, and stores nothing."""
+    with unchanged(path), pytest.raises(error) as caught:
+        await call()
+    assert type(caught.value) is error
+    assert names in str(caught.value)
+    return caught.value

@@ -1,0 +1,185 @@
+"""Dispatching from the command line, beside other processes, until a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmill import Ending, HistoryRecord, Scheduler, Status, Submission
+from tests.acceptance.command_line import ENVIRONMENT, Here, answer, taskmill
+
+pytestmark = pytest.mark.timeout(40)
+
+MODULE = """
+import asyncio
+from taskmill import Context, Domain, Scheduler
+
+work = Domain("work")
+
+@work.task
+async def add(a: int, b: int) -> int:
+    return a + b
+
+@work.task
+async def wait_long(ctx: Context) -> None:
+    await asyncio.Event().wait()
+
+@wait_long.on_cancel
+async def cleaned(ctx: Context) -> None:
+    print("cleaned up", flush=True)
+
+scheduler = Scheduler("tasks.db", domains=[work], shutdown_grace=0.1)
+number = 7
+"""
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    (tmp_path / "app.py").write_text(MODULE)
+    return tmp_path
+
+
+@contextmanager
+def running(app: Path, *options: str) -> Generator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "taskmill", "run", "app:scheduler", *options],
+        cwd=app,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def heard(process: subprocess.Popen[str], words: str) -> str:
+    """The next line with these words in it; pytest's own timeout bounds the wait."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if words in line:
+            return line
+    raise AssertionError(f"{words!r} was never said; {process.communicate()[1]}")
+
+
+async def _submit(app: Path, *submissions: Submission) -> list[int]:
+    async with Scheduler(app / "tasks.db") as scheduler:
+        return [handle.id for handle in await scheduler.submit_many(submissions)]
+
+
+async def _record(app: Path, id: int) -> Any:
+    async with Scheduler(app / "tasks.db") as scheduler:
+        return await scheduler.get(id)
+
+
+def submit(app: Path, *submissions: Submission) -> list[int]:
+    return asyncio.run(_submit(app, *submissions))
+
+
+def test_run_works_off_what_other_processes_submit_and_stops_on_sigterm(app: Path) -> None:
+    with running(app, "--json") as process:
+        heard(process, '"started"')
+        added, waiting = submit(app, Submission("work::add", {"a": 2, "b": 3}), Submission("work::wait_long", {}))
+        completed = json.loads(heard(process, "TaskCompleted"))
+        assert completed["task_id"] == added
+        assert completed["result"] == 5
+
+        assert answer("status", app / "tasks.db")["dispatching"] is True
+        assert f"process {process.pid}" in taskmill("status", app / "tasks.db").stdout
+        second = taskmill("run", "app:scheduler", cwd=app)
+        assert second.returncode == 1
+        assert f"process {process.pid}" in second.stderr
+        assert "Traceback" not in second.stderr
+
+        process.send_signal(signal.SIGTERM)
+        assert json.loads(heard(process, '"stopped"'))["ended"] == {"completed": 1}
+        assert process.wait(30) == 0
+    done = asyncio.run(_record(app, added))
+    assert isinstance(done, HistoryRecord)
+    assert done.result == 5
+    interrupted = asyncio.run(_record(app, waiting))
+    assert interrupted.status is Status.PENDING
+    assert interrupted.retries == 0
+
+
+def test_cancel_stops_a_task_that_runs_in_another_process(app: Path) -> None:
+    with running(app, "--verbose") as process:
+        heard(process, "app:scheduler is dispatching")
+        (waiting,) = submit(app, Submission("work::wait_long", {}))
+        heard(process, "dispatched")
+        assert answer("ls", app / "tasks.db", "--status", "running")[0]["id"] == waiting
+        done = taskmill("cancel", app / "tasks.db", waiting)
+        # The other process may have done it before this one looks again.
+        asked, over = "is running and has been asked to stop", "is cancelled"
+        assert done.stdout in (f"task {waiting} {asked}\n", f"task {waiting} {over}\n")
+        heard(process, "cleaned up")
+        heard(process, "cancelled")
+        process.send_signal(signal.SIGINT)
+        heard(process, "1 cancelled")
+        assert process.wait(30) == 0
+    assert asyncio.run(_record(app, waiting)).ending is Ending.CANCELLED
+
+
+def test_a_second_signal_exits_at_once(app: Path) -> None:
+    source = (app / "app.py").read_text()
+    (app / "app.py").write_text(source.replace("shutdown_grace=0.1", "shutdown_grace=600"))
+    with running(app, "--verbose") as process:
+        heard(process, "is dispatching")
+        (waiting,) = submit(app, Submission("work::wait_long", {}))
+        heard(process, "dispatched")
+        process.send_signal(signal.SIGTERM)
+        heard(process, "stopping")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
+    # Nothing dispatches any more; opening the file returns the task to the queue.
+    assert asyncio.run(_record(app, waiting)).status is Status.PENDING
+
+
+def test_a_standby_takes_over(app: Path) -> None:
+    with running(app) as first:
+        heard(first, "is dispatching")
+        with running(app, "--standby") as second:
+            heard(second, "is standing by")
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(30) == 0
+            heard(second, "is dispatching")
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("app", "module:attribute"),
+        ("app:", "module:attribute"),
+        (":scheduler", "module:attribute"),
+        ("app/tasks.py:scheduler", "module:attribute"),
+        ("nowhere:scheduler", "there is no module nowhere"),
+        ("app.inner:scheduler", "there is no module app.inner"),
+        ("app:missing", "module app has no missing"),
+        ("app:number", "app:number is not a Scheduler but of type int"),
+        ("needy:scheduler", "importing needy failed: it needs the module surely_not_there"),
+        ("broken:scheduler", "importing broken failed: ZeroDivisionError"),
+    ],
+)
+def test_run_says_what_is_wrong_with_its_target(
+    here: Here, app: Path, target: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (app / "needy.py").write_text("import surely_not_there")
+    (app / "broken.py").write_text("1 / 0")
+    monkeypatch.chdir(app)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    assert sentence in here.refusal("run", target, code=2)
