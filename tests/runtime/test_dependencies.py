@@ -21,9 +21,10 @@ from taskmill import (
     TaskNotFound,
 )
 from taskmill.events import TaskBlocked, TaskDependencyFailed, TaskUnblocked
-from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.records import HistoryRecord
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
+from tests.runtime.records import active
 
 
 class Works:
@@ -62,9 +63,7 @@ async def states(scheduler: Scheduler, *handles: Any) -> list[str]:
 
 
 async def urgency(scheduler: Scheduler, handle: Any) -> int:
-    record = await scheduler.get(handle.id)
-    assert isinstance(record, TaskRecord)
-    return record.effective_priority
+    return (await active(scheduler, handle.id)).effective_priority
 
 
 # Shapes

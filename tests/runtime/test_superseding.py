@@ -11,21 +11,9 @@ import pytest
 from taskmill import AlreadyRunning, Context, Domain, Retry, Scheduler
 from taskmill.clock import SystemClock
 from taskmill.events import TaskSuperseded
-from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
-
-
-async def ended(scheduler: Scheduler, id: int) -> HistoryRecord:
-    record = await scheduler.get(id)
-    assert isinstance(record, HistoryRecord)
-    return record
-
-
-async def active(scheduler: Scheduler, id: int) -> TaskRecord:
-    record = await scheduler.get(id)
-    assert isinstance(record, TaskRecord)
-    return record
+from tests.runtime.records import active, ended
 
 
 async def test_a_waiting_task_is_replaced_at_once_and_every_setting_of_the_new_one_applies(

@@ -1,0 +1,29 @@
+"""What tests ask about the records of tasks."""
+
+from __future__ import annotations
+
+from taskmill import Scheduler
+from taskmill.model.records import HistoryRecord, TaskRecord
+
+
+async def ended(scheduler: Scheduler, id: int) -> HistoryRecord:
+    record = await scheduler.get(id)
+    assert isinstance(record, HistoryRecord)
+    return record
+
+
+async def active(scheduler: Scheduler, id: int) -> TaskRecord:
+    record = await scheduler.get(id)
+    assert isinstance(record, TaskRecord)
+    return record
+
+
+async def only_active(scheduler: Scheduler) -> TaskRecord:
+    """The only active task."""
+    (record,) = await scheduler.tasks()
+    return record
+
+
+async def endings(scheduler: Scheduler) -> list[tuple[int, str]]:
+    """Id and ending of all that ended, by id."""
+    return sorted((record.id, str(record.ending)) for record in await scheduler.history())

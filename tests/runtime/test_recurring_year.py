@@ -1,0 +1,153 @@
+"""A year of a series, with everything that goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from taskmill import Context, Domain, GiveUp, Retry, Scheduler
+from taskmill.events import RecurringSkipped
+from taskmill.model.records import HistoryRecord
+from taskmill.testing import ManualClock
+
+
+class Year:
+    """A recurring task through a year of everything that goes wrong."""
+
+    EVERY = timedelta(hours=6)
+    MAX_RUNS = 500
+
+    def __init__(self, file: Path, seed: int) -> None:
+        self.file = file
+        self.random = random.Random(seed)
+        self.ttl = timedelta(hours=30) if seed % 2 else None
+        self.clock = ManualClock()
+        self.first_at = self.clock.now()
+        self.domain = Domain("year")
+        self.starts: dict[int, datetime] = {}
+        """When each occurrence first started; one may be interrupted before its handler says so."""
+        self.due: dict[int, datetime] = {}
+        self.attempts: list[tuple[int, int]] = []
+        self.running = 0
+        self.skipped = 0
+        self.is_paused = False
+        self.faults: list[str] = []
+
+        @self.domain.task(retry=Retry.constant(2, 600))
+        async def tick(ctx: Context) -> None:
+            await self.attempt(ctx)
+
+        self.tick = tick
+
+    async def attempt(self, ctx: Context) -> None:
+        self.running += 1
+        try:
+            id, due = ctx.task.id, ctx.task.run_at or self.first_at
+            # What a handler raises is only a failure of its task, so faults are noted here and judged later.
+            if self.running != 1:
+                self.faults.append(f"task {id} started beside another")
+            if self.is_paused:
+                self.faults.append(f"task {id} started while its series was paused")
+            # One that was interrupted goes on as soon as it can, whatever the clock says by then.
+            if ctx.attempt == 1 and self.clock.now() < due:
+                self.faults.append(f"task {id} started early")
+            self.attempts.append((id, ctx.attempt))
+            if id not in self.due and ctx.task.retries == 0:
+                self.starts[id] = self.clock.now()
+                self.due[id] = due
+            chance = self.random.random()
+            if chance < 0.1:
+                await self.clock.sleep(self.random.choice([60, 3600, 20 * 3600, 50 * 3600]))
+            elif chance < 0.3:
+                raise ValueError("bad luck")
+            elif chance < 0.35:
+                raise GiveUp("no luck")
+        finally:
+            self.running -= 1
+
+    async def live(self) -> None:
+        submitted = False
+        while self.clock.monotonic() < 365 * 86_400:
+            settings = {"shutdown_grace": 0, "retention": None, "durability": "process", "clock": self.clock}
+            async with Scheduler(self.file, domains=[self.domain], **settings) as scheduler:  # type: ignore[arg-type]
+                counting = asyncio.create_task(self.count_skipped(scheduler))
+                await self.clock.advance(0)
+                if not submitted:
+                    await self.tick.options(every=self.EVERY, max_runs=self.MAX_RUNS, ttl=self.ttl).submit()
+                    submitted = True
+                async with scheduler.running():
+                    for _ in range(self.random.randint(1, 8)):
+                        await self.step(scheduler)
+                await self.clock.advance(0)
+                counting.cancel()
+            await self.stop_for_a_while()
+
+    async def count_skipped(self, scheduler: Scheduler) -> None:
+        async for event in scheduler.events(RecurringSkipped):
+            assert isinstance(event, RecurringSkipped)
+            self.skipped += event.count
+
+    async def step(self, scheduler: Scheduler) -> None:
+        # What is due has started before the clock is touched.
+        await self.clock.advance(0)
+        hours = self.random.choice([1, 5, 6, 7, 24, 60])
+        match self.random.choice(["work"] * 6 + ["pause", "resume", "resume", "sleep", "back", "forth", "cancel"]):
+            case "pause" if await self.is_alive(scheduler):
+                await scheduler.pause_recurring(1)
+                # An attempt that runs may end; the next one must wait.
+                self.is_paused = True
+            case "resume" if await self.is_alive(scheduler):
+                self.is_paused = False
+                await scheduler.resume_recurring(1)
+            case "sleep" | "forth":
+                await self.clock.jump(timedelta(hours=hours))
+            case "back":
+                await self.clock.jump(timedelta(hours=-hours))
+            case "cancel":
+                for record in await scheduler.tasks():
+                    await scheduler.cancel(record.id)
+            case _:
+                pass
+        await self.clock.advance(timedelta(hours=hours))
+        assert len(await scheduler.tasks()) <= 1
+
+    async def is_alive(self, scheduler: Scheduler) -> bool:
+        return bool((await scheduler.snapshot()).schedules)
+
+    async def stop_for_a_while(self) -> None:
+        if self.random.random() < 0.3:
+            await self.clock.jump(timedelta(hours=self.random.choice([-30, -1, 13, 100])))
+        if self.random.random() < 0.5:
+            await self.clock.advance(timedelta(hours=self.random.choice([1, 6, 50])))
+
+    async def judge(self) -> None:
+        async with Scheduler(self.file, domains=[self.domain], clock=self.clock) as scheduler:
+            assert await scheduler.tasks() == [], "the series was over long ago"
+            assert (await scheduler.snapshot()).schedules == []
+            made = sorted(await scheduler.history(limit=10_000), key=lambda record: record.id)
+        assert self.faults == []
+        assert len(made) == self.MAX_RUNS
+        dues = [self.planned(record) for record in made]
+        assert all((due - self.first_at) % self.EVERY == timedelta() for due in dues), "off the grid"
+        assert dues == sorted(set(dues)), "twice, or out of order"
+        assert (dues[-1] - self.first_at) // self.EVERY + 1 == len(made) + self.skipped, "a place was lost"
+        assert len(set(self.attempts)) == len(self.attempts), "an attempt ran twice"
+        assert len(self.starts) > self.MAX_RUNS / 2
+
+    def planned(self, record: HistoryRecord) -> datetime:
+        return self.due.get(record.id, record.run_at or self.first_at)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_a_year_of_failures_pauses_suspends_and_clock_steps(tmp_path: Path, seed: int) -> None:
+    year = Year(tmp_path / "tasks.db", seed)
+    try:
+        await year.live()
+        await year.judge()
+    except BaseException:
+        print(f"seed {seed}, day {year.clock.monotonic() / 86_400:.1f}, {len(year.starts)} occurrences started")
+        raise
