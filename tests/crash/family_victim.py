@@ -9,23 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import json
 import os
-import random
-import sys
-from collections.abc import Callable, Coroutine
 from typing import Any
-
-import msgspec
 
 from taskmill import Scheduler, Submission
 from taskmill.errors import InvalidState, SubmissionError
-from taskmill.store.sqlite import log_file
 from tests.crash import family_work, points
 from tests.crash.family_work import TYPES, Plan
 from tests.crash.journal import Journal
-from tests.crash.victim import Order, Parent, all_ended, say
+from tests.crash.orders import Asker, Deeds, Order, Parent, all_ended, received, say
 from tests.crash.workload import JOURNAL_PATH, JOURNAL_WHO
 
 ENOUGH_WAITING = 60
@@ -36,28 +28,21 @@ PATIENT, PATIENCE = 0.3, 0.3
 """How many submissions are followed by a wait for the ending, and for how many seconds at most."""
 
 
-class Elder:
+class Elder(Asker):
     """Asks a scheduler for families and their ends, and keeps the record straight."""
 
     def __init__(self, scheduler: Scheduler, order: Order, journal: Journal) -> None:
-        self._scheduler = scheduler
-        self._order = order
-        self._journal = journal
-        self._random = random.Random(order.seed)
-        self._numbers = itertools.count()
-        self._known: list[int] = []
-        """Ids this process was given."""
+        super().__init__(scheduler, order, journal)
         self._series: list[int] = []
 
     async def act(self) -> None:
-        (deed,) = self._random.choices([deed for _, deed in self._deeds()], [weight for weight, _ in self._deeds()])
-        await deed()
+        await self._do_one_of(self._deeds())
 
     async def act_in_every_way(self) -> None:
         for _, deed in self._deeds():
             await deed()
 
-    def _deeds(self) -> list[tuple[int, Callable[[], Coroutine[Any, Any, None]]]]:
+    def _deeds(self) -> Deeds:
         return [
             (30, self._submit_family),
             (18, self._submit_clan),
@@ -70,9 +55,6 @@ class Elder:
         ]
 
     # What to ask for
-
-    def _label(self) -> str:
-        return f"{self._order.who}-{next(self._numbers)}"
 
     def _leaf(self) -> Plan:
         chance = self._random
@@ -106,7 +88,7 @@ class Elder:
         )
 
     def _prepared(self, plan: Plan, **options: Any) -> Submission:
-        options = {"label": self._label(), "fail_fast": plan.fail_fast, **options}
+        options = {"label": self._name(), "fail_fast": plan.fail_fast, **options}
         submission: Submission = TYPES[plan.type].options(**options).prepare(plan=plan)
         return submission
 
@@ -117,10 +99,7 @@ class Elder:
         labels = [submission.options["label"] for submission in submissions]
         self._journal.write("ask", labels=labels, **details)
         try:
-            if len(submissions) == 1:
-                handles = [await self._scheduler.submit(submissions[0])]
-            else:
-                handles = await self._scheduler.submit_many(submissions)
+            handles = await self._submit(submissions)
         except SubmissionError as wrong:
             self._journal.write("refused", labels=labels, why=type(wrong).__name__)
             return []
@@ -154,7 +133,7 @@ class Elder:
         submissions: list[Submission] = []
         edges: list[tuple[str, str]] = []
         for _ in range(chance.randint(2, 5)):
-            options: dict[str, Any] = {"ref": self._label()}
+            options: dict[str, Any] = {"ref": self._name()}
             if before := chance.sample(submissions, min(len(submissions), chance.randint(0, 2))):
                 options["depends_on"] = [one.options["ref"] for one in before]
                 options["on_dependency_failure"] = chance.choice(["cancel", "cancel", "fail", "ignore"])
@@ -202,10 +181,7 @@ class Elder:
             chosen = [record.id for record in await self._scheduler.tasks(status=status, limit=8)] or chosen
         if not chosen:
             return
-        id = self._random.choice(chosen)
-        self._journal.write("cancelling", id=id)
-        answer = await self._scheduler.cancel(id)
-        self._journal.write("cancelled", id=id, answer=answer)
+        await self._cancel(self._random.choice(chosen))
 
     async def _end_series(self) -> None:
         if not self._series:
@@ -316,12 +292,7 @@ async def tour(order: Order, journal: Journal) -> None:
 
 
 def main() -> None:
-    order = msgspec.convert(json.loads(sys.argv[1]), Order)
-    # Small, so that there are many checkpoints.
-    log_file.CHECKPOINT_BYTES = 128 * 1024
-    log_file.LOOK_EVERY = 2
-    if order.point is not None:
-        points.arm(order.point, order.nth)
+    order = received()
     role = {"work": work, "neighbour": neighbour, "drain": drain, "tour": tour}[order.role]
     os.environ.update({JOURNAL_PATH: order.journal, JOURNAL_WHO: order.who})
     asyncio.run(role(order, family_work.journal()))

@@ -11,22 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import random
-import sys
 import time
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from taskmill import Context, Domain, GiveUp, Retry, Scheduler, Submission
 from taskmill.errors import DuplicateTask, InvalidState
-from taskmill.store.sqlite import log_file
-from tests.crash import points
 from tests.crash.journal import Journal
-from tests.crash.victim import Order, Parent, all_ended, say
+from tests.crash.orders import Asker, Deeds, Order, Parent, all_ended, received, say
 
 KEYS = 3
 """Keys of each task type."""
@@ -146,35 +138,28 @@ TYPES: list[Any] = [willing, tidy, threaded, bare]
 WITH_HOOK = {willing.name, tidy.name, threaded.name}
 
 
-class Rival:
+class Rival(Asker):
     """Asks for random things about the same few keys, and keeps the record straight."""
 
     def __init__(self, scheduler: Scheduler, order: Order, journal: Journal) -> None:
-        self._scheduler = scheduler
-        self._order = order
-        self._journal = journal
-        self._random = random.Random(order.seed)
-        self._numbers = itertools.count()
+        super().__init__(scheduler, order, journal)
         self._operations = itertools.count(1)
-        self._known: list[int] = []
-        """Ids this process was given."""
 
     async def act(self) -> None:
-        deeds: list[tuple[int, Callable[[], Coroutine[Any, Any, None]]]] = [
+        deeds: Deeds = [
             (60, self._submit_one),
             (12, self._submit_batch),
             (18, self._cancel_some),
             (3, self._cancel_key),
             (3, self._revive_some),
         ]
-        (deed,) = self._random.choices([deed for _, deed in deeds], [weight for weight, _ in deeds])
-        await deed()
+        await self._do_one_of(deeds)
         if next(self._operations) % OPERATIONS_A_WORD == 0:
             say("more")
 
     def _submission(self) -> Submission:
         chance = self._random
-        marker = f"{self._order.who}-{next(self._numbers)}"
+        marker = self._name()
         (strategy,) = chance.choices(["supersede", "requeue", "skip", "reject"], [60, 20, 10, 10])
         options: dict[str, Any] = {"on_duplicate": strategy, "label": marker, "priority": chance.choice([64, 128])}
         if chance.random() < 0.2:
@@ -206,10 +191,7 @@ class Rival:
         ]
         self._journal.write("ask", batch=batch)
         try:
-            if len(submissions) == 1:
-                handles = [await self._scheduler.submit(submissions[0])]
-            else:
-                handles = await self._scheduler.submit_many(submissions)
+            handles = await self._submit(submissions)
         except DuplicateTask:
             self._journal.write("refused", first=batch[0]["marker"])
             return
@@ -234,10 +216,7 @@ class Rival:
             recent = [record.id for record in await self._scheduler.tasks(status="running", limit=8)] or recent
         if not recent:
             return
-        id = self._random.choice(recent)
-        self._journal.write("cancelling", id=id)
-        answer = await self._scheduler.cancel(id)
-        self._journal.write("cancelled", id=id, answer=answer)
+        await self._cancel(self._random.choice(recent))
 
     async def _cancel_key(self) -> None:
         type, key = self._random.choice(TYPES).name, f"key {self._random.randrange(KEYS)}"
@@ -298,12 +277,7 @@ async def drain(order: Order, journal: Journal) -> None:
 
 
 def main() -> None:
-    order = msgspec.convert(json.loads(sys.argv[1]), Order)
-    # Small, so that there are many checkpoints.
-    log_file.CHECKPOINT_BYTES = 128 * 1024
-    log_file.LOOK_EVERY = 2
-    if order.point is not None:
-        points.arm(order.point, order.nth)
+    order = received()
     role = {"rival": fight, "drain": drain}[order.role]
     asyncio.run(role(order, Journal(Path(order.journal), order.who)))
 

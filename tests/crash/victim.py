@@ -10,21 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
-import random
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from taskmill import Retention, Scheduler, Submission
 from taskmill.errors import AlreadyRunning, InvalidState, SubmissionError
-from taskmill.store.sqlite import log_file
-from tests.crash import points, workload
+from tests.crash import workload
 from tests.crash.journal import Journal
+from tests.crash.orders import Asker, Deeds, Order, Parent, all_ended, received, say
 
 ENOUGH_WAITING = 120
 """With more than this waiting, a round submits nothing and works off what is there."""
@@ -34,54 +29,15 @@ KEYS = 4
 KEEP_ALL_BUT_EXPIRED = Retention(max_count=None, per_status={"expired": Retention(max_count=10)})
 
 
-class Order(msgspec.Struct):
-    """What the parent wants of a child."""
-
-    role: str
-    who: str
-    file: str
-    journal: str
-    seed: int
-    actions: int = 20
-    point: str | None = None
-    nth: int = 1
-    poison: bool = False
-
-
-def say(word: str) -> None:
-    print(word, flush=True)
-
-
-class Parent:
-    """The words the parent sends."""
-
-    async def heard(self) -> str:
-        if not hasattr(self, "_reader"):
-            self._reader = asyncio.StreamReader()
-            await asyncio.get_running_loop().connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(self._reader), sys.stdin
-            )
-        return (await self._reader.readline()).decode().strip()
-
-
-class Customer:
-    """Asks a scheduler for random things, and keeps the record straight."""
+class Customer(Asker):
+    """Asks for tasks of every kind, and for what ends or revives them."""
 
     def __init__(self, scheduler: Scheduler, order: Order, journal: Journal) -> None:
-        self._scheduler = scheduler
-        self._order = order
-        self._journal = journal
-        self._random = random.Random(order.seed)
-        self._numbers = itertools.count()
+        super().__init__(scheduler, order, journal)
         self._reviving = asyncio.Lock()
-        self._known: list[int] = []
-        """Ids this process was given."""
-
-    def _marker(self) -> str:
-        return f"{self._order.who}-{next(self._numbers)}"
 
     async def act(self) -> None:
-        deeds: list[tuple[int, Callable[[], Coroutine[Any, Any, None]]]] = [
+        deeds: Deeds = [
             (30, self._submit_plain),
             (10, self._submit_flaky),
             (12, self._submit_batch),
@@ -95,8 +51,7 @@ class Customer:
             (2, self._prune),
             (8, self._look_around),
         ]
-        (deed,) = self._random.choices([deed for _, deed in deeds], [weight for weight, _ in deeds])
-        await deed()
+        await self._do_one_of(deeds)
 
     async def _ask(self, *submissions: Submission) -> None:
         """Submit, with the question and the answer on record."""
@@ -104,10 +59,7 @@ class Customer:
         types = [submission.type for submission in submissions]
         self._journal.write("ask", markers=markers, types=types)
         try:
-            if len(submissions) == 1:
-                handles = [await self._scheduler.submit(submissions[0])]
-            else:
-                handles = await self._scheduler.submit_many(submissions)
+            handles = await self._submit(submissions)
         except SubmissionError as wrong:
             self._journal.write("refused", markers=markers, why=type(wrong).__name__)
             return
@@ -120,21 +72,21 @@ class Customer:
         self._known += [handle.id for handle in handles]
 
     def _plain(self) -> Submission:
-        submission: Submission = self._random.choice(workload.PLAIN).prepare(marker=self._marker())
+        submission: Submission = self._random.choice(workload.PLAIN).prepare(marker=self._name())
         return submission
 
     def _keyed(self, on_duplicate: str) -> Submission:
         task = workload.keyed.options(on_duplicate=on_duplicate, priority=self._random.choice([64, 128]))
-        return task.prepare(marker=self._marker(), name=f"key {self._random.randrange(KEYS)}")
+        return task.prepare(marker=self._name(), name=f"key {self._random.randrange(KEYS)}")
 
     async def _submit_plain(self) -> None:
         await self._ask(self._plain())
 
     async def submit_poison(self) -> None:
-        await self._ask(workload.poison.prepare(marker=self._marker()))
+        await self._ask(workload.poison.prepare(marker=self._name()))
 
     async def _submit_flaky(self) -> None:
-        await self._ask(workload.flaky.prepare(marker=self._marker(), fails=self._random.randint(1, 3)))
+        await self._ask(workload.flaky.prepare(marker=self._name(), fails=self._random.randint(1, 3)))
 
     async def _submit_batch(self) -> None:
         batch = [self._plain() for _ in range(self._random.randint(2, 6))]
@@ -142,7 +94,7 @@ class Customer:
         if fault < 0.2:
             batch.insert(self._random.randrange(len(batch)), self._keyed("reject"))
         elif fault < 0.3:
-            batch.append(Submission(workload.flaky.name, {"marker": self._marker(), "fails": "many"}))
+            batch.append(Submission(workload.flaky.name, {"marker": self._name(), "fails": "many"}))
         await self._ask(*batch)
 
     async def _submit_keyed(self) -> None:
@@ -150,16 +102,16 @@ class Customer:
 
     async def _submit_later(self) -> None:
         task = workload.quick.options(run_after=self._random.uniform(0.01, 0.2))
-        await self._ask(task.prepare(marker=self._marker()))
+        await self._ask(task.prepare(marker=self._name()))
 
     async def _submit_fleeting(self) -> None:
-        await self._ask(workload.fleeting.prepare(marker=self._marker()))
+        await self._ask(workload.fleeting.prepare(marker=self._name()))
 
     async def _submit_crunch(self) -> None:
-        await self._ask(workload.crunch.prepare(marker=self._marker()))
+        await self._ask(workload.crunch.prepare(marker=self._name()))
 
     async def _submit_nonsense(self) -> None:
-        payload = {"marker": self._marker(), "fails": "many"}
+        payload = {"marker": self._name(), "fails": "many"}
         await self._ask(Submission(workload.flaky.name, payload))
 
     async def _cancel_some(self) -> None:
@@ -169,13 +121,11 @@ class Customer:
         if not recent:
             return
         id = self._random.choice(recent)
-        self._journal.write("cancelling", id=id)
         try:
-            answer = await self._scheduler.cancel(id)
+            await self._cancel(id)
         except LookupError:
             self._journal.write("unknown", id=id)
         else:
-            self._journal.write("cancelled", id=id, answer=answer)
             if self._order.role == "work" and self._random.random() < 0.3:
                 record = await self._scheduler.wait(id, timeout=40)
                 self._journal.write("seen", id=id, ending=record.ending)
@@ -237,12 +187,6 @@ async def _act_together(customer: Customer, actions: int) -> None:
     async with asyncio.TaskGroup() as group:
         for _ in range(SUBMITTERS):
             group.create_task(act())
-
-
-async def all_ended(scheduler: Scheduler) -> None:
-    while active := await scheduler.tasks():
-        for record in active:
-            await scheduler.wait(record.id, timeout=40)
 
 
 async def drain(order: Order, journal: Journal) -> None:
@@ -323,14 +267,9 @@ ROLES: dict[str, Callable[[Order, Journal], Coroutine[Any, Any, None]]] = {
 
 
 def main() -> None:
-    order = msgspec.convert(json.loads(sys.argv[1]), Order)
+    order = received()
     journal = Journal(Path(order.journal), order.who)
     os.environ.update({workload.JOURNAL_PATH: order.journal, workload.JOURNAL_WHO: order.who})
-    # Small, so that a round sees several checkpoints.
-    log_file.CHECKPOINT_BYTES = 128 * 1024
-    log_file.LOOK_EVERY = 2
-    if order.point is not None:
-        points.arm(order.point, order.nth)
     asyncio.run(ROLES[order.role](order, journal))
 
 
