@@ -25,19 +25,24 @@ from taskmill.errors import (
     UnknownTaskType,
 )
 from taskmill.handle import Handle
+from taskmill.model.aging import Aging
+from taskmill.model.explanation import Explanation, Hold
 from taskmill.model.graph import TaskGraph
+from taskmill.model.group import Group
 from taskmill.model.priority import Priority
 from taskmill.model.progress import TaskProgress
+from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import Retention
 from taskmill.model.retry import Retry
 from taskmill.model.signals import GiveUp, RetryLater
-from taskmill.model.snapshot import GroupSnapshot, Schedule, Snapshot
+from taskmill.model.snapshot import GroupSnapshot, RateSnapshot, Schedule, Snapshot
 from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
 from taskmill.scheduler import Scheduler
 
 __all__ = [
+    "Aging",
     "AlreadyRunning",
     "ConfigError",
     "Context",
@@ -46,10 +51,13 @@ __all__ = [
     "Domain",
     "DuplicateTask",
     "Ending",
+    "Explanation",
     "GiveUp",
+    "Group",
     "GroupSnapshot",
     "Handle",
     "HistoryRecord",
+    "Hold",
     "InvalidDependency",
     "InvalidState",
     "InvalidTag",
@@ -57,6 +65,8 @@ __all__ = [
     "OnDuplicate",
     "PayloadTooLarge",
     "Priority",
+    "RateLimit",
+    "RateSnapshot",
     "Retention",
     "Retry",
     "RetryLater",

@@ -11,19 +11,26 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
+
+from msgspec import UNSET, UnsetType
 
 from taskmill.handle import Handle as AsyncHandle
 from taskmill.model.durations import Duration
 from taskmill.model.events import Event
+from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions
 from taskmill.model.graph import TaskGraph
+from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import Retention
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.submission import Submission
 from taskmill.scheduler import Scheduler as AsyncScheduler
+from taskmill.verbs.tuning import DomainControl as AsyncDomainControl
+from taskmill.verbs.tuning import GroupControl as AsyncGroupControl
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -59,6 +66,59 @@ class Handle(Generic[R_co]):
     def record(self) -> TaskRecord | HistoryRecord:
         """The task as it is now."""
         return self._scheduler.call(self._handle.record())
+
+    def explain(self) -> Explanation:
+        """Why the task waits."""
+        return self._scheduler.call(self._handle.explain())
+
+
+class GroupControl:
+    """One group of a scheduler, for code that may block."""
+
+    def __init__(self, control: AsyncGroupControl, scheduler: Scheduler) -> None:
+        self._control = control
+        self._scheduler = scheduler
+        self.name = control.name
+
+    def pause(self, until: datetime | None = None, duration: Duration | None = None) -> None:
+        """Start nothing more of the group, until it is resumed or the time has come."""
+        self._scheduler.call(self._control.pause(until, duration))
+
+    def resume(self) -> None:
+        """Go on."""
+        self._scheduler.call(self._control.resume())
+
+    def set(
+        self,
+        *,
+        weight: float | UnsetType = UNSET,
+        cap: int | UnsetType | None = UNSET,
+        min_slots: int | UnsetType = UNSET,
+        rate: RateLimit | UnsetType | None = UNSET,
+    ) -> None:
+        """Change what is given; ``None`` for ``cap`` or ``rate`` lifts it."""
+        self._scheduler.call(self._control.set(weight=weight, cap=cap, min_slots=min_slots, rate=rate))
+
+
+class DomainControl:
+    """One domain of a scheduler, for code that may block."""
+
+    def __init__(self, control: AsyncDomainControl, scheduler: Scheduler) -> None:
+        self._control = control
+        self._scheduler = scheduler
+        self.name = control.name
+
+    def pause(self) -> None:
+        """Start nothing more of the domain until it is resumed."""
+        self._scheduler.call(self._control.pause())
+
+    def resume(self) -> None:
+        """Go on."""
+        self._scheduler.call(self._control.resume())
+
+    def set_max_concurrency(self, n: int | None) -> None:
+        """How many tasks of the domain may run at once; ``None``: as many as there are slots."""
+        self._scheduler.call(self._control.set_max_concurrency(n))
 
 
 class Scheduler:
@@ -233,6 +293,42 @@ class Scheduler:
     def cancel_recurring(self, id: int) -> None:
         """End a recurring series; its present occurrence is cancelled."""
         self.call(self._scheduler.cancel_recurring(id))
+
+    def explain(self, id: int) -> Explanation:
+        """Why a task waits."""
+        return self.call(self._scheduler.explain(id))
+
+    def max_wait(self, priority: int) -> timedelta | None:
+        """How long a task waits at most until it takes the next free slot."""
+        return self._scheduler.max_wait(priority)
+
+    def set_priority(self, id: int, priority: int) -> None:
+        """Give an active task another priority."""
+        self.call(self._scheduler.set_priority(id, priority))
+
+    def pause(self) -> None:
+        """Start nothing more until :meth:`resume`."""
+        self.call(self._scheduler.pause())
+
+    def resume(self) -> None:
+        """Go on after :meth:`pause`."""
+        self.call(self._scheduler.resume())
+
+    def group(self, name: str | None) -> GroupControl:
+        """Verbs for one group."""
+        return GroupControl(self._scheduler.group(name), self)
+
+    def domain(self, name: str) -> DomainControl:
+        """Verbs for all task types of a domain."""
+        return DomainControl(self._scheduler.domain(name), self)
+
+    def reset_group_weights(self) -> None:
+        """Give every group the default weight."""
+        self.call(self._scheduler.reset_group_weights())
+
+    def set_rate_limit(self, type: str, rate: RateLimit | None) -> None:
+        """Limit how often tasks of a type start."""
+        self.call(self._scheduler.set_rate_limit(type, rate))
 
     def set_max_concurrency(self, n: int) -> None:
         """How many tasks may run at once, from now on."""

@@ -7,6 +7,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from taskmill.errors import InvalidState, TaskFailed
 from taskmill.model.durations import Duration
+from taskmill.model.explanation import Explanation
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.stages import Stored
 from taskmill.model.status import Ending, Kind
@@ -18,6 +19,7 @@ class HandlesTasks(Protocol):
     """A scheduler, as far as a handle needs one."""
 
     async def cancel(self, id: int) -> bool: ...
+    async def explain(self, id: int) -> Explanation: ...
     async def get(self, id: int) -> TaskRecord | HistoryRecord: ...
     async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord: ...
 
@@ -57,6 +59,10 @@ class Handle(Generic[R_co]):
     async def record(self) -> TaskRecord | HistoryRecord:
         """The task as it is now."""
         return await self._scheduler.get(self.id)
+
+    async def explain(self) -> Explanation:
+        """Why the task waits."""
+        return await self._scheduler.explain(self.id)
 
 
 class Spawned(list[Handle[Any]]):

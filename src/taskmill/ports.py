@@ -12,10 +12,13 @@ from typing import Any, Protocol
 
 import msgspec
 
+from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
+from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
+from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place, Stored
 from taskmill.model.verdict import End, Verdict
@@ -65,14 +68,20 @@ class Turn(msgspec.Struct):
     """Claimed tasks that were not started after all."""
     promote: bool = False
     expire: bool = False
+    resume_preempted: bool = False
+    """Let tasks that made way for more urgent ones return to the queue."""
+    hooks: Sequence[int] = ()
+    """Tasks that were asked to stop and whose hooks are due; nothing holds those back."""
     claims: Sequence[int] = ()
+    controls_version: int | None = None
+    """The controls that the claims were planned with; under others nothing is claimed."""
+    meters: Sequence[tuple[Scope, RateLimit, Bucket]] = ()
+    """The rate limits that the claims are subject to. Permits are taken for tasks that start, and only for them."""
     spare: int = 0
     """Slots that are left when nothing else waits: what this very turn releases may start in them."""
     survey: bool = False
     """Look for lanes, times and stop requests that another process may have changed."""
     refill: Sequence[Lane] = ()
-    pass_over: Sequence[str] = ()
-    """Task types without a handler here; refills leave them where they are."""
 
     def is_empty(self) -> bool:
         return not (
@@ -81,6 +90,8 @@ class Turn(msgspec.Struct):
             or self.progress
             or self.promote
             or self.expire
+            or self.resume_preempted
+            or self.hooks
             or self.claims
             or self.survey
             or self.refill
@@ -104,9 +115,19 @@ class Released(msgspec.Struct, frozen=True, array_like=True):
     id: int
     group: str
     urgency: int
+    type: str
     queued_at: int
+    renewed_at: int | None
     due_at: int | None
-    expires_at: int | None = None
+    expires_at: int | None
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.queued_at, self.id, self.renewed_at)
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -132,6 +153,8 @@ class Effects(msgspec.Struct):
     occurrences: list[Described] = msgspec.field(default_factory=list[Described])
     """The next occurrences of recurring tasks."""
     skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
+    resumed: list[Described] = msgspec.field(default_factory=list[Described])
+    """Those of the released that had made way for more urgent tasks."""
     reordered: bool = False
     """Whether waiting tasks changed their lanes."""
 
@@ -159,6 +182,12 @@ class TurnResult(msgspec.Struct):
     hooks: list[int] = msgspec.field(default_factory=list[int])
     """What a survey found: running tasks that were asked to stop and why, and tasks whose hooks may run."""
     promoted: bool = False
+    controls: Controls | None = None
+    """If they are not those that the turn was planned with."""
+    buckets: Sequence[tuple[Scope, Bucket]] = ()
+    """What the rate limits have left."""
+    preempted: int = 0
+    """What a survey found: how many tasks have made way for more urgent ones."""
     next_due: int | None = None
     next_expiry: int | None = None
 
@@ -196,6 +225,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     """Whether the new tasks become children of its parent, not of itself."""
     fail_fast: bool
     max_children: int | None
+    effective: int
+    """The priority it was started with, which its children inherit."""
 
 
 class DispatchRight(Protocol):
@@ -245,6 +276,27 @@ class Store(Protocol):
 
     async def durable(self) -> None: ...
 
+    async def controls(self) -> Controls: ...
+    async def declare(self, declared: Declared) -> None:
+        """The program that begins to dispatch says what it was written to do."""
+        ...
+
+    async def change(self, changes: Mapping[Scope, Change]) -> None:
+        """Settings made at run time; those of before that are not mentioned stay."""
+        ...
+
+    async def pause(self, scope: Scope, now: int, until: int | None) -> bool:
+        """Pause a scope, or change when its pause ends; says whether it was not paused before."""
+        ...
+
+    async def resume(self, scope: Scope, now: int) -> bool:
+        """End a pause as of ``now``: meanwhile no task of the scope has waited or come closer to its deadline."""
+        ...
+
+    async def set_priority(self, id: int, priority: int) -> Effects | None:
+        """``None`` if there is no such active task."""
+        ...
+
     async def save(self, id: int, attempt: int, saved: str) -> bool: ...
     async def cancel(self, ids: Sequence[int], now: int) -> CancelResult: ...
     async def revive(self, id: int, now: int) -> Described | None: ...
@@ -276,7 +328,15 @@ class Store(Protocol):
     async def history(self, filters: Filters) -> list[HistoryRecord]: ...
     async def count(self, filters: Filters) -> int: ...
     async def counts(self) -> dict[str, int]: ...
-    async def waiting_by_group(self) -> dict[str, int]: ...
+    async def load_of_groups(self) -> GroupLoad: ...
+    async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
+        """What an active task waits for."""
+        ...
+
+    def dispatcher_is_alive(self) -> bool:
+        """Whether some process dispatches."""
+        ...
+
     async def stats(self, type: str) -> TypeStats: ...
     async def tag_values(self, name: str) -> dict[str, int]: ...
     async def facts(self) -> dict[str, Any]:

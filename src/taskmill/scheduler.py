@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import Token
 from os import PathLike
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 
 from taskmill.clock import SystemClock
+from taskmill.define.declaring import declared
 from taskmill.define.domain import Domain, Submits, current_scheduler
 from taskmill.define.registry import Registry
 from taskmill.errors import (
@@ -19,7 +20,10 @@ from taskmill.errors import (
 from taskmill.execute.in_threads import ThreadExecutor
 from taskmill.execute.on_loop import LoopExecutor
 from taskmill.execute.work import Executor
+from taskmill.model.aging import Aging
 from taskmill.model.durations import Duration, milliseconds
+from taskmill.model.group import Group
+from taskmill.model.priority import Priority
 from taskmill.model.retention import Retention
 from taskmill.model.retry import Retry
 from taskmill.observe.bus import EventBus
@@ -31,13 +35,13 @@ from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.waiters import Waiters
 from taskmill.runtime.workshop import Executors
 from taskmill.store.sqlite.store import open_store
-from taskmill.verbs.control import Control
 from taskmill.verbs.parts import checked_concurrency
 from taskmill.verbs.running import Running
 from taskmill.verbs.submitting import Submitting
+from taskmill.verbs.tuning import Tuning
 
 
-class Scheduler(Submitting, Control, Running):
+class Scheduler(Submitting, Tuning, Running):
     """Durable background work in one file.
 
     ``async with Scheduler("tasks.db", domains=[...])`` opens it; :meth:`run`, :meth:`run_until_idle` or
@@ -52,6 +56,10 @@ class Scheduler(Submitting, Control, Running):
         max_concurrency: int = 8,
         retry: Retry | None = None,
         default_ttl: Duration | None = None,
+        groups: Mapping[str, Group] = MappingProxyType({}),
+        default_group: Group = Group(),  # noqa: B008 - a frozen value
+        aging: Aging | None = None,
+        preempt_at: int | None = Priority.CRITICAL,
         retention: Retention | None = Retention(),  # noqa: B008 - a frozen value
         state: Iterable[Any] = (),
         cancel_timeout: Duration = 30,
@@ -63,14 +71,16 @@ class Scheduler(Submitting, Control, Running):
             raise ConfigError(f"durability must be 'full' or 'process', got {durability!r}")
         if retention is not None and not isinstance(retention, Retention):
             raise ConfigError(f"retention must be a Retention or None, not {type(retention).__name__}")
+        self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state)
         self._settings = RunSettings(
-            max_concurrency=checked_concurrency(max_concurrency),
             cancel_timeout=milliseconds(cancel_timeout, "cancel_timeout") / 1000,
             shutdown_grace=milliseconds(shutdown_grace, "shutdown_grace") / 1000,
             retention=retention,
+            declared=declared(
+                self._registry, checked_concurrency(max_concurrency), groups, default_group, aging, preempt_at
+            ),
         )
         self._clock: Clock = SystemClock() if clock is None else _checked_clock(clock)
-        self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state)
         self._needs_processes = any(registered.in_process for registered in self._registry)
         if self._needs_processes:
             from taskmill.execute.in_processes import check_importable
@@ -79,6 +89,7 @@ class Scheduler(Submitting, Control, Running):
                 if registered.in_process:
                     check_importable(registered.handler.function, registered.handler.name)
         self._store = open_store(store, durability, self._clock)
+        self._store.declared = self._settings.declared
         self._is_open = False
         self._context_token: Token[Submits | None] | None = None
 
@@ -108,7 +119,7 @@ class Scheduler(Submitting, Control, Running):
         await self._store.open()
         try:
             self._waiters = Waiters()
-            self._bus = EventBus(self._clock)
+            self._bus = EventBus(self._clock, self._settings.declared.aging)
             self._announcer = Announcer(self._bus, self._waiters)
             self._neighbours = Neighbours(self._store, self._waiters)
             self._dispatching = Dispatching(

@@ -12,6 +12,7 @@ import taskmill.events
 from taskmill import TaskmillError
 
 NAMES = {
+    "Aging",
     "AlreadyRunning",
     "ConfigError",
     "Context",
@@ -20,10 +21,13 @@ NAMES = {
     "Domain",
     "DuplicateTask",
     "Ending",
+    "Explanation",
     "GiveUp",
+    "Group",
     "GroupSnapshot",
     "Handle",
     "HistoryRecord",
+    "Hold",
     "InvalidDependency",
     "InvalidState",
     "InvalidTag",
@@ -31,6 +35,8 @@ NAMES = {
     "OnDuplicate",
     "PayloadTooLarge",
     "Priority",
+    "RateLimit",
+    "RateSnapshot",
     "Retention",
     "Retry",
     "RetryLater",
@@ -59,6 +65,13 @@ NAMES = {
 
 EVENTS = {
     "Event",
+    "TaskPreempted",
+    "TaskAged",
+    "GroupWeightChanged",
+    "GroupResumed",
+    "GroupPaused",
+    "GroupEvent",
+    "GroupAllocationChanged",
     "EventsMissed",
     "RecurringSkipped",
     "TaskBlocked",

@@ -17,7 +17,7 @@ from taskmill.model.outcome import (
     StopReason,
     Succeeded,
 )
-from taskmill.model.verdict import End, Return, TryAgain, Wait
+from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.outcomes import settled
 from taskmill.policy.verdicts import MOST_CRASHES, judge
 
@@ -52,6 +52,7 @@ def test_an_interruption_never_costs_a_retry(reason: StopReason, retry: Retry, r
         StopReason.CANCEL: End(Ending.CANCELLED),
         StopReason.SUPERSEDE: End(Ending.SUPERSEDED),
         StopReason.FAIL: Wait(None),
+        StopReason.PREEMPT: MakeWay(),
     }
     assert verdict == endings.get(reason, Return())
 

@@ -13,7 +13,7 @@ from taskmill.policy.ranking import rank
 from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
 
 FRONT = 200
-LANES = [Lane("", 1), Lane("", 2), Lane("g", 1)]
+LANES = [Lane("", 1, "d::t"), Lane("", 2, "d::t"), Lane("g", 1, "d::t")]
 
 
 class Disk:
@@ -69,12 +69,17 @@ def take(disk: Disk, glimpse: Glimpse, count: int) -> None:
     """Claim up to ``count`` tasks as the dispatcher does; what is claimed must be the most urgent there is."""
     for _ in range(count):
         glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()})
-        heads = glimpse.heads()
+        heads = [
+            (lane, known.places[0])
+            for lanes in glimpse.groups.values()
+            for lane, known in lanes.items()
+            if known.places
+        ]
         if not heads:
             assert not any(disk.rows.values()), "tasks wait on disk and nobody knows"
             return
         lane, place = min(heads, key=lambda head: rank(*head))
-        glimpse.take(lane)
+        glimpse.take(lane, place)
         if not disk.holds(lane, place):
             continue  # stale, the claim finds nothing
         best = min(rank(other, disk.rows[other][0]) for other in LANES if disk.rows[other])

@@ -16,7 +16,7 @@ FILES = sorted(file.name for file in Path(queries.__file__).parent.glob("*.sql")
 SQL = {name: statement for file in FILES for name, statement in queries.load(file).items()}
 
 # Read or written as a whole, once in a while: the types at a start, all deadlines when the wall clock is stepped.
-RARE = ("published_types", "shift_deadlines", "shift_relative")
+RARE = ("published_types", "shift_deadlines", "shift_relative", "shift_waits", "give_back_paused_time")
 TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
 
 
@@ -121,7 +121,9 @@ def test_finding_the_lanes_costs_the_same_whatever_waits_in_them(database: sqlit
         database.set_progress_handler(count, 1)
         (lanes,) = database.execute(SQL["lanes"]).fetchone()
         database.set_progress_handler(None, 0)
-        assert sorted(map(tuple, json.loads(lanes))) == [(f"g{g}", p) for g in range(3) for p in range(2)]
+        assert sorted(map(tuple, json.loads(lanes))) == [
+            (f"g{g}", p, "d::t", False) for g in range(3) for p in range(2)
+        ]
         return counted
 
     few, many = steps(60), steps(6000)

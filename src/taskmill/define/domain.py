@@ -13,6 +13,7 @@ from taskmill.define.task import Task, TaskType
 from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration
 from taskmill.model.options import checked_options, text
+from taskmill.model.rate_limit import RateLimit
 from taskmill.model.retry import Retry
 from taskmill.model.status import RunIn
 from taskmill.model.task_name import SEPARATOR, full_name
@@ -35,6 +36,7 @@ class DomainOptions(TypedDict, total=False):
     group: str | None
     tags: Mapping[str, str]
     timeout: Duration | None
+    max_concurrency: int | None
 
 
 class TypeOptions(TypedDict, total=False):
@@ -52,6 +54,7 @@ class TypeOptions(TypedDict, total=False):
     fail_fast: bool
     max_children: int | None
     on_parent_expiry: str
+    rate: RateLimit | None
 
 
 class Submits(Protocol):
@@ -83,6 +86,8 @@ class Domain:
         check_name(name, "a domain's name")
         self.name = name
         self.options = checked_options(options, DomainOptions.__annotations__)
+        self.max_concurrency: int | None = self.options.pop("max_concurrency", None)
+        """How many of its tasks may run at once."""
         self.state = checked_state(state)
         self.types: dict[str, TaskType] = {}
         self._schedulers: list[Submits] = []

@@ -18,6 +18,7 @@ from taskmill.model.durations import milliseconds
 from taskmill.model.kin import Kin, OnParentExpiry
 from taskmill.model.options import checked_options, decoded_options, merged
 from taskmill.model.priority import Priority
+from taskmill.model.rate_limit import RateLimit
 from taskmill.model.retry import DEFAULT_RETRY, Retry
 from taskmill.model.stages import NO_OVERRIDES, NewTask, Overrides
 from taskmill.model.status import OnDuplicate, Status, TtlFrom
@@ -39,6 +40,7 @@ BUILT_IN: Mapping[str, Any] = {
     "fail_fast": True,
     "max_children": None,
     "on_parent_expiry": OnParentExpiry.COMPLETE,
+    "rate": None,
 }
 
 # What a process that lacks the handler needs to submit by name as the handler's owner would.
@@ -55,6 +57,7 @@ class RegisteredType:
         "has_own_ttl",
         "in_process",
         "max_children",
+        "rate",
         "retry",
         "state",
         "timeout_ms",
@@ -76,6 +79,7 @@ class RegisteredType:
         self.in_process = self.defaults["run_in"] == "process"
         self.fail_fast: bool = self.defaults["fail_fast"]
         self.max_children: int | None = self.defaults["max_children"]
+        self.rate: RateLimit | None = self.defaults["rate"]
         self.has_own_ttl = "ttl" in domain.options or "ttl" in fixed
 
     def published(self) -> str:

@@ -22,6 +22,7 @@ from taskmill.errors import InvalidState
 from taskmill.execute.messages import FromWorker, Reported, RequestAnswer, SaveRequest, SpawnRequest, WireSubmission
 from taskmill.handle import Handle, Spawned
 from taskmill.model.durations import Duration
+from taskmill.model.explanation import Explanation
 from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.stages import Stored
@@ -150,6 +151,9 @@ class Elsewhere:
         raise _out_of_reach(id)
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord:
+        raise _out_of_reach(id)
+
+    async def explain(self, id: int) -> Explanation:
         raise _out_of_reach(id)
 
     async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:  # noqa: ARG002 - a protocol's

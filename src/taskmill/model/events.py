@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from taskmill.model.group import AllocationReason
 from taskmill.model.progress import TaskProgress
 
 
@@ -142,3 +143,51 @@ class RecurringSkipped(TaskEvent):
     """``count`` occurrences passed while the one before was active or the series paused; about the next one."""
 
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPreempted(TaskEvent):
+    """The task made way for a more urgent one; it is paused and returns by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAged(TaskEvent):
+    """The task has waited so long that it passed a named priority or the urgent line."""
+
+    wait_duration: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEvent(Event):
+    """An event about one group; ungrouped tasks are the group ``""``."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPaused(GroupEvent):
+    """Nothing of the group starts until it is resumed, or ``until`` if that is set."""
+
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupResumed(GroupEvent):
+    """The group may start tasks again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWeightChanged(GroupEvent):
+    """The weight of the group was set."""
+
+    previous_weight: float
+    new_weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAllocationChanged(GroupEvent):
+    """The slots that are the group's share have changed."""
+
+    previous_slots: int
+    new_slots: int
+    reason: AllocationReason

@@ -15,6 +15,7 @@ from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, Submissi
 from taskmill.model.durations import instant, milliseconds, optional_milliseconds
 from taskmill.model.kin import OnParentExpiry
 from taskmill.model.priority import priority_value
+from taskmill.model.rate_limit import RateLimit
 from taskmill.model.retry import Retry
 from taskmill.model.status import OnDependencyFailure, OnDuplicate, TtlFrom, choice
 from taskmill.model.tags import valid_tags
@@ -92,6 +93,12 @@ def _count(value: object, name: str, error: type[Exception]) -> int | None:
     return value
 
 
+def _rate(value: object, name: str, error: type[Exception]) -> RateLimit | None:
+    if value is not None and not isinstance(value, RateLimit):
+        raise error(f"{name} must be a RateLimit such as RateLimit.per_second(5), or None, got {value!r}")
+    return value
+
+
 def _every(value: object, name: str, error: type[Exception]) -> int:
     if (ms := milliseconds(value, name, error)) == 0:
         raise error(f"{name} must be longer than zero")
@@ -145,6 +152,8 @@ CHECKS: Mapping[str, Check] = {
     "ref": _ref,
     "fail_fast": _flag,
     "max_children": _count,
+    "rate": _rate,
+    "max_concurrency": _count,
     "on_parent_expiry": lambda value, name, error: choice(OnParentExpiry, value, name, error),
 }
 

@@ -16,6 +16,8 @@ class StopReason(StrEnum):
     """A child has failed, and with it the task."""
     TIMEOUT = "timeout"
     SHUTDOWN = "shutdown"
+    PREEMPT = "preempt"
+    """A more urgent task needs the slot."""
 
     @property
     def ends_task(self) -> bool:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import TaskRecord
 
 
@@ -14,8 +15,26 @@ class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a group has at work and waiting; ungrouped tasks are the group ``""``."""
 
     name: str
+    weight: float
+    cap: int | None
+    min_slots: int
+    rate: RateLimit | None
+    slots: int
+    """Its share of the slots, as things are."""
     running: int
     pending: int
+    paused: bool
+    next_priority: int | None
+    """The effective priority of the task that it would start next."""
+
+
+class RateSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A rate limit of a group or a task type: how many tasks may start now."""
+
+    kind: str
+    name: str
+    rate: RateLimit
+    permits: int
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +56,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     running: Sequence[TaskRecord]
     counts: Mapping[str, int]
     groups: Mapping[str, GroupSnapshot]
+    paused: bool
+    """Whether the scheduler itself is paused."""
+    paused_groups: Sequence[str]
+    paused_domains: Sequence[str]
+    rates: Sequence[RateSnapshot]
     schedules: Sequence[Schedule]
     max_concurrency: int
     dispatching: bool

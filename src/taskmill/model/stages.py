@@ -50,13 +50,24 @@ class Place(NamedTuple):
 
     queued_at: int
     id: int
+    renewed_at: int | None = None
+    """When its aging began anew, of a task that stands in the place of another."""
+
+    @property
+    def aged_from(self) -> int:
+        return self.queued_at if self.renewed_at is None else self.renewed_at
 
 
 class Lane(NamedTuple):
-    """The waiting tasks of one group and one urgency. Inside a lane, older is never less urgent."""
+    """The waiting tasks of one group, urgency and type.
+
+    Inside a lane, older is never less urgent; tasks whose aging began anew are apart, or they would break that law.
+    """
 
     group: str
     urgency: int
+    type: str
+    renewed: bool = False
 
 
 class Stored(NamedTuple):
@@ -108,6 +119,18 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     family: Family | None
     is_tied: int
     """Whether its ending concerns others: a parent, a series, tasks that depend on it."""
+    renewed_at: int | None
+    """When its aging began anew, if it did."""
+    effective: int = 0
+    """The priority it was started with: its urgency, grown by waiting."""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.queued_at, self.id, self.renewed_at)
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
 
     @property
     def finalizes(self) -> bool:
@@ -140,3 +163,4 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     created_at: int
     status: Status
     stop: str | None
+    aged_from: int

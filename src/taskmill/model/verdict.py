@@ -29,6 +29,10 @@ class Return(msgspec.Struct, frozen=True, gc=False):
     error: str | None = None
 
 
+class MakeWay(msgspec.Struct, frozen=True, gc=False):
+    """The task is paused, without cost, until no more urgent one needs its slot."""
+
+
 class Wait(msgspec.Struct, frozen=True, gc=False):
     """The attempt is over; what the task does next waits for its children to end.
 
@@ -39,4 +43,4 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     finalizes: bool = False
 
 
-Verdict = End | TryAgain | Return | Wait
+Verdict = End | TryAgain | Return | MakeWay | Wait

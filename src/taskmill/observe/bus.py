@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.aging import Aging
 from taskmill.model.stages import Claimed, Described
 from taskmill.model.tags import decode_tags
 from taskmill.model.task_name import domain_of
+from taskmill.policy.aging import effective_priority
 from taskmill.ports import Clock
 
 if TYPE_CHECKING:
@@ -79,8 +81,9 @@ class Listener:
 class EventBus:
     """Numbers events and offers them to listeners. Building an event costs only if someone wants it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, aging: Aging | None = None) -> None:
         self._clock = clock
+        self.aging = aging
         self._listeners: list[Listener] = []
         self._seq = 0
 
@@ -110,9 +113,20 @@ class EventBus:
         event_class = event_kind(kind)
         listeners = [listener for listener in self._listeners if listener.wants(event_class)]
         if listeners:
-            event = event_class(seq=self._seq, at=self._clock.now(), **described(task), **details)
+            about = described(task, self.aging, self._clock.now_ms())
+            event = event_class(seq=self._seq, at=self._clock.now(), **about, **details)
             for listener in listeners:
                 listener.offer(event)
+
+    def announce(self, kind: str, **details: Any) -> None:
+        """Announce an event that is not about one task."""
+        self._seq += 1
+        if self._listeners:
+            event_class = event_kind(kind)
+            event = event_class(seq=self._seq, at=self._clock.now(), **details)
+            for listener in self._listeners:
+                if listener.wants(event_class):
+                    listener.offer(event)
 
     def missed(self, count: int) -> EventsMissed:
         self._seq += 1
@@ -137,7 +151,11 @@ def event_kind(name: str) -> type[Any]:
     return kind
 
 
-def described(task: Claimed | Described) -> Mapping[str, Any]:
+def described(task: Claimed | Described, aging: Aging | None, now: int) -> Mapping[str, Any]:
+    if isinstance(task, Described):
+        effective = effective_priority(aging, task.urgency, now - task.aged_from)
+    else:
+        effective = task.effective
     return {
         "task_id": task.id,
         "type": task.type,
@@ -147,7 +165,7 @@ def described(task: Claimed | Described) -> Mapping[str, Any]:
         "tags": _tags(task.tags),
         "group": task.group,
         "base_priority": task.priority,
-        "effective_priority": task.urgency,
+        "effective_priority": effective,
     }
 
 

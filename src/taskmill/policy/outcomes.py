@@ -1,7 +1,7 @@
 """What an attempt that was asked to stop really ended as.
 
 Laws: a success that comes after a cancellation is dropped; a timeout is a failure whatever the handler said
-afterwards; work that was finished in time for a shutdown counts.
+afterwards; work that was finished in time for a shutdown, or before it made way, counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def settled(raw: RawOutcome, reason: StopReason | None, timeout_ms: int | None =
             return Stopped(reason)
         case StopReason.TIMEOUT:
             return Failed(f"TimeoutError: exceeded its timeout of {(timeout_ms or 0) / 1000:g} s")
-        case StopReason.SHUTDOWN:
-            return raw if isinstance(raw, Succeeded) else Stopped(StopReason.SHUTDOWN)
+        case StopReason.SHUTDOWN | StopReason.PREEMPT:
+            return raw if isinstance(raw, Succeeded) else Stopped(reason)
         case _:
             assert_never(reason)

@@ -12,7 +12,7 @@ from typing import assert_never
 from taskmill.model.outcome import Crashed, Failed, GaveUp, Outcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.retry import Retry
 from taskmill.model.status import Ending
-from taskmill.model.verdict import End, Return, TryAgain, Verdict, Wait
+from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict, Wait
 from taskmill.policy.retry import retry_delay_ms
 
 MOST_CRASHES = 3
@@ -36,16 +36,25 @@ def judge(outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: in
             return End(Ending.CANCELLED, error=note)
         case Stopped(StopReason.SUPERSEDE, note):
             return End(Ending.SUPERSEDED, error=note)
-        case Stopped(StopReason.FAIL):
-            return Wait(None)
-        case Stopped():
-            return Return()
+        case Stopped(reason):
+            return _after_interruption(reason)
         case Crashed(error):
             if quarantined(crashes + 1):
                 return End(Ending.DEAD_LETTER, error=crash_message(crashes + 1, error))
             return Return(crashed=True, error=error)
         case _:
             assert_never(outcome)
+
+
+def _after_interruption(reason: StopReason) -> Verdict:
+    """The task is not over, or not yet."""
+    match reason:
+        case StopReason.FAIL:
+            return Wait(None)
+        case StopReason.PREEMPT:
+            return MakeWay()
+        case _:
+            return Return()
 
 
 def quarantined(crashes: int, *, stopping: bool = False) -> bool:

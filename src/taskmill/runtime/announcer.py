@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import assert_never
 
 import msgspec
 
+from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.progress import readable
 from taskmill.model.stages import Claimed, Described, NewTask
 from taskmill.model.status import Ending, Status
-from taskmill.model.verdict import End, Return, TryAgain, Wait
+from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.observe.bus import EventBus
 from taskmill.observe.log import about, logger
 from taskmill.ports import Arrived, Effects, Judged, TurnResult
 from taskmill.runtime.attempt import Attempt
+from taskmill.runtime.share_keeper import Reallocation
 from taskmill.runtime.waiters import Waiters
 
 _encode = msgspec.json.Encoder().encode
@@ -67,6 +69,9 @@ class Announcer:
             case Wait():
                 if task.id in result.waiting:
                     self._bus.about("TaskWaiting", task, children=result.waiting[task.id])
+            case MakeWay():
+                if task.id not in result.waiting:
+                    self._bus.about("TaskPreempted", task)
             case Return():
                 logger.info("task %d (%s) returns to the queue", task.id, task.type, extra=about(task.id, task.type))
 
@@ -78,6 +83,8 @@ class Announcer:
             self._bus.about("TaskUnblocked", task)
         for task in effects.occurrences:
             self._bus.about("TaskSubmitted", task)
+        for task in effects.resumed:
+            self._bus.about("TaskResumed", task)
         for skipped in effects.skipped:
             self._bus.about("RecurringSkipped", skipped.task, count=skipped.count)
 
@@ -116,6 +123,23 @@ class Announcer:
     def resumed(self, task: Described) -> None:
         self._bus.about("TaskResumed", task)
 
+    def scope_paused(self, scope: Scope, until: datetime | None) -> None:
+        logger.info("%s %r is paused", *scope)
+        if scope.kind is ScopeKind.GROUP:
+            self._bus.announce("GroupPaused", group=scope.name, until=until)
+
+    def scope_resumed(self, scope: Scope) -> None:
+        logger.info("%s %r is resumed", *scope)
+        if scope.kind is ScopeKind.GROUP:
+            self._bus.announce("GroupResumed", group=scope.name)
+
+    def weight_changed(self, group: str, previous_weight: float, new_weight: float) -> None:
+        self._bus.announce("GroupWeightChanged", group=group, previous_weight=previous_weight, new_weight=new_weight)
+
+    def reallocated(self, changes: Iterable[Reallocation]) -> None:
+        for change in changes:
+            self._bus.announce("GroupAllocationChanged", **change._asdict())
+
     def progressed(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
             if attempt.progress is not None:
@@ -135,4 +159,5 @@ def _described(id: int, task: NewTask) -> Described:
         created_at=task.created_at,
         status=task.status,
         stop=task.stop,
+        aged_from=max(task.queued_at, task.created_at),
     )

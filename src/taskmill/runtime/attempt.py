@@ -180,7 +180,9 @@ class Attempt:
         self.spawned = self.spawned or not sibling
         return await self._spawner(
             submissions,
-            Origin(self.task.id, self.task.attempt, sibling, self.fail_fast, self.type.max_children),
+            Origin(
+                self.task.id, self.task.attempt, sibling, self.fail_fast, self.type.max_children, self.task.effective
+            ),
         )
 
     def context(self) -> Context:
@@ -196,7 +198,7 @@ class Attempt:
             label=task.label,
             group=task.group,
             priority=task.priority,
-            effective_priority=task.urgency,
+            effective_priority=task.effective,
             payload=_decode_payload(task.payload),
             tags=decode_tags(task.tags),
             attempt=task.attempt,

@@ -11,33 +11,32 @@ again.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreError
-from taskmill.model.outcome import Outcome, Stopped, StopReason
+from taskmill.model.outcome import Outcome, StopReason
 from taskmill.model.stages import Claimed
-from taskmill.model.verdict import End, Return, TryAgain, Verdict, Wait
+from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from taskmill.observe.log import about, logger
-from taskmill.policy.families import family_verdict
-from taskmill.policy.verdicts import judge
+from taskmill.policy.aging import effective_priority
 from taskmill.ports import Arrived, Clock, DispatchRight, Effects, Judged, Store, Turn, TurnResult
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
+from taskmill.runtime.judging import may_release, verdict_on
+from taskmill.runtime.load import Load
+from taskmill.runtime.preempting import make_way
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.sweep_pace import SweepPace
-from taskmill.runtime.upkeep import Upkeep
+from taskmill.runtime.upkeep import STORE_PATIENCE, Upkeep
 from taskmill.runtime.waiting_room import WaitingRoom
 from taskmill.runtime.workshop import Executors, Workshop
 
 _encode = msgspec.json.Encoder().encode
 
 PROGRESS_INTERVAL = 0.5
-STORE_PATIENCE = 1.0
-"""How long to wait before a failed turn is tried again."""
 _NO_EFFECTS = Effects()
 
 
@@ -63,16 +62,17 @@ class Dispatcher:
         self._announcer = announcer
         self._upkeep = upkeep
         self._settings = settings
+        load = Load()
         self.workshop = Workshop(
-            clock, executors, settings.cancel_timeout, store, spawner, self._outcome, self._progress_noticed
+            clock, executors, settings.cancel_timeout, store, spawner, self._outcome, self._progress_noticed, load
         )
-        self._room = WaitingRoom(store.front_size)
+        self._room = WaitingRoom(store.front_size, load, self._knows, settings)
         self._sweep_pace = SweepPace(clock)
         self._wake = asyncio.Event()
         self._outcomes: list[tuple[Attempt, Outcome]] = []
         self._judging: list[tuple[Attempt, Outcome]] = []
         """The outcomes of the turn under way, in the order of its verdicts."""
-        self._unknown_types: list[str] = []
+        self._unknown_types: set[str] = set()
         self._returns: list[Claimed] = []
         """Claimed tasks that nobody here can run; the next turn returns them."""
         self._stops_meanwhile: list[tuple[int, str]] = []
@@ -133,7 +133,7 @@ class Dispatcher:
     async def _turn_or_sleep(self) -> None:
         self._wake.clear()
         self.workshop.enforce_deadlines()
-        if await self._upkeep.notice_clock_step():
+        if await self._upkeep.notice_clock_step() or await self._upkeep.end_pauses(self._room.picker.rules):
             self._room.survey_wanted = True
         if self._is_past(self._room.next_expiry):
             # Short handlers end meanwhile: there is more to do in the next turn than to sweep on.
@@ -193,7 +193,7 @@ class Dispatcher:
             self._outcomes
             or self._returns
             or self.workshop.slots_taken
-            or not self._room.is_empty
+            or not self._room.is_idle(self._settings.max_concurrency, self._clock.now_ms())
             or self._is_past(self._room.next_due)
             or self._is_past(self._room.next_expiry)
         )
@@ -205,7 +205,7 @@ class Dispatcher:
 
     def _plan(self) -> Turn:
         now = self._clock.now_ms()
-        turn = Turn(now=now, judged=self._judge(now), pass_over=self._unknown_types)
+        turn = Turn(now=now, judged=self._judge(now), controls_version=self._room.picker.rules.controls.version)
         turn.returns, self._returns = self._returns, []
         turn.promote = self._is_past(self._room.next_due)
         turn.survey, self._room.survey_wanted = self._room.survey_wanted, False
@@ -214,27 +214,30 @@ class Dispatcher:
             # Verdicts are committed before claims: what returns to the queue may start in the same turn.
             match judged.verdict:
                 case Return() | TryAgain(_, None):
-                    task = judged.task
-                    self._room.queue_again(task.group, task.urgency, task.queued_at, task.id)
+                    self._room.queue_again(judged.task.lane, judged.task.place)
                 case _:
                     continue
         # What is due, or is released by an ending, may be more urgent than what is known to wait: it comes into sight
         # before anything is claimed, though not twice in a row, or a stream of such turns would keep the slots empty.
         something_waits = not self._room.is_empty
-        looks_first = not self._looked_first and (turn.promote or (something_waits and _may_release(turn.judged)))
+        looks_first = not self._looked_first and (turn.promote or (something_waits and may_release(turn.judged)))
         self._looked_first = looks_first
         if self._claiming and not looks_first:
-            self._room.choose(turn, self._settings.max_concurrency - self.workshop.slots_taken)
+            slots = self._settings.max_concurrency
+            self._room.choose(turn, slots, slots - self.workshop.slots_taken)
+            turn.resume_preempted = make_way(self._room, self.workshop, turn, slots)
         turn.expire = self._is_past(self._room.next_expiry) and (turn.is_empty() or not self._sweep_pace.rests)
         return turn
 
     def _judge(self, now: int) -> list[Judged]:
         self._judging, self._outcomes = self._outcomes, []
         monotonic = self._clock.monotonic()
+        for attempt, _ in self._judging:
+            self._room.picker.ended(attempt.task.group, round((monotonic - attempt.started) * 1000))
         return [
             Judged(
                 task=attempt.task,
-                verdict=_verdict(attempt, outcome, now),
+                verdict=verdict_on(attempt, outcome, now),
                 duration_ms=round((monotonic - attempt.started) * 1000),
                 stopped=attempt.is_ending,
             )
@@ -256,8 +259,9 @@ class Dispatcher:
 
     def _sleep_until(self) -> float | None:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
-        due = [moment for moment in (self._room.next_due, self._room.next_expiry) if moment is not None]
-        moments = [monotonic + (moment - now) / 1000 for moment in due]
+        picker = self._room.picker
+        due = (self._room.next_due, self._room.next_expiry, picker.next_moment, picker.rules.next_resumption())
+        moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]
         if (deadline := self.workshop.next_deadline()) is not None:
             moments.append(deadline)
         if self._progress_waits:
@@ -305,8 +309,13 @@ class Dispatcher:
             self._upkeep.tasks_ended(len(result.effects.ended))
             self._stop_attempts(result.effects)
         now = self._clock.monotonic()
+        aging = self._settings.declared.aging
         for claimed in result.claimed:
+            claimed.effective = effective_priority(aging, claimed.urgency, turn.now - claimed.place.aged_from)
             self._start(claimed, now)
+        if changes := self._room.picker.shares.changes:
+            self._announcer.reallocated(changes)
+            changes.clear()
         for id, stop in (*result.stops, *self._stops_meanwhile):
             self.workshop.stop(id, StopReason(stop))
         self._stops_meanwhile.clear()
@@ -326,6 +335,8 @@ class Dispatcher:
                     ended += 1
                 case TryAgain(_, int(due_at)):
                     self._room.note_due(due_at)
+                case MakeWay() if task.id not in result.waiting:
+                    self._room.preempted += 1
                 case _:
                     pass  # it waits again, and the plan has put it in its place
             if isinstance(judged.verdict, TryAgain | Return) and task.expires_at is not None:
@@ -366,32 +377,16 @@ class Dispatcher:
             self._announcer.dispatched(task)
             self.workshop.launch(task, registered, now)
             return
-        if task.type not in self._unknown_types:
-            logger.warning("no handler for %s is registered here; its tasks wait", task.type)
-            self._unknown_types.append(task.type)
+        self._knows(task.type)
         self._returns.append(task)
-        self._room.doubt(task.group, task.urgency)
+        self._room.doubt(task)
         self._wake.set()
 
-
-def _may_release(verdicts: Sequence[Judged]) -> bool:
-    """Whether others may start because of these; a stopped task may have a successor."""
-    return any(judged.stopped or judged.task.is_tied for judged in verdicts)
-
-
-def _verdict(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:
-    task = attempt.task
-    verdict = judge(
-        outcome,
-        retry=attempt.retry,
-        retries=task.retries,
-        crashes=task.crashes,
-        now=now,
-        random=random.random(),  # noqa: S311 - jitter, not secrets
-    )
-    if not attempt.has_family:
-        return verdict
-    if isinstance(outcome, Stopped) and attempt.hook_waits:
-        return Wait(None)
-    finalizes = attempt.type.handler.finalize is not None
-    return family_verdict(verdict, task.family, finalizes=finalizes, spawned_now=attempt.spawned)
+    def _knows(self, type: str) -> bool:
+        """Whether tasks of a type can be run here; if not, the log says so once."""
+        if self._registry.find(type) is not None:
+            return True
+        if type not in self._unknown_types:
+            self._unknown_types.add(type)
+            logger.warning("no handler for %s is registered here; its tasks wait", type)
+        return False

@@ -116,7 +116,7 @@ class Dispatching:
         wake_at: float | None,
     ) -> None:
         executors = self._make_executors(right)
-        upkeep = Upkeep(self._store, self._clock, self._settings.retention)
+        upkeep = Upkeep(self._store, self._clock, self._settings.retention, self._announcer)
         dispatcher = Dispatcher(
             self._store,
             self._registry,
@@ -130,6 +130,7 @@ class Dispatching:
         )
         try:
             await self._recover()
+            await self._store.declare(self._settings.declared)
             self.dispatcher = dispatcher
             self._neighbours.changed = dispatcher.look_again
             self._neighbours.watch()

@@ -1,9 +1,9 @@
 """A glimpse of the queue in memory; the truth is on disk.
 
-For each lane (group, priority) the first few hundred places are known. Claiming re-checks every row, so a stale place
-is harmless. A missing one is not: a lane is *complete* only while every waiting row of it is known, and whoever
-cannot be sure says so with :meth:`Glimpse.doubt`, which makes the lane be read again. Cost per task therefore does not
-grow with the backlog, and memory stays flat.
+For each lane it holds the first few hundred places. Claiming re-checks every row, so a stale place is harmless. A
+missing one is not: a lane is *complete* only while every waiting row of it is known, and whoever cannot be sure says so
+with :meth:`Glimpse.doubt`, which makes the lane be read again. Cost per task therefore does not grow with the backlog,
+and memory stays flat.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from taskmill.model.stages import Lane, Place
 LOW_WATER = 128
 """Read a lane again when fewer places than this are left and there are more on disk."""
 MOST_PLACES = 2048
+_NO_LANES: Mapping[Lane, LaneGlimpse] = {}
 
 
 class LaneGlimpse:
@@ -31,6 +32,11 @@ class LaneGlimpse:
     def needs_reading(self) -> bool:
         return not self.complete and len(self.places) < LOW_WATER
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing waits here, for certain."""
+        return self.complete and not self.places
+
     def add(self, place: Place) -> None:
         places = self.places
         if not places or place > places[-1]:
@@ -45,62 +51,95 @@ class LaneGlimpse:
 
 
 class Glimpse:
-    """The fronts of all lanes."""
+    """The fronts of all lanes, by group."""
 
     def __init__(self, front_size: int) -> None:
         self._front_size = front_size
-        self.lanes: dict[Lane, LaneGlimpse] = {}
+        self.groups: dict[str, dict[Lane, LaneGlimpse]] = {}
+        self.touched: set[str] = set()
+        """Groups of which something has changed since whoever picks has looked."""
+        self._unread: set[Lane] = set()
 
     def add(self, lane: Lane, place: Place) -> None:
         """A task has begun to wait."""
-        known = self.lanes.get(lane)
+        lanes = self.groups.setdefault(lane.group, {})
+        known = lanes.get(lane)
         if known is None:
             # Nothing waited here before, or the lane would be known.
-            known = self.lanes[lane] = LaneGlimpse()
+            known = lanes[lane] = LaneGlimpse()
             known.complete = True
         known.add(place)
+        self._noted(lane, known)
 
     def read(self, fronts: Mapping[Lane, list[Place]]) -> None:
         """What the store has just said about some lanes."""
         for lane, places in fronts.items():
-            known = self.lanes.setdefault(lane, LaneGlimpse())
+            known = self._known(lane)
             known.places = places
             known.complete = len(places) < self._front_size
+            self._noted(lane, known)
 
     def survey(self, lanes: Iterable[Lane]) -> None:
         """These are all lanes that have waiting tasks."""
         alive = set(lanes)
-        for lane in [lane for lane in self.lanes if lane not in alive]:
-            del self.lanes[lane]
+        for known in list(self.groups.values()):
+            for lane in [lane for lane in known if lane not in alive]:
+                self._forget(lane)
 
     def doubt(self, lanes: Iterable[Lane]) -> None:
         """Something may wait there that is not known."""
         for lane in lanes:
-            known = self.lanes.setdefault(lane, LaneGlimpse())
+            known = self._known(lane)
             known.places.clear()
             known.complete = False
+            self._noted(lane, known)
 
-    def take(self, lane: Lane) -> Place:
-        """Take the first place of a lane that has one."""
-        return self.lanes[lane].places.pop(0)
+    def take(self, lane: Lane, place: Place) -> None:
+        """The task at ``place`` is about to start."""
+        known = self.groups[lane.group][lane]
+        at = 0 if known.places[0] is place else known.places.index(place)
+        del known.places[at]
+        if known.is_over:
+            self._forget(lane)
+        elif known.needs_reading:
+            self._unread.add(lane)
+
+    def take_front(self, lane: Lane, most: int) -> list[Place]:
+        """The first tasks of a lane are about to start."""
+        known = self.groups[lane.group][lane]
+        taken = known.places[:most]
+        del known.places[:most]
+        self._noted(lane, known)
+        return taken
+
+    def of(self, group: str) -> Mapping[Lane, LaneGlimpse]:
+        return self.groups.get(group, _NO_LANES)
 
     def unread(self) -> list[Lane]:
-        return [lane for lane, known in self.lanes.items() if known.needs_reading]
-
-    def heads(self) -> list[tuple[Lane, Place]]:
-        """The first place of every lane that has one; lanes that are empty for certain are forgotten."""
-        found: list[tuple[Lane, Place]] = []
-        empty: list[Lane] = []
-        for lane, known in self.lanes.items():
-            if known.places:
-                found.append((lane, known.places[0]))
-            elif known.complete:
-                empty.append(lane)
-        for lane in empty:
-            del self.lanes[lane]
-        return found
+        """The lanes to read again."""
+        return [lane for lane in self._unread if lane in self.groups.get(lane.group, _NO_LANES)]
 
     @property
     def is_empty(self) -> bool:
         """Nothing waits, for certain."""
-        return all(known.complete and not known.places for known in self.lanes.values())
+        return not self.groups
+
+    def _known(self, lane: Lane) -> LaneGlimpse:
+        return self.groups.setdefault(lane.group, {}).setdefault(lane, LaneGlimpse())
+
+    def _noted(self, lane: Lane, known: LaneGlimpse) -> None:
+        self.touched.add(lane.group)
+        if known.is_over:
+            self._forget(lane)
+        elif known.needs_reading:
+            self._unread.add(lane)
+        else:
+            self._unread.discard(lane)
+
+    def _forget(self, lane: Lane) -> None:
+        lanes = self.groups[lane.group]
+        del lanes[lane]
+        if not lanes:
+            del self.groups[lane.group]
+        self._unread.discard(lane)
+        self.touched.add(lane.group)

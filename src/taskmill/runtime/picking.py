@@ -1,35 +1,363 @@
-"""Picking: which of the tasks in sight start next."""
+"""Picking: which of the tasks in sight start next.
+
+One entry per group stands in a heap: that of the task it would start. Where slots are shared, the group that is
+furthest behind its share comes first; else the most urgent task does, and among equals the groups take turns. Entries
+are made anew only for groups of which something has changed, so the cost of a start grows neither with the backlog nor
+with the number of groups.
+
+What holds a group back (its cap, its rate, a pause) keeps it out of the heap and nobody else; what holds a task type or
+a domain back makes its lanes be passed over.
+"""
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heapreplace
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import NamedTuple
 
-from taskmill.policy.ranking import rank
-from taskmill.runtime.glimpse import Glimpse
+from taskmill.model.controls import EVERYTHING, NO_CONTROLS, Bucket, Declared, Scope, ScopeKind
+from taskmill.model.stages import Lane, Place
+from taskmill.model.task_name import domain_of
+from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms, wait_until_ms
+from taskmill.policy.rules import Rules
+from taskmill.policy.shares import Claim
+from taskmill.policy.turns import Ring
+from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
+from taskmill.runtime.load import Load
+from taskmill.runtime.meters import Meters
+from taskmill.runtime.share_keeper import ShareKeeper
+
+_MANY = 1_000_000_000
+"""Stands for what waits on disk beyond what is in sight."""
 
 
-def pick(glimpse: Glimpse, slots: int) -> list[int]:
-    """Take the next tasks to start out of the glimpse, at most ``slots``, in their order."""
-    if slots <= 0:
-        return []
-    heads = glimpse.heads()
-    if len(heads) == 1:
-        places = glimpse.lanes[heads[0][0]].places
-        taken = [place.id for place in places[:slots]]
-        del places[:slots]
-        return taken
-    ranked = [(rank(lane, place), lane) for lane, place in heads]
-    heapify(ranked)
-    picked: list[int] = []
-    while ranked and len(picked) < slots:
-        _, lane = ranked[0]
-        picked.append(glimpse.take(lane).id)
-        known = glimpse.lanes[lane]
-        if known.places:
-            heapreplace(ranked, (rank(lane, known.places[0]), lane))
-        elif known.complete:
-            heappop(ranked)
+class Candidate(NamedTuple):
+    """The task that a group would start next; smaller is sooner."""
+
+    effective: int
+    queued_at: int
+    id: int
+    lane: Lane
+    place: Place
+
+
+class Pick(NamedTuple):
+    """A task about to start."""
+
+    id: int
+    group: str
+    type: str
+
+
+class _Entry(NamedTuple):
+    key: tuple[float | int, ...]
+    version: int
+    group: str
+
+
+def _aged_from(place: Place) -> int:
+    return place.aged_from
+
+
+class Picker:
+    """Chooses what starts in free slots, by the rules that hold now."""
+
+    def __init__(self, glimpse: Glimpse, load: Load, knows: Callable[[str], bool]) -> None:
+        self._glimpse = glimpse
+        self._load = load
+        self._knows = knows
+        self.rules = Rules(Declared(), NO_CONTROLS)
+        self.meters = Meters()
+        self.shares = ShareKeeper()
+        self._ring = Ring()
+        self._candidates: dict[str, Candidate] = {}
+        self._versions: dict[str, int] = {}
+        self._numbers = count()
+        self._queue: list[_Entry] = []
+        self._urgent: list[_Entry] = []
+        self._pressing: set[str] = set()
+        """Groups that would start a task which may pass over shares and preempt."""
+        self._timers: list[tuple[int, Scope]] = []
+        self._timed: dict[Scope, int] = {}
+        self._held_by: dict[Scope, set[str]] = {}
+        """Groups with lanes that a domain or a task type holds back."""
+        self._slots = 0
+
+    # What others tell
+
+    def rule(self, rules: Rules, buckets: Iterable[tuple[Scope, Bucket]], now: int) -> None:
+        """From now on these rules hold."""
+        self.meters.rule(self.rules, rules, buckets, now)
+        self.shares.settings_changed()
+        self.rules = rules
+        self.look_at_all()
+
+    def look_at_all(self) -> None:
+        """Anything may have changed."""
+        self._glimpse.touched.update(self._glimpse.groups, self._load.groups, self._versions)
+
+    def ended(self, group: str, held_ms: int) -> None:
+        """A task of ``group`` has given its slot back after ``held_ms``."""
+        self.shares.ended(group, held_ms)
+
+    # Asking
+
+    def pick(self, slots: int, free: int, now: int) -> list[Pick]:
+        """Take the next tasks to start out of the glimpse, at most ``free``, in their order."""
+        self.settle(slots, now)
+        picked: list[Pick] = []
+        if free <= 0 or self.rules.is_paused(EVERYTHING):
+            return picked
+        if (lane := self._only_lane()) is not None:
+            return self._take_front(lane, free)
+        while len(picked) < free and (chosen := self._next(now)) is not None:
+            group, by_turn = chosen
+            candidate = self._candidates[group]
+            picked.append(self._take(group, candidate, by_turn=by_turn))
+            if self._is_unread(candidate.lane) and not self.rules.is_shared:
+                # More of this lane waits on disk, perhaps more urgent than the rest: read before going on.
+                break
+            self.settle(slots, now)
+        return picked
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether anything in sight may start, given a free slot; :meth:`settle` first."""
+        return bool(self._candidates) and not self.rules.is_paused(EVERYTHING)
+
+    def pressing(self, now: int, most: int) -> list[int]:
+        """The effective priorities of waiting tasks that may preempt others, at most ``most``."""
+        line = self.rules.declared.preempt_at
+        found: list[int] = []
+        for group in self._pressing:
+            cap = self.rules.group(group).cap
+            room = most if cap is None else min(most, cap - self._load.groups[group])
+            found += sorted(
+                effective
+                for lane, known in self._glimpse.of(group).items()
+                if self._is_open(lane)
+                for place in known.places[:room]
+                if (effective := self._effective(lane, place, now)) <= line
+            )[: max(room, 0)]
+        return sorted(found)[:most]
+
+    @property
+    def next_moment(self) -> int | None:
+        """When something changes by itself: a permit, or a task that grows more urgent."""
+        return self._timers[0][0] if self._timers else None
+
+    # Keeping the entries true
+
+    def settle(self, slots: int, now: int) -> None:
+        """Look again at the groups of which something has changed."""
+        self.meters.at(now)
+        touched = self._glimpse.touched
+        if self._load.eased:
+            touched |= self._load.eased
+            self._load.eased.clear()
+        if self._load.eased_domains:
+            for domain in self._load.eased_domains:
+                touched |= self._held_by.pop(Scope(ScopeKind.DOMAIN, domain), set())
+            self._load.eased_domains.clear()
+        while self._timers and self._timers[0][0] <= now:
+            at, scope = heappop(self._timers)
+            if self._timed.get(scope) == at:
+                del self._timed[scope]
+            touched |= {scope.name} if scope.kind is ScopeKind.GROUP else self._held_by.pop(scope, set())
+        if slots != self._slots:
+            self._slots = slots
+            self.shares.settings_changed()
+        if not touched:
+            return
+        groups, self._glimpse.touched = touched, set()
+        for group in groups:
+            self._look_at(group, now)
+        if self.rules.is_shared and self.shares.reckon(slots):
+            groups = set(self._versions)
+        for group in groups:
+            self._enter(group)
+        if len(self._queue) + len(self._urgent) > 4 * len(self._versions) + 64:
+            self._drop_stale()
+
+    def _look_at(self, group: str, now: int) -> None:
+        """Find the task that a group would start next, and when to look again."""
+        self._versions[group] = next(self._numbers)
+        running = self._load.groups.get(group, 0)
+        lanes = self._glimpse.of(group)
+        best: Candidate | None = None
+        waiting = 0
+        if lanes and (permits := self._permits_of_group(group)):
+            for lane, known in lanes.items():
+                if not self._is_open(lane) or not known.places:
+                    continue
+                waiting += len(known.places) if known.complete else _MANY
+                candidate = self._head(lane, known, now)
+                if best is None or candidate < best:
+                    best = candidate
+            waiting = min(waiting, permits)
+        settings = self.rules.group(group)
+        at_cap = settings.cap is not None and running >= settings.cap
+        if best is None or at_cap:
+            self._candidates.pop(group, None)
         else:
-            # More of this lane waits on disk, perhaps more urgent than the rest: read before going on.
-            break
-    return picked
+            self._candidates[group] = best
+        if self.rules.is_shared:
+            claim = Claim(running, waiting, settings.weight, settings.cap, settings.min_slots)
+            self.shares.claims(group, claim if running or waiting else None)
+        if not lanes and not running:
+            del self._versions[group]
+            self._ring.leave(group)
+
+    def _permits_of_group(self, group: str) -> int:
+        """How many tasks of a group may start now, as far as the group itself is concerned."""
+        scope = Scope(ScopeKind.GROUP, group)
+        if self.rules.controls.pauses and self.rules.is_paused(scope):
+            return 0
+        rate = self.rules.group(group).rate
+        if rate is None:
+            return _MANY
+        permits = self.meters.permits(scope, rate)
+        if not permits:
+            self._look_again(self.meters.next_permit(scope, rate), scope)
+        return permits
+
+    def _is_open(self, lane: Lane) -> bool:
+        """Whether tasks of a lane may start, as far as their type and domain are concerned."""
+        rules = self.rules
+        if not rules.limits_anything:
+            return self._knows(lane.type)
+        domain = Scope(ScopeKind.DOMAIN, domain_of(lane.type))
+        if not self._knows(lane.type) or rules.is_paused(domain):
+            return False
+        cap = rules.domain_cap(domain.name)
+        if cap is not None and self._load.domains[domain.name] >= cap:
+            self._held_by.setdefault(domain, set()).add(lane.group)
+            return False
+        type = Scope(ScopeKind.TYPE, lane.type)
+        rate = rules.rate(type)
+        if rate is not None and not self.meters.permits(type, rate):
+            self._held_by.setdefault(type, set()).add(lane.group)
+            self._look_again(self.meters.next_permit(type, rate), type)
+            return False
+        return True
+
+    def _head(self, lane: Lane, known: LaneGlimpse, now: int) -> Candidate:
+        """The task of a lane that is next. Inside a lane that is the oldest, unless aging began anew for some."""
+        places = known.places
+        candidate = self._candidate(lane, places[0], now)
+        if lane.renewed and self.rules.declared.aging is not None:
+            oldest = min(places, key=_aged_from)
+            if self._effective(lane, oldest, now) != candidate.effective:
+                candidate = min(self._candidate(lane, place, now) for place in places)
+        self._note_aging(lane, candidate.place, candidate.effective, now)
+        return candidate
+
+    def _candidate(self, lane: Lane, place: Place, now: int) -> Candidate:
+        return Candidate(self._effective(lane, place, now), place.queued_at, place.id, lane, place)
+
+    def _effective(self, lane: Lane, place: Place, now: int) -> int:
+        aging = self.rules.declared.aging
+        return lane.urgency if aging is None else effective_priority(aging, lane.urgency, now - place.aged_from)
+
+    def _note_aging(self, lane: Lane, place: Place, effective: int, now: int) -> None:
+        """Look again when the head of a lane grows more urgent, where that can change whose turn it is."""
+        aging = self.rules.declared.aging
+        if aging is None or effective <= aging.ceiling:
+            return
+        if self.rules.is_shared:
+            waits = [wait_until_ms(aging, lane.urgency, line) for line in self._lines() if line < effective]
+            wait = min((each for each in waits if each is not None), default=None)
+        else:
+            wait = next_step_ms(aging, lane.urgency, now - place.aged_from)
+        if wait is not None:
+            self._look_again(place.aged_from + wait, Scope(ScopeKind.GROUP, lane.group))
+
+    def _lines(self) -> tuple[int, ...]:
+        """Where a task passes over the shares of groups."""
+        declared = self.rules.declared
+        urgent = declared.aging.urgent if declared.aging is not None else None
+        return (declared.preempt_at,) if urgent is None else (declared.preempt_at, urgent)
+
+    def _look_again(self, at: int, scope: Scope) -> None:
+        timed = self._timed.get(scope)
+        if timed is None or at < timed:
+            self._timed[scope] = at
+            heappush(self._timers, (at, scope))
+
+    def _enter(self, group: str) -> None:
+        """Put the group where its next task belongs."""
+        candidate = self._candidates.get(group)
+        self._pressing.discard(group)
+        if candidate is None:
+            return
+        version, effective = self._versions[group], candidate.effective
+        if effective <= self.rules.declared.preempt_at:
+            self._pressing.add(group)
+        if not self.rules.is_shared:
+            key = (effective, self._ring.last_turn(group), candidate.queued_at, candidate.id)
+            heappush(self._queue, _Entry(key, version, group))
+            return
+        if effective <= self.rules.declared.preempt_at or is_urgent(self.rules.declared.aging, effective):
+            heappush(self._urgent, _Entry(candidate[:3], version, group))
+        if (key_of_share := self.shares.key(group)) is not None:
+            heappush(self._queue, _Entry(key_of_share, version, group))
+
+    def _drop_stale(self) -> None:
+        for heap in (self._queue, self._urgent):
+            heap[:] = [entry for entry in heap if self._versions.get(entry.group) == entry.version]
+            heapify(heap)
+
+    # Taking
+
+    def _next(self, now: int) -> tuple[str, bool] | None:
+        """The group whose turn it is, and whether it is by its share."""
+        while True:
+            heap = self._urgent or self._queue
+            if not heap:
+                return None
+            entry = heap[0]
+            if self._versions.get(entry.group) != entry.version:
+                heappop(heap)
+            elif self.rules.limits_anything and not self._is_open(self._candidates[entry.group].lane):
+                # Something that it shares with others, such as the cap of its domain, was used up meanwhile.
+                self._glimpse.touched.add(entry.group)
+                self.settle(self._slots, now)
+            else:
+                return entry.group, heap is self._queue
+
+    def _take(self, group: str, candidate: Candidate, *, by_turn: bool) -> Pick:
+        lane = candidate.lane
+        self._glimpse.take(lane, candidate.place)
+        self._load.begin(group, lane.type)
+        if self.rules.is_shared:
+            self.shares.started(group, by_turn=by_turn)
+        else:
+            self._ring.had_turn(group)
+        if self.rules.limits_anything:
+            for scope in (Scope(ScopeKind.GROUP, group), Scope(ScopeKind.TYPE, lane.type)):
+                if self.rules.rate(scope) is not None:
+                    self.meters.take(scope)
+        self._glimpse.touched.add(group)
+        return Pick(candidate.id, group, lane.type)
+
+    def _is_unread(self, lane: Lane) -> bool:
+        known = self._glimpse.of(lane.group).get(lane)
+        return known is not None and not known.places
+
+    def _only_lane(self) -> Lane | None:
+        """The lane from which everything is taken in order, if there is one: the way of almost every turn."""
+        groups = self._glimpse.groups
+        if len(groups) != 1 or self.rules.limits_anything:
+            return None
+        (lanes,) = groups.values()
+        if len(lanes) != 1:
+            return None
+        (lane,) = lanes
+        return lane if not lane.renewed and self._knows(lane.type) else None
+
+    def _take_front(self, lane: Lane, free: int) -> list[Pick]:
+        places = self._glimpse.take_front(lane, free)
+        for _ in places:
+            self._load.begin(lane.group, lane.type)
+        return [Pick(place.id, lane.group, lane.type) for place in places]

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
+from taskmill.model.controls import Declared
 from taskmill.model.retention import Retention
 
 
 @dataclass(slots=True)
 class RunSettings:
-    """``max_concurrency`` may change at any time; durations are seconds."""
+    """``declared`` may change at any time; durations are seconds."""
 
-    max_concurrency: int
     cancel_timeout: float
     shutdown_grace: float
     retention: Retention | None
+    declared: Declared
+    """What the program says about groups, rates and aging."""
+
+    @property
+    def max_concurrency(self) -> int:
+        return self.declared.max_concurrency
+
+    def set_max_concurrency(self, n: int) -> None:
+        self.declared = msgspec.structs.replace(self.declared, max_concurrency=n)

@@ -1,4 +1,4 @@
-"""The night shift beside the loop: pruning history in small bites, and noticing steps of the wall clock."""
+"""The night shift beside the loop: pruning history in small bites, noticing steps of the clock, ending timed pauses."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import asyncio
 from taskmill.errors import StoreError
 from taskmill.model.retention import Retention
 from taskmill.observe.log import logger
+from taskmill.policy.rules import Rules
 from taskmill.ports import Clock, Store
+from taskmill.runtime.announcer import Announcer
 
 PRUNE_EVERY = 1000
 """Endings between two looks at retention while the scheduler is busy."""
 PRUNE_BITE = 500
+STORE_PATIENCE = 1.0
+"""How long to wait before what the store refused is tried again."""
 CLOCK_STEP_MS = 1000
 """Smaller differences between wall and steady clock are drift, not steps."""
 
@@ -19,8 +23,9 @@ CLOCK_STEP_MS = 1000
 class Upkeep:
     """Keeps history within its limits and relative delays true."""
 
-    def __init__(self, store: Store, clock: Clock, retention: Retention | None) -> None:
+    def __init__(self, store: Store, clock: Clock, retention: Retention | None, announcer: Announcer) -> None:
         self._store = store
+        self._announcer = announcer
         self._clock = clock
         self._rules = [] if retention is None else retention.rules()
         self._ended_since = 0
@@ -64,6 +69,22 @@ class Upkeep:
             logger.error("delays could not be moved with the clock, trying again: %s", wrong)
             return False
         self._offset = offset
+        return True
+
+    async def end_pauses(self, rules: Rules) -> bool:
+        """End the pauses whose time has come, as of that time; says whether there were any."""
+        now = self._clock.now_ms()
+        at = rules.next_resumption()
+        if at is None or at > now:
+            return False
+        for scope, pause in rules.controls.pauses.items():
+            if pause.until is not None and pause.until <= now:
+                try:
+                    if await self._store.resume(scope, pause.until):
+                        self._announcer.scope_resumed(scope)
+                except StoreError as wrong:
+                    logger.error("a pause could not be ended, trying again: %s", wrong)
+                    await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)
         return True
 
     def _clock_offset(self) -> int:

@@ -6,18 +6,29 @@ for doubt asks for.
 
 from __future__ import annotations
 
-from taskmill.model.stages import Lane, NewTask, Place
+from collections.abc import Callable
+
+from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place
 from taskmill.model.status import Status
+from taskmill.policy.rules import Rules
 from taskmill.ports import Arrived, Effects, Released, Turn, TurnResult
 from taskmill.runtime.glimpse import Glimpse
-from taskmill.runtime.picking import pick
+from taskmill.runtime.load import Load
+from taskmill.runtime.picking import Pick, Picker
+from taskmill.runtime.settings import RunSettings
 
 
 class WaitingRoom:
     """What may start now, and when something else may."""
 
-    def __init__(self, front_size: int) -> None:
+    def __init__(self, front_size: int, load: Load, knows: Callable[[str], bool], settings: RunSettings) -> None:
         self._glimpse = Glimpse(front_size)
+        self._load = load
+        self._settings = settings
+        self._picks: list[Pick] = []
+        self.picker = Picker(self._glimpse, load, knows)
+        self.preempted = 0
+        """Tasks that have made way for more urgent ones."""
         self._hooks: list[int] = []
         """Tasks that were asked to stop and have their hook to run; they need no slot."""
         self._meanwhile: list[Arrived] = []
@@ -30,6 +41,13 @@ class WaitingRoom:
     def is_empty(self) -> bool:
         """Nothing waits to start, for certain."""
         return not self.survey_wanted and not self._hooks and self._glimpse.is_empty
+
+    def is_idle(self, slots: int, now: int) -> bool:
+        """Nothing may start now, for certain, however many slots are free."""
+        if self.survey_wanted or self._hooks or self.preempted or self._glimpse.unread():
+            return False
+        self.picker.settle(slots, now)
+        return not self.picker.has_candidates
 
     # Commits of this process
 
@@ -45,7 +63,12 @@ class WaitingRoom:
 
     def _note_new(self, task: NewTask, id: int) -> None:
         if task.status is Status.PENDING and task.stop is None:
-            self._glimpse.add(Lane(task.group, task.priority), Place(task.queued_at, id))
+            # One that stands in the place of another is queued before it was created, and has not aged yet.
+            renewed_at = task.created_at if task.queued_at < task.created_at else None
+            self.queue_again(
+                Lane(task.group, task.priority, task.type, renewed_at is not None),
+                Place(task.queued_at, id, renewed_at),
+            )
         elif task.status is Status.SCHEDULED and task.due_at is not None:
             self.note_due(task.due_at)
         if task.expires_at is not None:
@@ -59,18 +82,18 @@ class WaitingRoom:
 
     def _note_released(self, task: Released) -> None:
         if task.due_at is None:
-            self.queue_again(task.group, task.urgency, task.queued_at, task.id)
+            self.queue_again(task.lane, task.place)
         else:
             self.note_due(task.due_at)
         if task.expires_at is not None:
             self.note_expiry(task.expires_at)
 
-    def queue_again(self, group: str, urgency: int, queued_at: int, id: int) -> None:
-        self._glimpse.add(Lane(group, urgency), Place(queued_at, id))
+    def queue_again(self, lane: Lane, place: Place) -> None:
+        self._glimpse.add(lane, place)
 
-    def doubt(self, group: str, urgency: int) -> None:
-        """Something may wait there that is not known."""
-        self._glimpse.doubt([Lane(group, urgency)])
+    def doubt(self, task: Described | Claimed) -> None:
+        """Something like it may wait that is not known."""
+        self._glimpse.doubt([Lane(task.group, task.urgency, task.type, renewed) for renewed in (False, True)])
 
     def note_due(self, at: int) -> None:
         self.next_due = at if self.next_due is None else min(self.next_due, at)
@@ -80,28 +103,40 @@ class WaitingRoom:
 
     # Turns
 
-    def choose(self, turn: Turn, slots: int) -> None:
-        """Claim what may start: hooks at once, tasks in at most ``slots``."""
-        picked = pick(self._glimpse, slots)
-        turn.claims = [*self._hooks, *picked]
-        self._hooks.clear()
+    def choose(self, turn: Turn, slots: int, free: int) -> None:
+        """Claim what may start: hooks at once, tasks in at most ``free`` of all ``slots``."""
+        picker = self.picker
+        self._picks = picker.pick(slots, free, turn.now)
+        turn.claims = [pick.id for pick in self._picks]
+        turn.hooks, self._hooks = self._hooks, []
+        turn.meters = picker.meters.promised(picker.rules)
         turn.refill = self._glimpse.unread()
-        if not turn.survey and not turn.promote and self._glimpse.is_empty:
-            turn.spare = max(slots - len(picked), 0)
+        if not turn.survey and not turn.promote and self._glimpse.is_empty and not picker.rules.limits_anything:
+            turn.spare = max(free - len(self._picks), 0)
 
     def turn_begins(self) -> None:
         self.in_turn = True
 
     def turn_ends(self) -> None:
         self.in_turn = False
+        for pick in self._picks:
+            # What was claimed takes its slot when it is launched.
+            self._load.end(pick.group, pick.type)
+        self._picks.clear()
 
     def turn_failed(self) -> None:
         """Whatever the turn was to do is in doubt."""
         self.survey_wanted = True
         self._meanwhile.clear()
+        self.picker.meters.turn_over(())
 
     def read(self, turn: Turn, result: TurnResult) -> None:
         """The turn is committed: what it found, what it did, and what was committed while it was under way."""
+        self.picker.meters.turn_over(result.buckets)
+        if result.controls is not None:
+            # Nothing was claimed, and places may have changed with what was paused.
+            self.picker.rule(Rules(self._settings.declared, result.controls), result.controls.buckets.items(), turn.now)
+            self.survey_wanted = not turn.survey or self.survey_wanted
         if result.lanes is not None:
             self._glimpse.survey(result.lanes)
         self._glimpse.read(result.fronts)
@@ -110,10 +145,14 @@ class WaitingRoom:
         if turn.expire or turn.survey:
             self.next_expiry = result.next_expiry
         self._hooks += result.hooks
+        if turn.survey:
+            self.preempted = result.preempted
+        elif turn.resume_preempted:
+            self.preempted = 0
         if turn.expire and len(result.claimed) < len(turn.claims):
             # Slots were offered to tasks that may no longer start: look past them.
             for ended in result.effects.ended:
-                self.doubt(ended.task.group, ended.task.urgency)
+                self.doubt(ended.task)
         self._follow(result.effects)
         meanwhile, self._meanwhile = self._meanwhile, []
         for arrived in meanwhile:

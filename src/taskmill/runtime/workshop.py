@@ -28,6 +28,7 @@ from taskmill.observe.log import about, logger
 from taskmill.policy.outcomes import settled
 from taskmill.ports import Clock, Store
 from taskmill.runtime.attempt import Attempt, Spawner
+from taskmill.runtime.load import Load
 
 Deliver = Callable[[Attempt, Outcome], None]
 
@@ -70,8 +71,10 @@ class Workshop:
         spawner: Spawner,
         deliver: Deliver,
         noticed: Callable[[], None],
+        load: Load,
     ) -> None:
         self._clock = clock
+        self._load = load
         self._executors = executors
         self._cancel_timeout = cancel_timeout
         self._loop = asyncio.get_running_loop()
@@ -112,13 +115,18 @@ class Workshop:
             if isinstance(id, int) and id in self.attempts:
                 self.attempts[id].task.is_tied = 1
 
+    def set_priority(self, id: int, priority: int) -> None:
+        """A running task is more or less urgent from now on."""
+        if (attempt := self.attempts.get(id)) is not None:
+            attempt.task.priority = attempt.task.urgency = attempt.task.effective = priority
+
     @property
     def slots_taken(self) -> int:
         return len(self.attempts) + len(self.lingering)
 
     def launch(self, task: Claimed, type: RegisteredType, now: float) -> None:
         attempt = Attempt(task, type, now, self._store.save, self._spawner, self._noticed, self._loop)
-        self.attempts[task.id] = attempt
+        self._take_slot(attempt)
         if task.stop is not None:
             # Its children had to end first, or its process died meanwhile: only the hook is left to do.
             attempt.stop_reason = StopReason(task.stop)
@@ -242,9 +250,11 @@ class Workshop:
     def abandon(self, attempt: Attempt) -> None:
         """Settle the ending of an attempt that will not end; a handler still at work keeps its slot until it does."""
         attempt.recorded = True
-        self.attempts.pop(attempt.task.id, None)
+        had_slot = self.attempts.pop(attempt.task.id, None) is not None
         if not attempt.ended or attempt in self._hooks_at_work:
             self.lingering.add(attempt)
+        elif had_slot:
+            self._give_slot_back(attempt)
 
     def interrupt_for_shutdown(self, attempt: Attempt) -> None:
         """Return what would not end in time; a hook that is at work will run again."""
@@ -264,15 +274,24 @@ class Workshop:
             self._hand_on(attempt, settled(raw, attempt.stop_reason, attempt.timeout_ms))
 
     def _lingers_no_more(self, attempt: Attempt) -> None:
-        self.lingering.discard(attempt)
+        if attempt in self.lingering:
+            self.lingering.remove(attempt)
+            self._give_slot_back(attempt)
         self._noticed()
         self._check_quiet()
+
+    def _take_slot(self, attempt: Attempt) -> None:
+        self.attempts[attempt.task.id] = attempt
+        self._load.begin(attempt.task.group, attempt.task.type)
+
+    def _give_slot_back(self, attempt: Attempt) -> None:
+        self._load.end(attempt.task.group, attempt.task.type)
 
     def stop_after_all(self, attempt: Attempt, reason: StopReason) -> None:
         """The handler is over, but a request to stop was committed before its outcome: the request counts."""
         attempt.stop_reason = reason
         attempt.delivered = False
-        self.attempts[attempt.task.id] = attempt
+        self._take_slot(attempt)
         self._stopped(attempt, None)
 
     def _stopped(self, attempt: Attempt, note: str | None) -> None:
@@ -354,4 +373,5 @@ class Workshop:
         attempt.delivered = True
         if self.attempts.get(attempt.task.id) is attempt:
             del self.attempts[attempt.task.id]
+            self._give_slot_back(attempt)
         self._deliver(attempt, outcome)

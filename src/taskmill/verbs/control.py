@@ -13,7 +13,7 @@ from taskmill.model.retention import Retention
 from taskmill.model.stages import Stored
 from taskmill.ports import SeriesChange
 from taskmill.runtime.upkeep import PRUNE_BITE
-from taskmill.verbs.parts import checked_concurrency, checked_id
+from taskmill.verbs.parts import checked_id
 from taskmill.verbs.reading import Reading
 
 
@@ -83,12 +83,6 @@ class Control(Reading):
             raise InvalidState(f"task {id} is not part of a recurring series, or its series has ended")
         self._follow(change.effects)
         return change
-
-    async def set_max_concurrency(self, n: int) -> None:
-        """How many tasks may run at once, from now on; running ones are not interrupted."""
-        self._settings.max_concurrency = checked_concurrency(n)
-        if self._is_open and self._dispatcher is not None:
-            self._dispatcher.wake()
 
     async def prune(self, retention: Retention | None = None) -> int:
         """Apply retention now, the scheduler's or the one given; returns how many rows of history went."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from taskmill.define.registry import Registry
 from taskmill.errors import ConfigError, InvalidState, TaskNotFound
 from taskmill.handle import Handle, HandlesTasks
+from taskmill.model.controls import Controls
 from taskmill.model.options import text
 from taskmill.model.stages import Stored
 from taskmill.observe.bus import EventBus
+from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock, Effects, Store
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.dispatcher import Dispatcher
@@ -39,6 +41,10 @@ class Parts(HandlesTasks):
     def _dispatcher(self) -> Dispatcher | None:
         """The dispatcher at work in this process, if any."""
         return self._dispatching.dispatcher
+
+    def _rules(self, controls: Controls) -> Rules:
+        """What holds under these controls."""
+        return Rules(declared_here(self._settings.declared, controls), controls)
 
     def _follow(self, effects: Effects) -> None:
         """A verb was committed: what followed from it concerns listeners and the dispatcher."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from taskmill.errors import ConfigError, TaskNotFound
+from taskmill.model.controls import EVERYTHING, ScopeKind
 from taskmill.model.durations import Duration, optional_milliseconds
+from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.graph import TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
-from taskmill.model.snapshot import GroupSnapshot, Snapshot
+from taskmill.model.snapshot import Snapshot
 from taskmill.model.status import Ending
 from taskmill.observe.bus import Listener
+from taskmill.policy.explaining import about_ended, explain
+from taskmill.verbs.group_pictures import groups_of, paused_names, rates_of
 from taskmill.verbs.parts import Parts, checked_id, checked_text
 
 if TYPE_CHECKING:
@@ -72,21 +75,34 @@ class Reading(Parts):
     async def snapshot(self) -> Snapshot:
         """A picture of what runs and what waits."""
         self._opened()
-        counts = await self._store.counts()
-        waiting = await self._store.waiting_by_group()
-        running = await self.tasks(status="running")
-        busy = Counter(record.group for record in running)
+        load = await self._store.load_of_groups()
+        rules = self._rules(load.controls)
         return Snapshot(
-            running=running,
-            counts=counts,
-            groups={
-                name: GroupSnapshot(name=name, running=busy[name], pending=waiting.get(name, 0))
-                for name in sorted({*waiting, *busy})
-            },
+            running=await self.tasks(status="running"),
+            counts=await self._store.counts(),
+            groups=groups_of(load, rules),
+            paused=rules.is_paused(EVERYTHING),
+            paused_groups=paused_names(rules, ScopeKind.GROUP),
+            paused_domains=paused_names(rules, ScopeKind.DOMAIN),
+            rates=rates_of(rules, self._clock.now_ms()),
             schedules=await self._store.schedules(),
-            max_concurrency=self._settings.max_concurrency,
+            max_concurrency=rules.declared.max_concurrency,
             dispatching=self._dispatcher is not None,
         )
+
+    async def explain(self, id: int) -> Explanation:
+        """Why a task waits: every hold with its numbers, who is before it, and when it may start."""
+        self._opened()
+        found = await self._store.situation(checked_id(id))
+        if found is None:
+            return about_ended(await self.get(id))
+        situation, around, controls = found
+        if self._dispatcher is not None:
+            around.has_handler = self._registry.knows(situation.type)
+        else:
+            around.is_dispatching = self._store.dispatcher_is_alive()
+            around.has_handler = situation.type in await self._store.published_types()
+        return explain(situation, around, self._rules(controls), self._clock.now_ms())
 
     async def graph(self, id: int) -> TaskGraph:
         """Everything that is tied to a task: parents, children, dependencies and dependents."""

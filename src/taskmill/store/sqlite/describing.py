@@ -43,4 +43,5 @@ def _unreadable(id: int) -> Described:
         created_at=0,
         status=Status.PENDING,
         stop=None,
+        aged_from=0,
     )

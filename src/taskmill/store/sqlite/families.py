@@ -263,6 +263,8 @@ def adopt(connection: Connection, tasks: Sequence[NewTask], origin: Origin) -> l
     if row is None:
         raise InvalidState(f"task {parent_id}, the parent, has ended or is being stopped; nothing was spawned")
     traits, max_children = _decode_traits(row[0])
+    if not origin.sibling:
+        traits = msgspec.structs.replace(traits, urgency=min(traits.urgency, origin.effective))
     children = [inherit(task, parent_id, traits) for task in tasks]
     return children if max_children is None else [_held(child) for child in children]
 

@@ -14,11 +14,11 @@ import msgspec
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import Claimed, Lane, Place
 from taskmill.model.status import Ending, Status
-from taskmill.model.verdict import End, Return, TryAgain, Wait
+from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.ranking import rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
-from taskmill.store.sqlite import families, series
+from taskmill.store.sqlite import controls, families, series
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import UNREADABLE, describe
 from taskmill.store.sqlite.endings import SQL as ENDINGS
@@ -52,7 +52,7 @@ class _Orphan(msgspec.Struct, array_like=True):
 _decode = msgspec.json.Decoder().decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_lanes = msgspec.json.Decoder(list[Lane]).decode
-_decode_fronts = msgspec.json.Decoder(list[tuple[str, int, list[Place]]]).decode
+_decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool, Ties]], strict=False).decode
 _decode_stops = msgspec.json.Decoder(list[tuple[int, str]]).decode
 _decode_expired = msgspec.json.Decoder(list[tuple[int, bool, bool]], strict=False).decode
@@ -60,8 +60,8 @@ _decode_orphans = msgspec.json.Decoder(list[_Orphan], strict=False).decode
 
 _NOT_HELD = (None, False, False, Ties())
 
-ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool]
-"""id, status, retries, crashes, due_at, last_error, interrupted"""
+ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool, bool]
+"""id, status, retries, crashes, due_at, last_error, interrupted, preempted"""
 
 
 def _one(connection: Connection, statement: str, *parameters: Any) -> Any:
@@ -80,24 +80,44 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
         ids = _one(connection, "due", turn.now, BITE)
         connection.execute(SQL["promote"], (ids,))
         result.promoted = ids != "[]"
+    if turn.resume_preempted:
+        controls.resume_preempted(connection, turn.now, result.effects)
     if turn.expire:
+        controls.freeze_paused(connection, turn.now)
         _expire(connection, turn, result)
-    if claims := [*turn.claims, *_released_first(turn, result)]:
+    _start(connection, turn, result)
+    _look(connection, turn, result)
+    return result
+
+
+def _start(connection: Connection, turn: Turn, result: TurnResult) -> None:
+    """Claim what was planned, if it was planned by the rules that hold."""
+    claims = [*turn.hooks]
+    if turn.controls_version in (None, controls.version(connection)):
+        claims += [*turn.claims, *_released_first(turn, result)]
+    else:
+        result.controls = controls.read(connection)
+    if claims:
         _claim(connection, claims, turn.now, result)
+    if turn.meters and result.claimed:
+        controls.take_from(connection, turn.meters, result.claimed, turn.now, result)
+
+
+def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
+    """See what waits, as far as the turn wants to know."""
     refill = turn.refill
     if turn.survey or result.promoted:
         result.lanes = refill = _decode_lanes(_one(connection, "lanes"))
         result.stops = _decode_stops(_one(connection, "stop_requests"))
         result.hooks = decode_ids(_one(connection, "hooks"))
+        result.preempted = len(controls.preempted(connection))
     if turn.survey or turn.promote:
         result.next_due = _one(connection, "next_due")
     if turn.survey or turn.expire:
         result.next_expiry = _one(connection, "next_expiry")
     if refill:
-        passed_over = encoded(turn.pass_over) if turn.pass_over else None
-        found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), FRONT, passed_over, turn.now))
-        result.fronts = {Lane(group, priority): places for group, priority, places in found}
-    return result
+        found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), FRONT, turn.now))
+        result.fronts = {Lane(group, urgency, type, renewed): places for group, urgency, type, renewed, places in found}
 
 
 def _expire(connection: Connection, turn: Turn, result: TurnResult) -> None:
@@ -150,13 +170,17 @@ class _Verdicts(msgspec.Struct):
                 if has_children and task.finalizes:
                     # The children of a finalize that failed come first, as if it had not.
                     status = Status.WAITING
-                self.returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False))
+                self.returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False, False))
             case Return(crashed, error):
                 # Children come before what is left to do: a finalize, or a hook.
                 waits = has_children and (task.finalizes or judged.stopped)
                 status = Status.WAITING if waits else Status.PENDING
                 crashes = task.crashes + crashed
-                self.returns.append((task.id, status, task.retries, crashes, task.due_at, error, True))
+                self.returns.append((task.id, status, task.retries, crashes, task.due_at, error, True, False))
+            case MakeWay():
+                waits = has_children and task.finalizes
+                status = Status.WAITING if waits else Status.PAUSED
+                self.returns.append((task.id, status, task.retries, task.crashes, task.due_at, None, True, not waits))
 
 
 def _completed(result: str | None, judged: Judged) -> str:
@@ -177,7 +201,7 @@ def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> 
         else:
             verdicts.sort(judged, runs_again=runs_again, has_children=has_children)
     if verdicts.returns:
-        connection.execute(SQL["return_to_queue"], (encoded(verdicts.returns),))
+        connection.execute(SQL["return_to_queue"], (encoded(verdicts.returns), turn.now))
         _note_changed_lanes(connection, turn, verdicts, result)
     if verdicts.starts_over:
         families.start_over(connection, verdicts.starts_over, turn.now, result.effects)
@@ -263,7 +287,7 @@ def _released_first(turn: Turn, result: TurnResult) -> list[int]:
     if not turn.spare or not result.effects.released:
         return []
     ready = [task for task in result.effects.released if task.due_at is None]
-    ready.sort(key=lambda task: rank(Lane(task.group, task.urgency), Place(task.queued_at, task.id)))
+    ready.sort(key=lambda task: rank(task.lane, task.place))
     return [task.id for task in ready[: turn.spare]]
 
 
@@ -321,7 +345,7 @@ def recover(connection: Connection, now: int) -> Recovery:
         if not quarantined(crashes, stopping=stop is not None):
             waits = orphan.has_children and (stop is not None or orphan.finalizing)
             status = Status.WAITING if waits or stop == StopReason.FAIL else Status.PENDING
-            returns.append((id, status, orphan.retries, crashes, None, None, True))
+            returns.append((id, status, orphan.retries, crashes, None, None, True, False))
         elif stop is not None:
             endings.append(EndingRow(id, families.ENDING_OF_STOP[stop], now, None, None, crash_message(crashes)))
         elif orphan.had_children:
@@ -333,7 +357,7 @@ def recover(connection: Connection, now: int) -> Recovery:
         else:
             endings.append(EndingRow(id, Ending.DEAD_LETTER, now, None, None, crash_message(crashes)))
     if returns:
-        connection.execute(SQL["return_to_queue"], (encoded(returns),))
+        connection.execute(SQL["return_to_queue"], (encoded(returns), now))
         recovery.returned = len(returns)
     end_tasks(connection, endings, now, recovery.effects)
     end_tasks(connection, families.wake_childless(connection, now, recovery.effects), now, recovery.effects)

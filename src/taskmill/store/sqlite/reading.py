@@ -19,6 +19,7 @@ from taskmill.store.sqlite.json_sql import one
 from taskmill.store.sqlite.rows import (
     ACTIVE_ROW,
     HISTORY_ROW,
+    View,
     decode_active,
     decode_history,
     history_record,
@@ -31,23 +32,32 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _decode_edges = msgspec.json.Decoder(list[Dependency]).decode
 
+SHOWN_STATUS = (
+    "CASE WHEN status = 'pending' AND EXISTS (SELECT 1 FROM taskmill_control AS control"
+    " WHERE control.paused_at IS NOT NULL AND (control.kind = 'scheduler'"
+    " OR control.kind = 'group' AND control.name = group_name"
+    " OR control.kind = 'domain' AND control.name = substr(type, 1, instr(type, '::') - 1)))"
+    " THEN 'paused' ELSE status END"
+)
 _TALLIED = frozenset({"status", "type", "domain", "group"})
 
 
-def get(connection: Connection, id: int) -> TaskRecord | HistoryRecord | None:
-    return _first(connection, "id = ?", (id,))
+def get(connection: Connection, view: View, id: int) -> TaskRecord | HistoryRecord | None:
+    return _first(connection, view, "id = ?", (id,))
 
 
-def find(connection: Connection, type: str, key: str) -> TaskRecord | HistoryRecord | None:
+def find(connection: Connection, view: View, type: str, key: str) -> TaskRecord | HistoryRecord | None:
     """The active task with this key, else the one that ended last."""
-    return _first(connection, "type = ? AND key = ?", (type, key))
+    return _first(connection, view, "type = ? AND key = ?", (type, key))
 
 
-def _first(connection: Connection, where: str, parameters: Sequence[Any]) -> TaskRecord | HistoryRecord | None:
+def _first(
+    connection: Connection, view: View, where: str, parameters: Sequence[Any]
+) -> TaskRecord | HistoryRecord | None:
     # One read transaction, so that a task on its way to history is seen in one of the two places.
     connection.execute("BEGIN")
     try:
-        if active := _active(connection, where, parameters, "LIMIT 1"):
+        if active := _active(connection, view, where, parameters, "LIMIT 1"):
             return active[0]
         ended = _ended(connection, where, parameters, "ORDER BY ended_at DESC, id DESC LIMIT 1")
         return ended[0] if ended else None
@@ -55,15 +65,15 @@ def _first(connection: Connection, where: str, parameters: Sequence[Any]) -> Tas
         connection.execute("COMMIT")
 
 
-def tasks(connection: Connection, filters: Filters) -> list[TaskRecord]:
+def tasks(connection: Connection, view: View, filters: Filters) -> list[TaskRecord]:
     """Active tasks, oldest first."""
     if isinstance(filters.status, Ending):
         return []
-    where, parameters = _conditions(filters, "taskmill_task", "status")
+    where, parameters = _conditions(filters, "taskmill_task", _status_column(view))
     if filters.before is not None:
         where += " AND id < ?"
         parameters.append(filters.before)
-    return _active(connection, where, parameters, _limit("ORDER BY id", filters, parameters))
+    return _active(connection, view, where, parameters, _limit("ORDER BY id", filters, parameters))
 
 
 def history(connection: Connection, filters: Filters) -> list[HistoryRecord]:
@@ -81,7 +91,7 @@ def history(connection: Connection, filters: Filters) -> list[HistoryRecord]:
     return _ended(connection, where, parameters, order)
 
 
-def count(connection: Connection, filters: Filters) -> int:
+def count(connection: Connection, view: View, filters: Filters) -> int:
     """How many tasks match: active ones, or ended ones when ``status`` is an ending."""
     given = {name for name in Filters.__struct_fields__ if getattr(filters, name) not in (None, {})}
     if isinstance(filters.status, Ending) and given <= _TALLIED:
@@ -89,7 +99,9 @@ def count(connection: Connection, filters: Filters) -> int:
         statement = f"SELECT coalesce(sum(kept), 0) FROM taskmill_tally WHERE {where}"  # noqa: S608
     else:
         table, column = (
-            ("taskmill_history", "ending") if isinstance(filters.status, Ending) else ("taskmill_task", "status")
+            ("taskmill_history", "ending")
+            if isinstance(filters.status, Ending)
+            else ("taskmill_task", _status_column(view))
         )
         where, parameters = _conditions(filters, table, column)
         if filters.before is not None:
@@ -100,25 +112,17 @@ def count(connection: Connection, filters: Filters) -> int:
     return found if filters.limit is None else min(found, filters.limit)
 
 
-def counts(connection: Connection) -> dict[str, int]:
+def counts(connection: Connection, view: View) -> dict[str, int]:
     """Every status and ending with the number of tasks in it."""
     found = {str(word): 0 for word in (*Status, *Ending)}
     (active,) = connection.execute(
-        "SELECT json_group_object(status, n) FROM (SELECT status, count(*) AS n FROM taskmill_task GROUP BY status)"
+        "SELECT json_group_object(shown, n) FROM"  # noqa: S608
+        f" (SELECT {_status_column(view)} AS shown, count(*) AS n FROM taskmill_task GROUP BY 1)"
     ).fetchone()
     (ended,) = connection.execute(
         "SELECT json_group_object(ending, n) FROM (SELECT ending, sum(kept) AS n FROM taskmill_tally GROUP BY ending)"
     ).fetchone()
     return {**found, **_decode(active), **_decode(ended)}
-
-
-def waiting_by_group(connection: Connection) -> dict[str, int]:
-    (found,) = connection.execute(
-        "SELECT json_group_object(group_name, n) FROM (SELECT group_name, count(*) AS n FROM taskmill_task"
-        " WHERE status = 'pending' GROUP BY group_name)"
-    ).fetchone()
-    waiting: dict[str, int] = _decode(found)
-    return waiting
 
 
 def stats(connection: Connection, type: str) -> TypeStats:
@@ -160,14 +164,14 @@ def children(connection: Connection, id: int) -> list[HistoryRecord]:
     )
 
 
-def graph(connection: Connection, id: int) -> TaskGraph | None:
+def graph(connection: Connection, view: View, id: int) -> TaskGraph | None:
     """Everything that hangs together with a task."""
     connection.execute("BEGIN")
     try:
         ids = one(connection, DEPENDENCIES["tied"], id)
         where = "id IN (SELECT value FROM json_each(?))"
         found: list[TaskRecord | HistoryRecord] = [
-            *_active(connection, where, (ids,), ""),
+            *_active(connection, view, where, (ids,), ""),
             *_ended(connection, where, (ids,), ""),
         ]
         edges = _decode_edges(one(connection, DEPENDENCIES["edges_among"], ids))
@@ -185,6 +189,11 @@ def ended_among(connection: Connection, ids: Sequence[int]) -> list[int]:
     ).fetchone()
     ended: list[int] = _decode(found)
     return ended
+
+
+def _status_column(view: View) -> str:
+    """The status as it is shown; only while something is paused does that take more than a look at the row."""
+    return SHOWN_STATUS if view.rules.controls.pauses else "status"
 
 
 def _limit(order: str, filters: Filters, parameters: list[Any]) -> str:
@@ -228,9 +237,9 @@ def _conditions(filters: Filters, table: str, status_column: str) -> tuple[str, 
     return " AND ".join(where), parameters
 
 
-def _active(connection: Connection, where: str, parameters: Sequence[Any], order: str) -> list[TaskRecord]:
+def _active(connection: Connection, view: View, where: str, parameters: Sequence[Any], order: str) -> list[TaskRecord]:
     rows = _rows(connection, "taskmill_task", ACTIVE_ROW, decode_active, (where, parameters, order))
-    return [task_record(row) for row in rows]
+    return [task_record(row, view) for row in rows]
 
 
 def _ended(connection: Connection, where: str, parameters: Sequence[Any], order: str) -> list[HistoryRecord]:

@@ -119,7 +119,7 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
         effects.skipped.append(Skipped(described, skipped))
 
 
-def pause(connection: Connection, id: int, _now: int) -> SeriesChange:
+def pause(connection: Connection, id: int, now: int) -> SeriesChange:
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
@@ -127,7 +127,7 @@ def pause(connection: Connection, id: int, _now: int) -> SeriesChange:
     change = SeriesChange(series_id)
     if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
         occurrence, _, _ = _decode_occurrence(row[0])
-        if connection.execute(SQL["pause_occurrence"], (occurrence,)).rowcount:
+        if connection.execute(SQL["pause_occurrence"], (occurrence, now)).rowcount:
             (change.occurrence,) = describe(connection, [occurrence])
             change.effects.reordered = True
     return change
@@ -147,7 +147,7 @@ def resume(connection: Connection, id: int, now: int) -> SeriesChange:
     if status is not Status.PAUSED:
         return change
     if attempt:
-        connection.execute(SQL["resume_retry"], (occurrence,))
+        connection.execute(SQL["resume_retry"], (occurrence, now))
     else:
         _move(connection, series_id, series, occurrence, now, change.effects)
     # What else holds it back, such as the attempt that it replaces, holds it still.

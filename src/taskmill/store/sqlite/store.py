@@ -11,12 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from taskmill.errors import ConfigError, SubmissionError
-from taskmill.model.filters import Filters
-from taskmill.model.graph import TaskGraph
+from taskmill.model.controls import Change, Declared, Scope
 from taskmill.model.options import text
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
-from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Described, NewTask, Stored
 from taskmill.policy.inbox import Answer
 from taskmill.ports import (
@@ -24,13 +21,14 @@ from taskmill.ports import (
     CancelResult,
     Clock,
     DispatchRight,
+    Effects,
     Origin,
     Recovery,
     SeriesChange,
     Turn,
     TurnResult,
 )
-from taskmill.store.sqlite import inbox, ledger, pruning, reading, reviving, series
+from taskmill.store.sqlite import controls, inbox, ledger, pruning, reviving, series
 from taskmill.store.sqlite.connection import (
     MEMORY,
     Connection,
@@ -46,6 +44,7 @@ from taskmill.store.sqlite.connection import (
 from taskmill.store.sqlite.dispatch_lock import NoLock, acquire, holder
 from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store.sqlite.migrate import migrate, newest_version
+from taskmill.store.sqlite.read_side import ReadSide
 from taskmill.store.sqlite.thread import StoreThread
 from taskmill.store.sqlite.writer import Writer
 
@@ -57,7 +56,7 @@ MOST_ARRIVALS = 64
 """Concurrent submits that share one insert; more are written in turns, so that their callers work meanwhile."""
 
 
-class SqliteStore:
+class SqliteStore(ReadSide):
     """One database file, or ``":memory:"``."""
 
     def __init__(self, path: str | os.PathLike[str], durability: Durability, clock: Clock) -> None:
@@ -234,7 +233,9 @@ class SqliteStore:
 
     async def turn(self, turn: Turn) -> TurnResult:
         heavy = turn.promote or turn.expire or turn.survey
-        rows = len(turn.judged) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
+        rows = (
+            len(turn.judged) + len(turn.hooks) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
+        )
         return await self._writer.ask(lambda connection: ledger.commit_turn(connection, turn), rows, durable=False)
 
     async def recover(self, now: int) -> Recovery:
@@ -255,6 +256,21 @@ class SqliteStore:
             return types
 
         return await self._read(read)
+
+    async def declare(self, declared: Declared) -> None:
+        await self._write(lambda connection: controls.declare(connection, declared))
+
+    async def change(self, changes: Mapping[Scope, Change]) -> None:
+        await self._write(lambda connection: controls.change(connection, changes))
+
+    async def pause(self, scope: Scope, now: int, until: int | None) -> bool:
+        return await self._write(lambda connection: controls.pause(connection, scope, now, until))
+
+    async def resume(self, scope: Scope, now: int) -> bool:
+        return await self._write(lambda connection: controls.resume(connection, scope, now), rows=ledger.BITE)
+
+    async def set_priority(self, id: int, priority: int) -> Effects | None:
+        return await self._write(lambda connection: controls.set_priority(connection, id, priority))
 
     async def save(self, id: int, attempt: int, saved: str) -> bool:
         def write(connection: Connection) -> bool:
@@ -286,6 +302,7 @@ class SqliteStore:
         def write(connection: Connection) -> None:
             connection.execute(ledger.SQL["shift_relative"], (by_ms,))
             connection.execute(ledger.SQL["shift_deadlines"], (by_ms,))
+            connection.execute(ledger.SQL["shift_waits"], (by_ms,))
 
         await self._write(write, rows=ledger.BITE)
 
@@ -314,44 +331,8 @@ class SqliteStore:
         before, self._seen_version = self._seen_version, version
         return before != version
 
-    async def get(self, id: int) -> TaskRecord | HistoryRecord | None:
-        return await self._read(lambda connection: reading.get(connection, id))
-
-    async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None:
-        return await self._read(lambda connection: reading.find(connection, type, key))
-
-    async def ended_among(self, ids: Sequence[int]) -> list[int]:
-        return await self._read(lambda connection: reading.ended_among(connection, ids))
-
-    async def children(self, id: int) -> list[HistoryRecord]:
-        return await self._read(lambda connection: reading.children(connection, id))
-
-    async def graph(self, id: int) -> TaskGraph | None:
-        return await self._read(lambda connection: reading.graph(connection, id))
-
-    async def schedules(self) -> list[Schedule]:
-        return await self._read(series.schedules)
-
-    async def tasks(self, filters: Filters) -> list[TaskRecord]:
-        return await self._read(lambda connection: reading.tasks(connection, filters))
-
-    async def history(self, filters: Filters) -> list[HistoryRecord]:
-        return await self._read(lambda connection: reading.history(connection, filters))
-
-    async def count(self, filters: Filters) -> int:
-        return await self._read(lambda connection: reading.count(connection, filters))
-
-    async def counts(self) -> dict[str, int]:
-        return await self._read(reading.counts)
-
-    async def waiting_by_group(self) -> dict[str, int]:
-        return await self._read(reading.waiting_by_group)
-
-    async def stats(self, type: str) -> TypeStats:
-        return await self._read(lambda connection: reading.stats(connection, type))
-
-    async def tag_values(self, name: str) -> dict[str, int]:
-        return await self._read(lambda connection: reading.tag_values(connection, name))
+    def dispatcher_is_alive(self) -> bool:
+        return self.is_shared and holder(self.name + "-dispatch") is not None
 
     async def facts(self) -> dict[str, Any]:
         def read(connection: Connection) -> dict[str, Any]:

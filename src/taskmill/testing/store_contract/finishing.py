@@ -9,7 +9,7 @@ from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, Return, TryAgain
 from taskmill.ports import Judged, Store, Turn
-from taskmill.testing.store_contract.samples import NOW, active, add, claim, commit, ended, new_task
+from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 
 class Finishing:
@@ -68,7 +68,7 @@ class Finishing:
         result = await store.turn(Turn(now=NOW + 1000, promote=True))
         assert (result.promoted, result.next_due) == (True, None)
         # The aging clock goes on: its place in the queue is that of its submission.
-        assert result.fronts == {Lane("", 128): [Place(NOW, id)]}
+        assert result.fronts == {Lane("", 128, TYPE): [Place(NOW, id)]}
 
     async def test_what_is_due_and_claimed_in_one_turn_shares_its_transaction(self, store: Store) -> None:
         done, next_one = await add(store, new_task(), new_task())
@@ -100,7 +100,7 @@ class Finishing:
         )
         await store.shift_clock(-5)
         result = await store.turn(Turn(now=NOW + 5, promote=True))
-        assert result.fronts == {Lane("", 128): [Place(NOW + 5, relative)]}
+        assert result.fronts == {Lane("", 128, TYPE): [Place(NOW + 5, relative)]}
         assert result.next_due == NOW + 20
         assert (await active(store, absolute)).status == Status.SCHEDULED
 

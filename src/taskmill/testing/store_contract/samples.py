@@ -12,12 +12,13 @@ from taskmill.model.status import OnDuplicate, Status
 from taskmill.model.verdict import Verdict
 from taskmill.ports import Judged, Store, Turn, TurnResult
 
+TYPE = "d::t"
 NOW = 1_900_000_000_000
 
 
 def new_task(payload: str = "{}", **changes: Any) -> NewTask:
     task = NewTask(
-        type="d::t",
+        type=TYPE,
         key=None,
         label=None,
         group="",

@@ -11,7 +11,7 @@ from taskmill.model.stages import Lane, Place, Stored
 from taskmill.model.status import Ending, OnDuplicate, Status
 from taskmill.model.verdict import End
 from taskmill.ports import Arrived, Store, Turn
-from taskmill.testing.store_contract.samples import NOW, active, add, claim, commit, new_task
+from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, new_task
 
 
 class StoringAndClaiming:
@@ -104,11 +104,23 @@ class StoringAndClaiming:
         )
         await claim(store, running)
         result = await store.turn(Turn(now=NOW, survey=True))
-        assert sorted(result.lanes or []) == [Lane("", 128), Lane("g", 3)]
-        assert result.fronts[Lane("", 128)] == [Place(NOW, early), Place(NOW + 5, late)]
-        assert result.fronts[Lane("g", 3)] == [Place(NOW, other)]
+        assert sorted(result.lanes or []) == [Lane("", 128, TYPE), Lane("g", 3, TYPE)]
+        assert result.fronts[Lane("", 128, TYPE)] == [Place(NOW, early), Place(NOW + 5, late)]
+        assert result.fronts[Lane("g", 3, TYPE)] == [Place(NOW, other)]
 
-    async def test_a_refill_passes_over_types_nobody_can_run(self, store: Store) -> None:
-        _, known = await add(store, new_task(type="d::unknown"), new_task())
-        result = await store.turn(Turn(now=NOW, refill=[Lane("", 128)], pass_over=["d::unknown"]))
-        assert result.fronts == {Lane("", 128): [Place(NOW, known)]}
+    async def test_each_type_has_its_lane_so_that_none_stands_in_the_way_of_another(self, store: Store) -> None:
+        other, known = await add(store, new_task(type="d::other"), new_task())
+        result = await store.turn(Turn(now=NOW, survey=True))
+        assert result.fronts == {
+            Lane("", 128, TYPE): [Place(NOW, known)],
+            Lane("", 128, "d::other"): [Place(NOW, other)],
+        }
+
+    async def test_what_stands_in_the_place_of_another_has_a_lane_of_its_own(self, store: Store) -> None:
+        (fresh,) = await add(store, new_task())
+        (renewed,) = await add(store, new_task(key="k", queued_at=NOW - 50))
+        result = await store.turn(Turn(now=NOW, survey=True))
+        assert result.fronts == {
+            Lane("", 128, TYPE): [Place(NOW, fresh)],
+            Lane("", 128, TYPE, renewed=True): [Place(NOW - 50, renewed, NOW)],
+        }

@@ -21,6 +21,7 @@ CREATE TABLE taskmill_task (
     interrupted INTEGER NOT NULL DEFAULT 0, -- started in time and stopped by no fault of its own: it runs on
     created_at INTEGER NOT NULL,
     queued_at INTEGER NOT NULL,
+    renewed_at INTEGER, -- when aging began anew, of a task that stands in the place of another
     due_at INTEGER,
     due_is_relative INTEGER NOT NULL DEFAULT 0,
     expires_at INTEGER,
@@ -39,6 +40,9 @@ CREATE TABLE taskmill_task (
     awaited INTEGER NOT NULL DEFAULT 0,        -- other tasks depend on it
     on_dependency_failure TEXT CHECK (on_dependency_failure IN ('cancel', 'fail', 'ignore')),
     series_id INTEGER,                         -- the recurring series it is an occurrence of
+    paused_at INTEGER,                         -- since when it is paused by itself, and not with others
+    preempted INTEGER NOT NULL DEFAULT 0,      -- made way for a more urgent task and runs on afterwards
+    frozen INTEGER NOT NULL DEFAULT 0,         -- past its deadline, but paused with others: its time does not run
     gate_id INTEGER, -- the task whose attempt must have ended before this one may start
     saved TEXT,
     replaced TEXT,   -- what the task this one replaces had saved
@@ -47,13 +51,15 @@ CREATE TABLE taskmill_task (
     last_error TEXT
 ) STRICT;
 
--- The queue: one lane per (group, urgency), oldest first.
-CREATE INDEX taskmill_task_queue ON taskmill_task (group_name, urgency, queued_at, id)
+-- The queue: one lane per group, urgency, type and whether aging began anew, oldest first.
+CREATE INDEX taskmill_task_queue
+    ON taskmill_task (group_name, urgency, type, renewed_at IS NOT NULL, queued_at, id)
     WHERE status = 'pending' AND stop IS NULL;
 -- Tasks that were asked to stop and have nothing left to wait for but their hook.
 CREATE INDEX taskmill_task_hook ON taskmill_task (id) WHERE status = 'pending' AND stop IS NOT NULL;
 CREATE INDEX taskmill_task_due ON taskmill_task (due_at) WHERE status = 'scheduled';
 CREATE INDEX taskmill_task_running ON taskmill_task (id) WHERE status = 'running';
+CREATE INDEX taskmill_task_paused ON taskmill_task (id) WHERE status = 'paused';
 CREATE INDEX taskmill_task_waiting ON taskmill_task (id) WHERE status = 'waiting';
 CREATE INDEX taskmill_task_child ON taskmill_task (parent_id, held, urgency, id) WHERE parent_id IS NOT NULL;
 CREATE INDEX taskmill_task_series ON taskmill_task (series_id) WHERE series_id IS NOT NULL;
@@ -63,7 +69,7 @@ CREATE INDEX taskmill_task_stopping ON taskmill_task (type, key) WHERE key IS NO
 CREATE INDEX taskmill_task_gate ON taskmill_task (gate_id) WHERE gate_id IS NOT NULL;
 CREATE INDEX taskmill_task_expiry ON taskmill_task (expires_at)
     WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-        AND stop IS NULL AND interrupted = 0;
+        AND stop IS NULL AND interrupted = 0 AND frozen = 0;
 
 CREATE TABLE taskmill_history (
     id INTEGER PRIMARY KEY,
@@ -122,6 +128,24 @@ CREATE TABLE taskmill_series (
     max_runs INTEGER,
     paused INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+
+-- What was changed at run time about the scheduler, a domain, a group or a task type: settings, pauses, rate limits.
+CREATE TABLE taskmill_control (
+    kind TEXT NOT NULL CHECK (kind IN ('scheduler', 'domain', 'group', 'type')),
+    name TEXT NOT NULL,
+    change TEXT,           -- settings that differ from those the program declares
+    paused_at INTEGER,
+    resume_at INTEGER,     -- when the pause ends by itself
+    bucket TEXT,           -- what its rate limit has left: [level, at, unit]
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
+-- What concerns the file as a whole: what its dispatcher declares, and a number that grows with each control.
+CREATE TABLE taskmill_setting (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO taskmill_setting (name, value) VALUES ('controls_version', '0');
 
 -- Tags as rows, so that tasks can be found by them; a task without tags has none here.
 CREATE TABLE taskmill_task_tag (

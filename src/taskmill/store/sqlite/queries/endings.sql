@@ -63,20 +63,21 @@ UPDATE taskmill_task SET
     status = 'pending', stop = NULL, payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
     interrupted = 0, finalizing = 0, outcome = NULL, children = 0, children_ended = 0,
     children_after = (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), created_at = ?2,
-    queued_at = ?2, due_at = NULL, last_error = NULL, progress = NULL
+    queued_at = ?2, renewed_at = NULL, due_at = NULL, last_error = NULL, progress = NULL
 WHERE id IN (SELECT value FROM json_each(?1)) AND rerun IS NOT NULL;
 
 -- name: described
 -- What events and callers are told about the given [id, …] rows of the active table.
 SELECT json_group_array(json_array(
     t.id, t.type, t.key, t.label, t.group_name, t.priority, t.urgency, t.tags, t.created_at, t.status,
-    t.stop))
+    t.stop, coalesce(t.renewed_at, t.queued_at)))
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0;
 
 -- name: releasable
 -- Those of the given tasks that nothing holds back any longer.
-SELECT json_group_array(json_array(id, group_name, urgency, queued_at, due_at, expires_at)) FROM taskmill_task AS t
+SELECT json_group_array(json_array(id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at))
+FROM taskmill_task AS t
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'blocked' AND stop IS NULL AND gate_id IS NULL AND held = 0
     AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open = 1);
 
@@ -86,7 +87,8 @@ WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: in_queue
 -- The places of those of the given tasks that are in the queue.
-SELECT json_group_array(json_array(id, group_name, urgency, queued_at, NULL, expires_at)) FROM taskmill_task
+SELECT json_group_array(json_array(id, group_name, urgency, type, queued_at, renewed_at, NULL, expires_at))
+FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending' AND stop IS NULL;
 
 -- name: capped_parents

@@ -8,7 +8,8 @@ JOIN taskmill_task AS t ON t.id = given.value ->> 0
 WHERE t.attempt = given.value ->> 1 AND t.status = 'running';
 
 -- name: return_to_queue
--- Rows of [id, status, retries, crashes, due_at, last_error, interrupted]: an attempt ended, the task did not.
+-- Rows of [id, status, retries, crashes, due_at, last_error, interrupted, preempted]: an attempt ended at ?2, the task did
+-- not.
 UPDATE taskmill_task SET
     status = CASE
         WHEN series_id IS NOT NULL AND stop IS NULL AND given.value ->> 1 IN ('pending', 'scheduled')
@@ -19,7 +20,9 @@ UPDATE taskmill_task SET
     due_at = given.value ->> 4,
     due_is_relative = 1,
     last_error = coalesce(given.value ->> 5, last_error),
-    interrupted = given.value ->> 6
+    interrupted = given.value ->> 6,
+    preempted = given.value ->> 7,
+    paused_at = ?2
 FROM json_each(?1) AS given
 WHERE taskmill_task.id = given.value ->> 0;
 

@@ -1,40 +1,54 @@
 -- name: lanes
--- Every (group, urgency) that has waiting tasks, by skipping through the index: cost grows with lanes, not tasks.
-WITH RECURSIVE lane (group_name, urgency) AS (
-    SELECT first.group_name, first.urgency FROM (
-        SELECT group_name, urgency FROM taskmill_task
-        WHERE status = 'pending' AND stop IS NULL ORDER BY group_name, urgency LIMIT 1
+-- Every lane that has waiting tasks, by skipping through the index: cost grows with lanes, not tasks.
+WITH RECURSIVE lane (group_name, urgency, type, renewed) AS (
+    SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
+        SELECT group_name, urgency, type, renewed_at FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL
+        ORDER BY group_name, urgency, type, renewed_at IS NOT NULL LIMIT 1
     ) AS first
     UNION ALL
-    SELECT following.group_name, following.urgency
+    SELECT following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL
     FROM lane
     JOIN taskmill_task AS following ON following.id = coalesce(
         (
             SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+                AND type = lane.type AND (renewed_at IS NOT NULL) > lane.renewed
+            ORDER BY renewed_at IS NOT NULL LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+                AND type > lane.type
+            ORDER BY type, renewed_at IS NOT NULL LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
             WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency > lane.urgency
-            ORDER BY urgency LIMIT 1
+            ORDER BY urgency, type, renewed_at IS NOT NULL LIMIT 1
         ),
         (
             SELECT id FROM taskmill_task
             WHERE status = 'pending' AND stop IS NULL AND group_name > lane.group_name
-            ORDER BY group_name, urgency LIMIT 1
+            ORDER BY group_name, urgency, type, renewed_at IS NOT NULL LIMIT 1
         )
     )
 )
-SELECT json_group_array(json_array(group_name, urgency)) FROM lane;
+SELECT json_group_array(json_array(group_name, urgency, type, json(iif(renewed, 'true', 'false')))) FROM lane;
 
 -- name: front_of_lanes
--- The first ?2 places of each given lane, passing over the task types of ?3 that nobody here can run, and what may no
--- longer start at ?4: a sweep under way has not come to it yet, and it must not stand in the way of the others.
-SELECT json_group_array(json_array(lane.value ->> 0, lane.value ->> 1, json((
-    SELECT json_group_array(json_array(front.queued_at, front.id)) FROM (
-        SELECT queued_at, id FROM taskmill_task
-        WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0 AND urgency = lane.value ->> 1
-            AND (?3 IS NULL OR type NOT IN (SELECT value FROM json_each(?3)))
-            AND (expires_at IS NULL OR expires_at > ?4 OR interrupted)
-        ORDER BY queued_at, id LIMIT ?2
-    ) AS front
-))))
+-- The first ?2 places of each given lane, passing over what may no longer start at ?3: a sweep under way has not come to
+-- it yet, and it must not stand in the way of the others.
+SELECT json_group_array(json_array(lane.value ->> 0, lane.value ->> 1, lane.value ->> 2,
+    json(iif(lane.value ->> 3, 'true', 'false')), json((
+        SELECT json_group_array(json_array(front.queued_at, front.id, front.renewed_at)) FROM (
+            SELECT queued_at, id, renewed_at FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0 AND urgency = lane.value ->> 1
+                AND type = lane.value ->> 2 AND (renewed_at IS NOT NULL) = (lane.value ->> 3)
+                AND (expires_at IS NULL OR expires_at > ?3 OR interrupted)
+            ORDER BY queued_at, id LIMIT ?2
+        ) AS front
+    ))))
 FROM json_each(?1) AS lane;
 
 -- name: next_due
@@ -43,7 +57,7 @@ SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
 -- name: next_expiry
 SELECT min(expires_at) FROM taskmill_task
 WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-    AND stop IS NULL AND interrupted = 0;
+    AND stop IS NULL AND interrupted = 0 AND frozen = 0;
 
 -- name: due
 -- Scheduled tasks whose time has come, at most ?2.
@@ -60,7 +74,7 @@ UPDATE taskmill_task SET status = 'pending' WHERE id IN (SELECT value FROM json_
 SELECT json_group_array(json_array(id, children > children_ended, rerun IS NOT NULL)) FROM (
     SELECT id, children, children_ended, rerun FROM taskmill_task
     WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-        AND stop IS NULL AND interrupted = 0 AND expires_at <= ?1
+        AND stop IS NULL AND interrupted = 0 AND frozen = 0 AND expires_at <= ?1
     ORDER BY expires_at LIMIT ?2
 );
 
@@ -73,8 +87,15 @@ WHERE expires_at IS NOT NULL
 
 -- name: shift_relative
 -- The wall clock was stepped by ?1 ms: what was due "after a delay" moves with it.
-UPDATE taskmill_task SET due_at = due_at + ?1, queued_at = queued_at + ?1
+UPDATE taskmill_task SET due_at = due_at + ?1
 WHERE due_is_relative = 1 AND due_at IS NOT NULL AND status IN ('scheduled', 'blocked', 'waiting', 'paused');
+
+-- name: shift_waits
+-- The wall clock was stepped by ?1 ms: nobody has waited longer or shorter for it, and the order of the queue stands. What
+-- is due at an instant begins to wait then.
+UPDATE taskmill_task SET
+    queued_at = queued_at + ?1, renewed_at = renewed_at + ?1, paused_at = paused_at + ?1
+WHERE status <> 'running' AND (due_is_relative = 1 OR due_at IS NULL OR status <> 'scheduled');
 
 -- name: claimable
 -- What the given waiting tasks need to be run under a new attempt token.
@@ -83,7 +104,7 @@ SELECT json_group_array(json_array(
     created_at, queued_at, due_at, coalesce(expires_at, ?2 + ttl_ms), ?2, parent_id, saved, replaced, stop,
     last_error, urgency,
     json(CASE WHEN children OR finalizing THEN json_array(children, finalizing, outcome ->> 1) END),
-    awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children))
+    awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children, renewed_at))
 FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
     AND (expires_at IS NULL OR expires_at > ?2 OR stop IS NOT NULL OR interrupted);

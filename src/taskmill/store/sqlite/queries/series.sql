@@ -38,7 +38,8 @@ SELECT json_array(id, status, attempt) FROM taskmill_task WHERE series_id = ?1 A
 SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE series_id = ?1 AND series_id IS NOT NULL);
 
 -- name: pause_occurrence
-UPDATE taskmill_task SET status = 'paused' WHERE id = ?1 AND status IN ('pending', 'scheduled', 'blocked');
+UPDATE taskmill_task SET status = 'paused', paused_at = ?2
+WHERE id = ?1 AND status IN ('pending', 'scheduled', 'blocked');
 
 -- name: resume_occurrence
 -- ?2 is when it is due now, ?3 the present, ?4 its deadline. It is released next, unless something else holds it back.
@@ -46,7 +47,15 @@ UPDATE taskmill_task SET status = 'blocked', due_at = ?2, queued_at = max(?2, ?3
 WHERE id = ?1 AND status = 'paused';
 
 -- name: resume_retry
-UPDATE taskmill_task SET status = 'blocked' WHERE id = ?1 AND status = 'paused';
+-- It has neither waited nor come closer to its deadline since it was paused; ?2 is the present. One that made way for a more
+-- urgent task still does.
+UPDATE taskmill_task SET
+    status = iif(preempted, 'paused', 'blocked'),
+    queued_at = queued_at + max(0, ?2 - paused_at),
+    renewed_at = renewed_at + max(0, ?2 - paused_at),
+    expires_at = expires_at + max(0, ?2 - paused_at),
+    paused_at = ?2
+WHERE id = ?1 AND status = 'paused';
 
 -- name: schedules
 SELECT json_group_array(json_array(

@@ -1,0 +1,62 @@
+"""Why a task waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from taskmill.model.status import Ending, Status
+
+Reason = Literal[
+    "not_due",
+    "dependency",
+    "replaced_task",
+    "children",
+    "siblings",
+    "stopping",
+    "scheduler_paused",
+    "domain_paused",
+    "group_paused",
+    "series_paused",
+    "preempted",
+    "no_dispatcher",
+    "no_handler",
+    "group_cap",
+    "domain_cap",
+    "group_rate",
+    "type_rate",
+    "slots",
+    "share",
+    "ahead",
+]
+"""The stable words for what can hold a task back."""
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """One thing that keeps a task from starting: a stable word, and the numbers in a sentence."""
+
+    reason: Reason
+    detail: str
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task waits for. ``str()`` reads as a sentence.
+
+    ``ahead`` counts the tasks that start before it as things are. ``estimated_start`` is a guess from what was
+    measured, and ``None`` where there is nothing to guess from.
+    """
+
+    task_id: int
+    status: Status | Ending
+    summary: str
+    holds: Sequence[Hold]
+    effective_priority: int
+    ahead: int
+    expires_at: datetime | None
+    estimated_start: datetime | None
+
+    def __str__(self) -> str:
+        return self.summary

@@ -1,0 +1,56 @@
+"""Settings of a group; :mod:`taskmill.policy.shares` says how groups share slots."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from taskmill.errors import ConfigError
+from taskmill.model.rate_limit import RateLimit
+
+AllocationReason = Literal["weight_change", "rebalance", "group_drained"]
+"""Why the share of a group has changed."""
+
+LIGHTEST = 1e-6
+HEAVIEST = 1e6
+
+
+class Group(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a group may use: ``min_slots`` first, then a share by ``weight``, at most ``cap``, with starts by ``rate``.
+
+    A cap of 0 is refused: tasks that can never run would wait in silence, where a paused group says so and can be
+    resumed on time.
+    """
+
+    weight: float = 1
+    cap: int | None = None
+    min_slots: int = 0
+    rate: RateLimit | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.weight, bool) or not isinstance(self.weight, int | float):
+            raise ConfigError(f"weight must be a number, not {type(self.weight).__name__}")
+        if not LIGHTEST <= self.weight <= HEAVIEST:
+            raise ConfigError(f"weight must be from {LIGHTEST:f} to {HEAVIEST:,.0f}, got {str(self.weight)[:40]}")
+        if self.cap is not None:
+            _check_slots(self.cap, "cap")
+            if self.cap == 0:
+                raise ConfigError("cap must be at least 1 or None; to stop a group, pause it")
+        _check_slots(self.min_slots, "min_slots")
+        if self.cap is not None and self.min_slots > self.cap:
+            raise ConfigError(f"min_slots must not be above cap: {self.min_slots} of at most {self.cap} slots")
+        if self.rate is not None and not isinstance(self.rate, RateLimit):
+            raise ConfigError(f"rate must be a RateLimit or None, not {type(self.rate).__name__}")
+
+    @property
+    def has_share(self) -> bool:
+        """Whether it asks for slots to be shared: any weight but 1, or a minimum."""
+        return self.weight != 1 or self.min_slots > 0
+
+
+def _check_slots(count: object, name: str) -> None:
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise ConfigError(f"{name} must be an int, not {type(count).__name__}")
+    if count < 0:
+        raise ConfigError(f"{name} must not be negative, got {str(count)[:40]}")

@@ -1,0 +1,71 @@
+"""What is known about a task that waits, and about what else there is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from taskmill.model.controls import Controls
+from taskmill.model.status import Status
+
+
+class Situation(msgspec.Struct, array_like=True):
+    """What is stored about a task that can hold it back."""
+
+    id: int
+    type: str
+    group: str
+    priority: int
+    urgency: int
+    status: Status
+    stop: str | None
+    created_at: int
+    queued_at: int
+    renewed_at: int | None
+    due_at: int | None
+    expires_at: int | None
+    started_at: int | None
+    attempt: int
+    last_error: str | None
+    gate_id: int | None
+    held: bool
+    parent_id: int | None
+    max_siblings: int | None
+    dependencies: Sequence[int]
+    children: int
+    series_paused: bool
+    preempted: bool
+    paused_at: int | None
+    interrupted: bool
+
+    @property
+    def aged_from(self) -> int:
+        return self.queued_at if self.renewed_at is None else self.renewed_at
+
+
+class Surroundings(msgspec.Struct, kw_only=True):
+    """What else there is."""
+
+    running: Counter[tuple[str, str]]
+    """By group and type."""
+    waiting: Mapping[str, int]
+    """By group."""
+    ahead: int = 0
+    recent: tuple[int, int | None, int | None] = (0, None, None)
+    """How many tasks ended lately, and when the first and the last of them did."""
+    is_dispatching: bool = True
+    has_handler: bool = True
+
+
+class GroupLoad(NamedTuple):
+    """How the groups stand."""
+
+    running: Counter[tuple[str, str]]
+    """By group and type."""
+    waiting: Mapping[str, int]
+    next_priority: Mapping[str, int]
+    """The effective priority of the task that a group would start next."""
+    controls: Controls

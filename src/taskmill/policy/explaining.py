@@ -1,0 +1,271 @@
+"""Why a task waits: every hold with its numbers, in the order in which they bind.
+
+The same rules that the dispatcher goes by (:mod:`taskmill.runtime.picking`), asked about one task.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
+from taskmill.model.durations import from_ms
+from taskmill.model.explanation import Explanation, Hold, Reason
+from taskmill.model.outcome import StopReason
+from taskmill.model.rate_limit import RateLimit
+from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.situation import Situation, Surroundings
+from taskmill.model.status import Status
+from taskmill.model.task_name import domain_of
+from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms
+from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
+from taskmill.policy.rules import Rules
+from taskmill.policy.shares import Claim, allocate
+from taskmill.policy.wording import clock_text, group_text, plural, rate_text, when_text
+
+_QUEUEING: frozenset[Reason] = frozenset({"slots", "share", "ahead", "group_cap", "domain_cap"})
+"""Holds that end when other tasks do."""
+ENOUGH_ENDINGS = 5
+"""Fewer say nothing about how fast tasks end."""
+
+
+def clocks_run_until(situation: Situation, rules: Rules, now: int) -> int:
+    """The moment up to which a task has aged: now, or when it was paused."""
+    if situation.status is Status.RUNNING:
+        return situation.started_at or now
+    stops = [rules.paused_since(situation.group, situation.type, now)]
+    if situation.status is Status.PAUSED:
+        stops.append(situation.paused_at)
+    return min((at for at in stops if at is not None), default=now)
+
+
+def explain(situation: Situation, around: Surroundings, rules: Rules, now: int) -> Explanation:
+    until = clocks_run_until(situation, rules, now)
+    aging = rules.declared.aging
+    effective = effective_priority(aging, situation.urgency, until - situation.aged_from)
+    paused = rules.paused_since(situation.group, situation.type, now) is not None
+    status = Status.PAUSED if paused and situation.status is Status.PENDING else situation.status
+    holds = list(_holds(situation, around, rules, effective, now))
+    ahead = around.ahead if status is Status.PENDING else 0
+    start = _estimated_start(situation, around, rules, holds, now)
+    expires_at = situation.expires_at
+    if expires_at is not None and status is not Status.RUNNING:
+        expires_at += max(0, now - max(until, situation.created_at))
+    return Explanation(
+        task_id=situation.id,
+        status=status,
+        summary=_summary(situation, status, holds, start, expires_at, rules, effective, until, around.recent[0], now),
+        holds=holds,
+        effective_priority=effective,
+        ahead=ahead,
+        expires_at=None if expires_at is None else from_ms(expires_at),
+        estimated_start=None if start is None else from_ms(start),
+    )
+
+
+def about_ended(record: TaskRecord | HistoryRecord) -> Explanation:
+    """A task that has ended waits for nothing."""
+    if isinstance(record, HistoryRecord):
+        why = f": {record.error}" if record.error else ""
+        said = f"ended as {record.ending} at {record.ended_at:%Y-%m-%d %H:%M:%S} UTC{why}"
+    else:
+        said = f"is {record.status}"
+    return Explanation(
+        task_id=record.id,
+        status=record.ending if isinstance(record, HistoryRecord) else record.status,
+        summary=f"Task {record.id} ({record.type}) {said}.",
+        holds=[],
+        effective_priority=record.effective_priority,
+        ahead=0,
+        expires_at=record.expires_at,
+        estimated_start=None,
+    )
+
+
+def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: int, now: int) -> Iterator[Hold]:
+    if situation.status is Status.RUNNING:
+        if situation.stop is not None:
+            yield Hold("stopping", f"it was asked to stop ({situation.stop}) and has not ended yet")
+        return
+    yield from _own_holds(situation, now)
+    pauses = list(_pauses(situation, rules, now))
+    yield from pauses
+    if situation.status is not Status.PENDING or pauses:
+        return
+    if not around.is_dispatching:
+        yield Hold("no_dispatcher", "no scheduler runs the tasks of this store now")
+    if not around.has_handler:
+        yield Hold("no_handler", f"no handler for {situation.type} is registered where tasks are run")
+    yield from _limits(situation, around, rules, now)
+    yield from _competition(situation, around, rules, effective)
+
+
+def _own_holds(situation: Situation, now: int) -> Iterator[Hold]:
+    if situation.stop is not None:
+        failed = situation.stop == StopReason.FAIL
+        why = "a child of it has failed" if failed else f"it was asked to stop ({situation.stop})"
+        yield Hold("stopping", f"{why}, and it ends when its descendants and its hook are done")
+    if situation.dependencies:
+        tasks = plural(len(situation.dependencies), "task that has", "tasks that have")
+        ids = ", ".join(map(str, situation.dependencies[:5])) + (", …" if len(situation.dependencies) > 5 else "")
+        yield Hold("dependency", f"it depends on {tasks} not ended: {ids}")
+    if situation.gate_id is not None:
+        yield Hold("replaced_task", f"task {situation.gate_id}, which it replaces, is still being stopped")
+    if situation.held:
+        parent = f"task {situation.parent_id}"
+        yield Hold("siblings", f"at most {situation.max_siblings} children of {parent} are in the queue at once")
+    if situation.status is Status.WAITING and situation.children:
+        yield Hold("children", f"{plural(situation.children, 'child', 'children')} of it did not end yet")
+    if situation.status is Status.SCHEDULED and situation.due_at is not None:
+        what = "is tried again" if situation.attempt and situation.last_error else "is due"
+        yield Hold("not_due", f"it {what} {when_text(situation.due_at, now)}")
+    if situation.preempted:
+        yield Hold("preempted", "it made way for a more urgent task and returns when none waits or runs")
+    if situation.status is Status.PAUSED and situation.series_paused:
+        yield Hold("series_paused", "its recurring series is paused")
+
+
+_PAUSE_REASONS: Mapping[ScopeKind, Reason] = {
+    ScopeKind.SCHEDULER: "scheduler_paused",
+    ScopeKind.DOMAIN: "domain_paused",
+    ScopeKind.GROUP: "group_paused",
+}
+
+
+def _pauses(situation: Situation, rules: Rules, now: int) -> Iterator[Hold]:
+    for scope, pause in rules.pauses(situation.group, situation.type).items():
+        if pause.until is not None and pause.until <= now:
+            continue
+        what = "the scheduler" if scope == EVERYTHING else f"its {scope.kind} {scope.name!r}"
+        until = "until it is resumed" if pause.until is None else f"and resumes {when_text(pause.until, now)}"
+        yield Hold(_PAUSE_REASONS[scope.kind], f"{what} is paused since {clock_text(pause.since)}, {until}")
+
+
+def _limits(situation: Situation, around: Surroundings, rules: Rules, now: int) -> Iterator[Hold]:
+    group, domain = situation.group, domain_of(situation.type)
+    cap, running = rules.group(group).cap, _running_in(around, group)
+    if cap is not None and running >= cap:
+        yield Hold("group_cap", f"its {group_text(group)} runs {running} of at most {cap}")
+    domain_cap = rules.domain_cap(domain)
+    in_domain = sum(n for (_, type), n in around.running.items() if domain_of(type) == domain)
+    if domain_cap is not None and in_domain >= domain_cap:
+        yield Hold("domain_cap", f"its domain {domain!r} runs {in_domain} of at most {domain_cap}")
+    scopes: list[tuple[Reason, Scope, str]] = [
+        ("group_rate", Scope(ScopeKind.GROUP, group), f"its {group_text(group)}"),
+        ("type_rate", Scope(ScopeKind.TYPE, situation.type), situation.type),
+    ]
+    for reason, scope, what in scopes:
+        limit = rules.rate(scope)
+        if limit is not None:
+            at = _next_permit(rules, scope, limit, now)
+            if at > now:
+                yield Hold(reason, f"{what} may start {rate_text(limit)}; the next permit comes {when_text(at, now)}")
+
+
+def _competition(situation: Situation, around: Surroundings, rules: Rules, effective: int) -> Iterator[Hold]:
+    slots, taken = rules.declared.max_concurrency, around.running.total()
+    if taken >= slots:
+        yield Hold("slots", f"all {slots} slots are taken")
+    passes = effective <= rules.declared.preempt_at or is_urgent(rules.declared.aging, effective)
+    if rules.is_shared and not passes:
+        share, running = share_of(situation.group, around, rules), _running_in(around, situation.group)
+        if running >= share:
+            group = group_text(situation.group)
+            yield Hold("share", f"its {group} runs {running} and its share is {share} of {slots} slots")
+    if around.ahead:
+        yield Hold("ahead", f"{plural(around.ahead, 'task starts', 'tasks start')} before it")
+
+
+def share_of(group: str, around: Surroundings, rules: Rules) -> int:
+    return shares(around.running, around.waiting, rules).get(group, 0)
+
+
+def shares(running: Counter[tuple[str, str]], waiting: Mapping[str, int], rules: Rules) -> dict[str, int]:
+    """The share of every group that has work, in slots."""
+    busy: Counter[str] = Counter()
+    for (group, _), n in running.items():
+        busy[group] += n
+    claims: dict[str, Claim] = {}
+    for group in {*busy, *waiting}:
+        settings = rules.group(group)
+        closed = rules.is_paused(EVERYTHING) or rules.is_paused(Scope(ScopeKind.GROUP, group))
+        claims[group] = Claim(
+            busy[group], 0 if closed else waiting.get(group, 0), settings.weight, settings.cap, settings.min_slots
+        )
+    return {group: share.slots for group, share in allocate(rules.declared.max_concurrency, claims).items()}
+
+
+def _estimated_start(
+    situation: Situation, around: Surroundings, rules: Rules, holds: Sequence[Hold], now: int
+) -> int | None:
+    reasons = {hold.reason for hold in holds}
+    if situation.status is Status.SCHEDULED and reasons <= {"not_due"}:
+        return situation.due_at
+    if situation.status is not Status.PENDING:
+        return None
+    at = now
+    if "group_paused" in reasons:
+        until = rules.controls.pauses[Scope(ScopeKind.GROUP, situation.group)].until
+        if until is None:
+            return None
+        at = until
+    for reason, scope in (
+        ("group_rate", Scope(ScopeKind.GROUP, situation.group)),
+        ("type_rate", Scope(ScopeKind.TYPE, situation.type)),
+    ):
+        rate = rules.rate(scope)
+        if reason in reasons and rate is not None:
+            at = max(at, _next_permit(rules, scope, rate, now) + around.ahead * rate.interval_ms // rate.permits)
+    if reasons & {"no_dispatcher", "no_handler", "scheduler_paused", "domain_paused", "stopping", "series_paused"}:
+        return None
+    if reasons & _QUEUEING:
+        count, first, last = around.recent
+        if count < ENOUGH_ENDINGS or first is None or last is None or last <= first:
+            return None
+        return max(at, now + (around.ahead + 1) * (last - first) // (count - 1))
+    return at
+
+
+def _summary(
+    situation: Situation,
+    status: Status,
+    holds: Sequence[Hold],
+    start: int | None,
+    expires_at: int | None,
+    rules: Rules,
+    effective: int,
+    until: int,
+    measured: int,
+    now: int,
+) -> str:
+    what = f"task {situation.id} ({situation.type}) is {status}"
+    if status is Status.RUNNING:
+        since = f" since {clock_text(situation.started_at or now)}, attempt {situation.attempt}"
+        return what + since + "".join(f"; {hold.detail}" for hold in holds) + "."
+    parts = [what + (": " + "; ".join(hold.detail for hold in holds) if holds else " and may start at once")]
+    priority = f"priority {effective}"
+    if effective != situation.priority:
+        priority += f" (its own is {situation.priority})"
+    aging = rules.declared.aging
+    if aging is not None and status is Status.PENDING:
+        step = next_step_ms(aging, situation.urgency, until - situation.aged_from)
+        if step is not None:
+            priority += f", more urgent {when_text(situation.aged_from + step, now)}"
+    parts.append(priority)
+    if expires_at is not None and not situation.interrupted:
+        frozen = "; its time stands still" if until < now else ""
+        parts.append(f"expires {when_text(expires_at, now)} unless it starts before{frozen}")
+    if start is not None and holds:
+        is_guess = _QUEUEING.intersection(hold.reason for hold in holds)
+        basis = f", a guess from the last {measured} tasks that ended" if is_guess else ""
+        parts.append(f"expected to start {when_text(start, now)}{basis}")
+    return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
+
+
+def _running_in(around: Surroundings, group: str) -> int:
+    return sum(n for (name, _), n in around.running.items() if name == group)
+
+
+def _next_permit(rules: Rules, scope: Scope, rate: RateLimit, now: int) -> int:
+    bucket = rules.controls.buckets.get(scope) or full_bucket(rate, now)
+    return now if permits_at(bucket, rate, now) else next_permit_at(bucket, rate, now)

@@ -1,0 +1,142 @@
+"""The rules that hold now: what the program declares, with what was changed at run time.
+
+A setting made at run time holds, also over restarts, until the program itself declares something else about the same
+thing: of two people who changed a weight the later one is right, whether in code or in a running program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from taskmill.model.controls import EVERYTHING, NO_CHANGE, Change, Controls, Declared, Pause, Scope, ScopeKind
+from taskmill.model.group import Group
+from taskmill.model.rate_limit import RateLimit
+from taskmill.model.task_name import domain_of
+from taskmill.policy.shares import is_shared
+
+
+class Rules:
+    """Answers what holds for a group, a domain, a task type. Cheap to make, and made anew with each change."""
+
+    def __init__(self, declared: Declared, controls: Controls) -> None:
+        self.declared = declared
+        self.controls = controls
+        self._groups: dict[str, Group] = {}
+        named = {*declared.groups, *(scope.name for scope in controls.changes if scope.kind is ScopeKind.GROUP)}
+        self.is_shared = is_shared([declared.default_group, *map(self.group, named)])
+        """Whether groups have shares; else priority is global."""
+        self.named_groups = frozenset(named)
+        self.limits_anything = bool(
+            controls.changes
+            or controls.pauses
+            or declared.domain_caps
+            or declared.rates
+            or self.is_shared
+            or any(map(_limits, [declared.default_group, *declared.groups.values()]))
+        )
+        """Whether anything but priority and the number of slots decides what starts."""
+
+    def group(self, name: str) -> Group:
+        known = self._groups.get(name)
+        if known is None:
+            declared = self.declared.groups.get(name, self.declared.default_group)
+            known = self._groups[name] = changed(declared, self.change(ScopeKind.GROUP, name))
+        return known
+
+    def change(self, kind: ScopeKind, name: str) -> Change:
+        return self.controls.changes.get(Scope(kind, name), NO_CHANGE)
+
+    def domain_cap(self, name: str) -> int | None:
+        cap = self.change(ScopeKind.DOMAIN, name).cap
+        return self.declared.domain_caps.get(name) if cap is UNSET else cap
+
+    def rate(self, scope: Scope) -> RateLimit | None:
+        """The limit of a group or a task type."""
+        if scope.kind is ScopeKind.GROUP:
+            return self.group(scope.name).rate
+        rate = self.change(ScopeKind.TYPE, scope.name).rate
+        return self.declared.rates.get(scope.name) if rate is UNSET else rate
+
+    def pauses(self, group: str, type: str) -> Mapping[Scope, Pause]:
+        """Everything that pauses the tasks of this type in this group."""
+        pauses = self.controls.pauses
+        if not pauses:
+            return {}
+        scopes = (EVERYTHING, Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.GROUP, group))
+        return {scope: pauses[scope] for scope in scopes if scope in pauses}
+
+    def paused_since(self, group: str, type: str, now: int) -> int | None:
+        """Since when tasks of this type in this group are paused, if they are."""
+        if not self.controls.pauses:
+            return None
+        pauses = self.pauses(group, type).values()
+        return min((pause.since for pause in pauses if pause.until is None or pause.until > now), default=None)
+
+    def is_paused(self, scope: Scope) -> bool:
+        return scope in self.controls.pauses
+
+    def next_resumption(self) -> int | None:
+        """When the first timed pause ends."""
+        return min((pause.until for pause in self.controls.pauses.values() if pause.until is not None), default=None)
+
+
+def declared_here(own: Declared, controls: Controls) -> Declared:
+    """What is declared, as far as this program can tell: one that declares nothing goes by the last that did."""
+    return own if own != Declared() or controls.declared is None else controls.declared
+
+
+def _limits(group: Group) -> bool:
+    return group.cap is not None or group.rate is not None
+
+
+def changed(group: Group, change: Change) -> Group:
+    """A group with what was set at run time. A cap bounds the minimum, also where the two were said apart."""
+    if change is NO_CHANGE:
+        return group
+    settings: dict[str, Any] = msgspec.structs.asdict(group)
+    settings |= {name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET}
+    if settings["cap"] is not None:
+        settings["min_slots"] = min(settings["min_slots"], settings["cap"])
+    return Group(**settings)
+
+
+def combined(before: Change, now: Change) -> Change:
+    """Both changes, the later one first."""
+    earlier, later = msgspec.structs.asdict(before), msgspec.structs.asdict(now)
+    return Change(**{name: earlier[name] if value is UNSET else value for name, value in later.items()})
+
+
+def still_valid(change: Change, before: Declared | None, now: Declared, scope: Scope) -> Change:
+    """What is left of a change made at run time when the program declares something new."""
+    if before is None:
+        return change
+    old, new = _declared_about(before, scope), _declared_about(now, scope)
+    kept = {
+        name: UNSET if old.get(name) != new.get(name) else value
+        for name, value in msgspec.structs.asdict(change).items()
+    }
+    return Change(**kept)
+
+
+def _declared_about(declared: Declared, scope: Scope) -> Mapping[str, Any]:
+    match scope.kind:
+        case ScopeKind.GROUP:
+            return msgspec.structs.asdict(declared.groups.get(scope.name, declared.default_group))
+        case ScopeKind.DOMAIN:
+            return {"cap": declared.domain_caps.get(scope.name)}
+        case ScopeKind.TYPE:
+            return {"rate": declared.rates.get(scope.name)}
+        case ScopeKind.SCHEDULER:
+            return {}
+
+
+def equal_weights(rules: Rules) -> Iterable[tuple[str, Change]]:
+    """The changes that give every group the default weight."""
+    weight = rules.declared.default_group.weight
+    for name in sorted(rules.named_groups):
+        if rules.group(name).weight != weight:
+            yield name, Change(weight=weight)

@@ -1,0 +1,43 @@
+"""Numbers as people say them, in UTC."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from taskmill.model.durations import from_ms
+from taskmill.model.rate_limit import RateLimit
+
+
+def plural(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def group_text(group: str) -> str:
+    return f"group {group!r}" if group else "group of ungrouped tasks"
+
+
+def rate_text(rate: RateLimit) -> str:
+    seconds = rate.interval_ms / 1000
+    return f"{rate.permits} per " + ("second" if seconds == 1 else "minute" if seconds == 60 else f"{seconds:g} s")
+
+
+def when_text(at: int, now: int) -> str:
+    """``in 3 min (14:05:00 UTC)``, or when it should have been."""
+    if at <= now:
+        return "now" if at == now else f"{span_text(now - at)} ago"
+    return f"in {span_text(at - now)} ({clock_text(at)})"
+
+
+def span_text(ms: int) -> str:
+    seconds = ms / 1000
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.3g} min"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.3g} h"
+    return f"{timedelta(milliseconds=ms).days} days"
+
+
+def clock_text(at: int) -> str:
+    return f"{from_ms(at):%Y-%m-%d %H:%M:%S} UTC"

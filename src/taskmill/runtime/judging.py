@@ -1,0 +1,36 @@
+"""Judging attempts: what the outcome of a live attempt means for its task."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from taskmill.model.outcome import Outcome, Stopped
+from taskmill.model.verdict import Verdict, Wait
+from taskmill.policy.families import family_verdict
+from taskmill.policy.verdicts import judge
+from taskmill.ports import Judged
+from taskmill.runtime.attempt import Attempt
+
+
+def may_release(verdicts: Sequence[Judged]) -> bool:
+    """Whether others may start because of these; a stopped task may have a successor."""
+    return any(judged.stopped or judged.task.is_tied for judged in verdicts)
+
+
+def verdict_on(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:
+    task = attempt.task
+    verdict = judge(
+        outcome,
+        retry=attempt.retry,
+        retries=task.retries,
+        crashes=task.crashes,
+        now=now,
+        random=random.random(),  # noqa: S311 - jitter, not secrets
+    )
+    if not attempt.has_family:
+        return verdict
+    if isinstance(outcome, Stopped) and attempt.hook_waits:
+        return Wait(None)
+    finalizes = attempt.type.handler.finalize is not None
+    return family_verdict(verdict, task.family, finalizes=finalizes, spawned_now=attempt.spawned)

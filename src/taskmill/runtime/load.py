@@ -1,0 +1,31 @@
+"""Who holds how many slots now."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from taskmill.model.task_name import domain_of
+
+
+class Load:
+    """Slots taken by group and by domain, those of tasks about to start included."""
+
+    def __init__(self) -> None:
+        self.groups: Counter[str] = Counter()
+        self.domains: Counter[str] = Counter()
+        self.eased: set[str] = set()
+        """Groups that have given slots back since whoever picks has looked."""
+        self.eased_domains: set[str] = set()
+
+    def begin(self, group: str, type: str) -> None:
+        self.groups[group] += 1
+        self.domains[domain_of(type)] += 1
+
+    def end(self, group: str, type: str) -> None:
+        domain = domain_of(type)
+        self.groups[group] -= 1
+        if not self.groups[group]:
+            del self.groups[group]
+        self.domains[domain] -= 1
+        self.eased.add(group)
+        self.eased_domains.add(domain)

@@ -1,0 +1,62 @@
+"""Rate limits at work: what the token buckets hold at this moment, less what the turn under way is about to take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from taskmill.model.controls import Bucket, Scope
+from taskmill.model.rate_limit import RateLimit
+from taskmill.policy.rates import carry_over, full_bucket, next_permit_at, permits_at
+from taskmill.policy.rules import Rules
+
+
+class Meters:
+    """Permits are promised here while a turn is planned, and taken by the store with the tasks that start."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[Scope, Bucket] = {}
+        self._promised: dict[Scope, int] = {}
+        self._now = 0
+
+    def rule(self, before: Rules, rules: Rules, stored: Iterable[tuple[Scope, Bucket]], now: int) -> None:
+        """Limits have changed: what their buckets hold is kept as far as it fits."""
+        buckets = dict(stored) | self._buckets
+        self._buckets = {}
+        for scope, bucket in buckets.items():
+            old, new = before.rate(scope), rules.rate(scope)
+            if new is not None:
+                self._buckets[scope] = bucket if old is None or old == new else carry_over(bucket, old, new, now)
+
+    def at(self, now: int) -> None:
+        self._now = now
+
+    def permits(self, scope: Scope, limit: RateLimit) -> int:
+        """How many tasks may still start now."""
+        return max(permits_at(self._bucket(scope, limit), limit, self._now) - self._promised.get(scope, 0), 0)
+
+    def next_permit(self, scope: Scope, limit: RateLimit) -> int:
+        """When the next task may start."""
+        bucket = self._bucket(scope, limit)
+        promised = self._promised.get(scope, 0)
+        if promised:
+            bucket = Bucket(bucket.level - promised * bucket.unit, bucket.at, bucket.unit)
+        return max(next_permit_at(bucket, limit, self._now), self._now + 1)
+
+    def take(self, scope: Scope) -> None:
+        self._promised[scope] = self._promised.get(scope, 0) + 1
+
+    def promised(self, rules: Rules) -> list[tuple[Scope, RateLimit, Bucket]]:
+        """The buckets that the turn under way is about to take from."""
+        return [
+            (scope, limit, self._bucket(scope, limit))
+            for scope in self._promised
+            if (limit := rules.rate(scope)) is not None
+        ]
+
+    def turn_over(self, taken: Iterable[tuple[Scope, Bucket]]) -> None:
+        """The turn is committed or has failed: promises are void, what was taken is taken."""
+        self._promised.clear()
+        self._buckets.update(taken)
+
+    def _bucket(self, scope: Scope, limit: RateLimit) -> Bucket:
+        return self._buckets.get(scope) or full_bucket(limit, self._now)

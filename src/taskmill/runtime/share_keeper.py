@@ -1,0 +1,102 @@
+"""Keeps the shares of groups true while claims come and go."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from taskmill.model.group import AllocationReason
+from taskmill.policy.shares import Claim, Share, allocate
+from taskmill.policy.turns import Service
+
+_NOTHING = Share(0, 0.0, 0, 0)
+
+
+class Reallocation(NamedTuple):
+    """The share of a group has changed."""
+
+    group: str
+    previous_slots: int
+    new_slots: int
+    reason: AllocationReason
+
+
+class ShareKeeper:
+    """Shares are reckoned anew when a claim has changed in a way that can change them, and only then."""
+
+    def __init__(self) -> None:
+        self._service = Service()
+        self._claims: dict[str, Claim] = {}
+        self._shares: dict[str, Share] = {}
+        self._slots = 0
+        self._demand = 0
+        """All that groups could use."""
+        self._is_stale = True
+        self._settings_changed = True
+        self._drained: set[str] = set()
+        self.changes: list[Reallocation] = []
+        """What has changed and was not announced yet."""
+
+    def settings_changed(self) -> None:
+        self._is_stale = self._settings_changed = True
+
+    def claims(self, group: str, claim: Claim | None) -> None:
+        """What a group asks for now; ``None``: nothing."""
+        before = self._claims.get(group)
+        if claim is None:
+            if self._claims.pop(group, None) is not None:
+                self._drained.add(group)
+        else:
+            self._claims[group] = claim
+            if not claim.waiting:
+                self._drained.add(group)
+        if not self._is_stale:
+            self._is_stale = self._matters(group, before, claim)
+        self._demand += (claim.bound if claim else 0) - (before.bound if before else 0)
+
+    def _matters(self, group: str, before: Claim | None, now: Claim | None) -> bool:
+        """Whether a changed claim can change shares: it does not where a group can use more than its share anyway."""
+        if before is None or now is None or before[2:] != now[2:]:
+            return True
+        if before.bound == now.bound:
+            return False
+        least = min(before.bound, now.bound)
+        return least <= self._shares[group].limit or self._demand + now.bound - before.bound < self._slots
+
+    def reckon(self, slots: int) -> bool:
+        """Make shares right; says whether they had to be reckoned anew."""
+        if not self._is_stale:
+            return False
+        self._slots = slots
+        before, self._shares = self._shares, allocate(slots, self._claims)
+        self._demand = sum(claim.bound for claim in self._claims.values())
+        for group in {**before, **self._shares}:
+            old, new = before.get(group, _NOTHING).slots, self._shares.get(group, _NOTHING).slots
+            if old != new:
+                self.changes.append(Reallocation(group, old, new, self._reason(group, old, new)))
+        self._is_stale = self._settings_changed = False
+        self._drained.clear()
+        self._service.forget_idle(self._claims)
+        return True
+
+    def _reason(self, group: str, old: int, new: int) -> AllocationReason:
+        if self._settings_changed:
+            return "weight_change"
+        return "group_drained" if new < old and group in self._drained else "rebalance"
+
+    def key(self, group: str) -> tuple[bool, float] | None:
+        """When it is the group's turn, smaller sooner; ``None`` if it has its share already."""
+        claim, share = self._claims[group], self._shares[group]
+        if claim.running >= share.limit:
+            return None
+        return claim.running >= share.least, self._service.due(group)
+
+    def started(self, group: str, *, by_turn: bool) -> None:
+        claim, share = self._claims[group], self._shares[group]
+        self._service.begin(group, share.portion, by_turn=by_turn and claim.running >= share.least)
+
+    def ended(self, group: str, held_ms: int) -> None:
+        if group in self._shares:
+            self._service.end(group, self._shares[group].portion, held_ms)
+
+    def slots_of(self, group: str) -> int:
+        return self._shares.get(group, _NOTHING).slots

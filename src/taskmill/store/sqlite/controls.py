@@ -1,0 +1,160 @@
+"""Controls in the store: what was set, paused and limited at run time. Each change makes the version grow.
+
+A dispatcher plans with a version, and claims nothing under another: so what is paused here does not start there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from taskmill.errors import StoreCorrupt
+from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
+from taskmill.model.rate_limit import RateLimit
+from taskmill.model.stages import Claimed
+from taskmill.policy.rates import permits_at, take_permits
+from taskmill.policy.rules import combined, still_valid
+from taskmill.ports import Effects, TurnResult
+from taskmill.store.sqlite import dependencies
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.describing import describe
+from taskmill.store.sqlite.json_sql import decode_ids, encoded, one
+from taskmill.store.sqlite.queries import load
+from taskmill.store.sqlite.releasing import note_queued
+
+SQL = load("controls.sql")
+
+
+class _Row(msgspec.Struct, array_like=True):
+    kind: ScopeKind
+    name: str
+    change: str | None
+    paused_at: int | None
+    resume_at: int | None
+    bucket: str | None
+
+
+_decode_rows = msgspec.json.Decoder(list[_Row]).decode
+_decode_change = msgspec.json.Decoder(Change).decode
+_decode_bucket = msgspec.json.Decoder(Bucket).decode
+_decode_declared = msgspec.json.Decoder(Declared).decode
+
+
+def version(connection: Connection) -> int:
+    found: int = one(connection, SQL["version"])
+    return found
+
+
+def read(connection: Connection) -> Controls:
+    try:
+        rows = {Scope(row.kind, row.name): row for row in _decode_rows(one(connection, SQL["controls"]))}
+        return Controls(
+            version(connection),
+            _declared(connection),
+            {scope: _decode_change(row.change) for scope, row in rows.items() if row.change is not None},
+            {scope: Pause(row.paused_at, row.resume_at) for scope, row in rows.items() if row.paused_at is not None},
+            {scope: _decode_bucket(row.bucket) for scope, row in rows.items() if row.bucket is not None},
+        )
+    except msgspec.MsgspecError as wrong:
+        raise StoreCorrupt(f"the stored controls are unreadable: {wrong}") from wrong
+
+
+def _declared(connection: Connection) -> Declared | None:
+    row = connection.execute(SQL["declared"]).fetchone()
+    return None if row is None else _decode_declared(row[0])
+
+
+def declare(connection: Connection, declared: Declared) -> None:
+    """What the program declares anew counts more than what was set before at run time."""
+    before = _declared(connection)
+    if before == declared:
+        return
+    for scope, made in read(connection).changes.items():
+        kept = still_valid(made, before, declared, scope)
+        if kept != made:
+            _set_change(connection, scope, kept)
+    connection.execute(SQL["declare"], (encoded(declared),))
+    connection.execute(SQL["bump_version"])
+
+
+def change(connection: Connection, changes: Mapping[Scope, Change]) -> None:
+    for scope, made in changes.items():
+        row = connection.execute(SQL["change_of"], scope).fetchone()
+        before = NO_CHANGE if row is None or row[0] is None else _decode_change(row[0])
+        _set_change(connection, scope, combined(before, made))
+    connection.execute(SQL["bump_version"])
+
+
+def _set_change(connection: Connection, scope: Scope, made: Change) -> None:
+    connection.execute(SQL["set_change"], (*scope, None if made == NO_CHANGE else encoded(made)))
+
+
+def pause(connection: Connection, scope: Scope, now: int, until: int | None) -> bool:
+    was_paused = _paused_at(connection, scope) is not None
+    connection.execute(SQL["pause"], (*scope, now, until))
+    connection.execute(SQL["bump_version"])
+    return not was_paused
+
+
+def resume(connection: Connection, scope: Scope, now: int) -> bool:
+    since = _paused_at(connection, scope)
+    if since is None:
+        return False
+    connection.execute(SQL["resume"], scope)
+    connection.execute(SQL["give_back_paused_time"], (*scope, since, max(now, since)))
+    connection.execute(SQL["bump_version"])
+    return True
+
+
+def _paused_at(connection: Connection, scope: Scope) -> int | None:
+    row = connection.execute(SQL["paused_at"], scope).fetchone()
+    return None if row is None else row[0]
+
+
+def freeze_paused(connection: Connection, now: int) -> None:
+    """Keep what is paused from expiring."""
+    if one(connection, SQL["is_anything_paused"]):
+        connection.execute(SQL["freeze"], (now,))
+
+
+def take_from(
+    connection: Connection,
+    meters: Sequence[tuple[Scope, RateLimit, Bucket]],
+    claimed: Sequence[Claimed],
+    now: int,
+    result: TurnResult,
+) -> None:
+    """Take a permit for each task that starts from each limit that it is subject to."""
+    started = Counter[Scope]()
+    for task in claimed:
+        started[Scope(ScopeKind.GROUP, task.group)] += 1
+        started[Scope(ScopeKind.TYPE, task.type)] += 1
+    result.buckets = [
+        (scope, take_permits(bucket, limit, now, min(started[scope], permits_at(bucket, limit, now))))
+        for scope, limit, bucket in meters
+    ]
+    rows = [(*scope, encoded(bucket)) for scope, bucket in result.buckets]
+    connection.execute(SQL["fill_buckets"], (encoded(rows),))
+
+
+def preempted(connection: Connection) -> list[int]:
+    return decode_ids(one(connection, SQL["preempted"]))
+
+
+def resume_preempted(connection: Connection, now: int, effects: Effects) -> None:
+    ids = preempted(connection)
+    if ids:
+        connection.execute(SQL["resume_preempted"], (encoded(ids), now))
+        note_queued(connection, ids, effects)
+        effects.resumed += describe(connection, [task.id for task in effects.released if task.id in set(ids)])
+
+
+def set_priority(connection: Connection, id: int, priority: int) -> Effects | None:
+    effects = Effects()
+    if not connection.execute(SQL["set_priority"], (id, priority)).rowcount:
+        return None
+    dependencies.reckon(connection, [id], effects)
+    effects.reordered = True
+    return effects

@@ -1,0 +1,92 @@
+"""What a task waits for, and how the groups stand: read in one transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from taskmill.model.situation import Situation, Surroundings
+from taskmill.model.stages import Lane
+from taskmill.policy.aging import effective_priority, wait_until_ms
+from taskmill.policy.explaining import clocks_run_until
+from taskmill.policy.rules import Rules
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.json_sql import encoded, one
+from taskmill.store.sqlite.ledger import SQL as LEDGER
+from taskmill.store.sqlite.queries import load
+
+SQL = load("explaining.sql")
+RECENT = 200
+"""How many endings tell how fast tasks end."""
+
+_decode_situation = msgspec.json.Decoder(Situation, strict=False).decode
+_decode_running = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
+_decode_waiting = msgspec.json.Decoder(list[tuple[str, int]]).decode
+_decode_ahead = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
+_decode_recent = msgspec.json.Decoder(tuple[int, int | None, int | None]).decode
+_decode_urgencies = msgspec.json.Decoder(list[int]).decode
+_decode_lanes = msgspec.json.Decoder(list[Lane]).decode
+_decode_heads = msgspec.json.Decoder(list[tuple[str, int, int]]).decode
+
+
+def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[Situation, Surroundings] | None:
+    connection.execute("BEGIN")
+    try:
+        row = connection.execute(SQL["situation"], (id,)).fetchone()
+        if row is None:
+            return None
+        found = _decode_situation(row[0])
+        running, waiting = load_of_groups(connection)
+        group = found.group if rules.is_shared else None
+        return found, Surroundings(
+            running=running,
+            waiting=waiting,
+            ahead=_ahead(connection, found, rules, now),
+            recent=_decode_recent(one(connection, SQL["recent_endings"], RECENT, group)),
+        )
+    finally:
+        connection.execute("COMMIT")
+
+
+def load_of_groups(connection: Connection) -> tuple[Counter[tuple[str, str]], dict[str, int]]:
+    """What runs by group and type, and what may start by group."""
+    running = Counter({(group, type): n for group, type, n in _decode_running(one(connection, SQL["running"]))})
+    return running, dict(_decode_waiting(one(connection, SQL["waiting"])))
+
+
+def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int) -> int:
+    """How many waiting tasks start before this one, as things are."""
+    aging = rules.declared.aging
+    effective = effective_priority(
+        aging, situation.urgency, clocks_run_until(situation, rules, now) - situation.aged_from
+    )
+    group = situation.group if rules.is_shared else None
+    lines: list[tuple[int, int, int]] = []
+    for urgency in _decode_urgencies(one(connection, SQL["urgencies"], group)):
+        more, equal = (_since(rules, urgency, level, now) for level in (effective - 1, effective))
+        lines.append((urgency, more, equal))
+    found = _decode_ahead(one(connection, SQL["ahead"], group, situation.queued_at, situation.id, encoded(lines)))
+    own = sum(before for name, _, before, _ in found if name == situation.group)
+    # Among equally urgent tasks the groups take turns.
+    others = sum(min(equal, own) for name, _, _, equal in found if name != situation.group)
+    return sum(more for _, more, _, _ in found) + own + others
+
+
+def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
+    """Since when a task of this urgency has waited if it is at least as urgent as ``level`` by now."""
+    if urgency <= level:
+        return now
+    aging = rules.declared.aging
+    wait = None if aging is None else wait_until_ms(aging, urgency, level)
+    return -1 if wait is None else now - wait
+
+
+def next_priorities(connection: Connection, rules: Rules, now: int) -> dict[str, int]:
+    """The effective priority of the task that each group would start next."""
+    lanes = one(connection, LEDGER["lanes"])
+    found: dict[str, int] = {}
+    for group, urgency, aged_from in _decode_heads(one(connection, SQL["heads"], lanes)):
+        effective = effective_priority(rules.declared.aging, urgency, now - aged_from)
+        found[group] = min(found.get(group, effective), effective)
+    return found

@@ -1,0 +1,98 @@
+-- name: version
+SELECT CAST(value AS INTEGER) FROM taskmill_setting WHERE name = 'controls_version';
+
+-- name: bump_version
+UPDATE taskmill_setting SET value = CAST(value AS INTEGER) + 1 WHERE name = 'controls_version';
+
+-- name: declared
+SELECT value FROM taskmill_setting WHERE name = 'declared';
+
+-- name: declare
+INSERT INTO taskmill_setting (name, value) VALUES ('declared', ?1)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: controls
+SELECT json_group_array(json_array(kind, name, change, paused_at, resume_at, bucket)) FROM taskmill_control;
+
+-- name: change_of
+SELECT change FROM taskmill_control WHERE kind = ?1 AND name = ?2;
+
+-- name: set_change
+INSERT INTO taskmill_control (kind, name, change) VALUES (?1, ?2, ?3)
+ON CONFLICT (kind, name) DO UPDATE SET change = excluded.change;
+
+-- name: fill_buckets
+-- Rows of [kind, name, bucket].
+INSERT INTO taskmill_control (kind, name, bucket)
+SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1) WHERE true
+ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket;
+
+-- name: paused_at
+SELECT paused_at FROM taskmill_control WHERE kind = ?1 AND name = ?2;
+
+-- name: pause
+INSERT INTO taskmill_control (kind, name, paused_at, resume_at) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (kind, name) DO UPDATE SET paused_at = coalesce(paused_at, excluded.paused_at), resume_at = excluded.resume_at;
+
+-- name: resume
+UPDATE taskmill_control SET paused_at = NULL, resume_at = NULL WHERE kind = ?1 AND name = ?2;
+
+-- name: is_anything_paused
+SELECT EXISTS (SELECT 1 FROM taskmill_control WHERE paused_at IS NOT NULL);
+
+-- name: give_back_paused_time
+-- Scope ?1, ?2 was paused from ?3 to ?4, and is no longer. Its tasks have neither waited nor come closer to their deadlines
+-- meanwhile, unless something else has paused them too: then what that covers is given back when it ends.
+UPDATE taskmill_task SET
+    queued_at = queued_at + max(0, paused.until - max(?3, coalesce(renewed_at, queued_at))),
+    renewed_at = renewed_at + max(0, paused.until - max(?3, renewed_at)),
+    expires_at = expires_at + max(0, paused.until - max(?3, paused.clock_from)),
+    frozen = 0
+FROM (
+    SELECT
+        t.id,
+        min(?4, CASE WHEN t.status = 'paused' THEN t.paused_at ELSE ?4 END, coalesce((
+            SELECT min(other.paused_at) FROM taskmill_control AS other
+            WHERE other.paused_at IS NOT NULL AND (
+                other.kind = 'scheduler' OR other.kind = 'group' AND other.name = t.group_name
+                OR other.kind = 'domain' AND other.name = substr(t.type, 1, instr(t.type, '::') - 1))
+        ), ?4)) AS until,
+        CASE WHEN t.series_id IS NOT NULL AND t.attempt = 0 THEN coalesce(t.due_at, t.created_at) ELSE t.created_at END
+            AS clock_from
+    FROM taskmill_task AS t
+    WHERE t.status <> 'running'
+        AND (?1 = 'scheduler' OR ?1 = 'group' AND t.group_name = ?2
+            OR ?1 = 'domain' AND t.type >= ?2 || '::' AND t.type < ?2 || ':;')
+) AS paused
+WHERE taskmill_task.id = paused.id;
+
+-- name: freeze
+-- What is past its deadline at ?1 but paused with others does not expire: its time stands still.
+UPDATE taskmill_task SET frozen = 1
+WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
+    AND stop IS NULL AND interrupted = 0 AND frozen = 0 AND expires_at <= ?1
+    AND EXISTS (
+        SELECT 1 FROM taskmill_control AS control
+        WHERE control.paused_at IS NOT NULL AND (
+            control.kind = 'scheduler' OR control.kind = 'group' AND control.name = group_name
+            OR control.kind = 'domain' AND control.name = substr(type, 1, instr(type, '::') - 1))
+    );
+
+-- name: preempted
+-- Tasks that made way for more urgent ones.
+SELECT json_group_array(id) FROM taskmill_task WHERE status = 'paused' AND preempted = 1;
+
+-- name: resume_preempted
+-- The given tasks return to the queue at ?2, unless their series is paused. They have not waited meanwhile.
+UPDATE taskmill_task SET
+    status = CASE
+        WHEN series_id IS NOT NULL AND (SELECT paused FROM taskmill_series WHERE id = series_id) THEN 'paused'
+        ELSE 'pending' END,
+    preempted = 0,
+    queued_at = queued_at + max(0, ?2 - paused_at),
+    renewed_at = renewed_at + max(0, ?2 - paused_at),
+    paused_at = ?2
+WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: set_priority
+UPDATE taskmill_task SET priority = ?2 WHERE id = ?1 AND stop IS NULL;

@@ -1,0 +1,65 @@
+-- name: situation
+-- Everything about task ?1 that can hold it back.
+SELECT json_array(
+    t.id, t.type, t.group_name, t.priority, t.urgency, t.status, t.stop, t.created_at, t.queued_at, t.renewed_at, t.due_at,
+    t.expires_at, t.started_at, t.attempt, t.last_error, t.gate_id, t.held, t.parent_id,
+    (SELECT max_children FROM taskmill_task WHERE id = t.parent_id),
+    json((SELECT json_group_array(on_id) FROM taskmill_dependency WHERE task_id = t.id AND open = 1)),
+    t.children - t.children_ended,
+    coalesce((SELECT paused FROM taskmill_series WHERE id = t.series_id), 0),
+    t.preempted, t.paused_at, t.interrupted)
+FROM taskmill_task AS t
+WHERE t.id = ?1;
+
+-- name: running
+-- [group, type, count] of what runs.
+SELECT json_group_array(json_array(group_name, type, n)) FROM (
+    SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'running' GROUP BY group_name, type
+);
+
+-- name: waiting
+-- [group, count] of what may start.
+SELECT json_group_array(json_array(group_name, n)) FROM (
+    SELECT group_name, count(*) AS n FROM taskmill_task WHERE status = 'pending' AND stop IS NULL GROUP BY group_name
+);
+
+-- name: ahead
+-- Of each group (?1, or all of them), how many waiting tasks are more urgent than effective priority E, and how many are
+-- equally urgent and began to wait before (?2, ?3) or at all. ?4 has rows of [urgency, T1, T2]: tasks of that urgency are
+-- more urgent if they have waited since T1, and equally urgent if since T2.
+SELECT json_group_array(json_array(group_name, more_urgent, equal_before, equal)) FROM (
+    SELECT
+        t.group_name,
+        sum(coalesce(t.renewed_at, t.queued_at) <= given.value ->> 1) AS more_urgent,
+        sum(coalesce(t.renewed_at, t.queued_at) > given.value ->> 1
+            AND coalesce(t.renewed_at, t.queued_at) <= given.value ->> 2
+            AND (t.queued_at, t.id) < (?2, ?3)) AS equal_before,
+        sum(coalesce(t.renewed_at, t.queued_at) > given.value ->> 1
+            AND coalesce(t.renewed_at, t.queued_at) <= given.value ->> 2) AS equal
+    FROM taskmill_task AS t
+    JOIN json_each(?4) AS given ON t.urgency = given.value ->> 0
+    WHERE t.status = 'pending' AND t.stop IS NULL AND (?1 IS NULL OR t.group_name = ?1)
+    GROUP BY t.group_name
+);
+
+-- name: urgencies
+SELECT json_group_array(DISTINCT urgency) FROM taskmill_task
+WHERE status = 'pending' AND stop IS NULL AND (?1 IS NULL OR group_name = ?1);
+
+-- name: recent_endings
+-- [count, first, last] of the last ?1 endings of tasks that ran.
+SELECT json_array(count(*), min(ended_at), max(ended_at)) FROM (
+    SELECT ended_at FROM taskmill_history WHERE duration_ms IS NOT NULL AND (?2 IS NULL OR group_name = ?2)
+    ORDER BY ended_at DESC, id DESC LIMIT ?1
+);
+
+-- name: heads
+-- [group, urgency, aged_from] of the first task of each lane in ?1.
+SELECT json_group_array(json_array(t.group_name, t.urgency, coalesce(t.renewed_at, t.queued_at)))
+FROM json_each(?1) AS lane
+JOIN taskmill_task AS t ON t.id = (
+    SELECT id FROM taskmill_task
+    WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0 AND urgency = lane.value ->> 1
+        AND type = lane.value ->> 2 AND (renewed_at IS NOT NULL) = (lane.value ->> 3)
+    ORDER BY queued_at, id LIMIT 1
+);

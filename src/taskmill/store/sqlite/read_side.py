@@ -1,0 +1,97 @@
+"""The reading half of the SQLite store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from taskmill.model.controls import Controls, Declared
+from taskmill.model.filters import Filters
+from taskmill.model.graph import TaskGraph
+from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.situation import GroupLoad, Situation, Surroundings
+from taskmill.model.snapshot import Schedule
+from taskmill.policy.rules import Rules, declared_here
+from taskmill.ports import Clock
+from taskmill.store.sqlite import controls, explaining, reading, series
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.rows import View
+
+T = TypeVar("T")
+
+
+class ReadSide(ABC):
+    """Every question a store answers. Records show tasks as they are at this moment, under the rules that hold."""
+
+    _clock: Clock
+    declared: Declared = Declared()
+    """What the program of this process declares."""
+    _rules: Rules | None = None
+
+    @abstractmethod
+    async def _read(self, request: Callable[[Connection], T]) -> T: ...
+
+    async def _view(self, request: Callable[[Connection, View], T]) -> T:
+        return await self._read(lambda connection: request(connection, self._present(connection)))
+
+    def _present(self, connection: Connection) -> View:
+        if self._rules is None or self._rules.controls.version != controls.version(connection):
+            found = controls.read(connection)
+            self._rules = Rules(declared_here(self.declared, found), found)
+        return View(self._rules, self._clock.now_ms())
+
+    async def controls(self) -> Controls:
+        return await self._read(controls.read)
+
+    async def get(self, id: int) -> TaskRecord | HistoryRecord | None:
+        return await self._view(lambda connection, view: reading.get(connection, view, id))
+
+    async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None:
+        return await self._view(lambda connection, view: reading.find(connection, view, type, key))
+
+    async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
+        def read(connection: Connection, view: View) -> tuple[Situation, Surroundings, Controls] | None:
+            found = explaining.situation(connection, id, view.rules, view.now)
+            return None if found is None else (*found, view.rules.controls)
+
+        return await self._view(read)
+
+    async def load_of_groups(self) -> GroupLoad:
+        def read(connection: Connection, view: View) -> GroupLoad:
+            running, waiting = explaining.load_of_groups(connection)
+            return GroupLoad(
+                running, waiting, explaining.next_priorities(connection, view.rules, view.now), view.rules.controls
+            )
+
+        return await self._view(read)
+
+    async def ended_among(self, ids: Sequence[int]) -> list[int]:
+        return await self._read(lambda connection: reading.ended_among(connection, ids))
+
+    async def children(self, id: int) -> list[HistoryRecord]:
+        return await self._read(lambda connection: reading.children(connection, id))
+
+    async def graph(self, id: int) -> TaskGraph | None:
+        return await self._view(lambda connection, view: reading.graph(connection, view, id))
+
+    async def schedules(self) -> list[Schedule]:
+        return await self._read(series.schedules)
+
+    async def tasks(self, filters: Filters) -> list[TaskRecord]:
+        return await self._view(lambda connection, view: reading.tasks(connection, view, filters))
+
+    async def history(self, filters: Filters) -> list[HistoryRecord]:
+        return await self._read(lambda connection: reading.history(connection, filters))
+
+    async def count(self, filters: Filters) -> int:
+        return await self._view(lambda connection, view: reading.count(connection, view, filters))
+
+    async def counts(self) -> dict[str, int]:
+        return await self._view(reading.counts)
+
+    async def stats(self, type: str) -> TypeStats:
+        return await self._read(lambda connection: reading.stats(connection, type))
+
+    async def tag_values(self, name: str) -> dict[str, int]:
+        return await self._read(lambda connection: reading.tag_values(connection, name))

@@ -1,0 +1,60 @@
+"""How groups and rate limits look in a snapshot."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from taskmill.model.controls import Scope, ScopeKind
+from taskmill.model.situation import GroupLoad
+from taskmill.model.snapshot import GroupSnapshot, RateSnapshot
+from taskmill.policy.explaining import shares
+from taskmill.policy.rates import full_bucket, permits_at
+from taskmill.policy.rules import Rules
+
+
+def groups_of(load: GroupLoad, rules: Rules) -> dict[str, GroupSnapshot]:
+    """Every group that has work, or settings of its own."""
+    busy: Counter[str] = Counter()
+    for (group, _), running in load.running.items():
+        busy[group] += running
+    slots = shares(load.running, load.waiting, rules)
+    paused = paused_names(rules, ScopeKind.GROUP)
+    return {
+        name: GroupSnapshot(
+            name=name,
+            weight=settings.weight,
+            cap=settings.cap,
+            min_slots=settings.min_slots,
+            rate=settings.rate,
+            slots=slots.get(name, 0),
+            running=busy[name],
+            pending=load.waiting.get(name, 0),
+            paused=name in paused,
+            next_priority=load.next_priority.get(name),
+        )
+        for name in sorted({*busy, *load.waiting, *rules.named_groups, *paused})
+        for settings in [rules.group(name)]
+    }
+
+
+def paused_names(rules: Rules, kind: ScopeKind) -> list[str]:
+    return sorted(scope.name for scope in rules.controls.pauses if scope.kind is kind)
+
+
+def rates_of(rules: Rules, now: int) -> list[RateSnapshot]:
+    scopes = {
+        *(Scope(ScopeKind.GROUP, name) for name in rules.named_groups),
+        *(Scope(ScopeKind.TYPE, name) for name in rules.declared.rates),
+        *rules.controls.changes,
+        *rules.controls.buckets,
+    }
+    return [
+        RateSnapshot(
+            kind=scope.kind,
+            name=scope.name,
+            rate=rate,
+            permits=permits_at(rules.controls.buckets.get(scope) or full_bucket(rate, now), rate, now),
+        )
+        for scope in sorted(scopes)
+        if scope.kind in (ScopeKind.GROUP, ScopeKind.TYPE) and (rate := rules.rate(scope)) is not None
+    ]
