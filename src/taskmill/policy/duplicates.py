@@ -30,6 +30,10 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Whether it has children at work, or has only its ``finalize`` left to run."""
     saved: str | None = None
     """What it has saved, or what the task that it replaced had."""
+    is_held: bool = False
+    """Whether it waits until fewer of its siblings are in the queue."""
+    is_capped: bool = False
+    """Whether its parent lets only so many children into the queue."""
 
     @property
     def waits_to_run(self) -> bool:

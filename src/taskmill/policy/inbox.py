@@ -182,7 +182,7 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
             plan.again[holder.id] = task
             return Stored(holder.id, "requeued")
         case Replace(gate_id, keeps_place):
-            keeps_place = keeps_place and task.status is Status.PENDING
+            keeps_place = keeps_place and _status_when_free(task) is Status.PENDING
             is_tied = holder.parent_id is not None or holder.series_id is not None
             plan.superseded.append(Superseding(holder.id, plan.next_id(), holder.ends_at_once, is_tied))
             if holder.id >= plan.first_id:
@@ -196,7 +196,9 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
                 replaced=holder.saved or NOTHING_SAVED,
                 kin=_kin_in_its_place(task, holder, plan) if is_tied else task.kin,
             )
-            return _store(name, _gated(task, gate_id), "superseded", keys, plan, holder.id)
+            if holder.is_capped and task.kin is not None and task.kin.parent_id == holder.parent_id:
+                task = _among_siblings(task, holder, gate_id)
+            return _store(name, _gated(task, gate_id), "superseded", keys, plan, holder)
 
 
 def _kin_in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> Kin:
@@ -212,11 +214,32 @@ def _kin_in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> Kin:
     return kin
 
 
+def _among_siblings(task: NewTask, holder: Holder, gate_id: int | None) -> NewTask:
+    """Where only so many siblings may be in the queue, a replacement takes the old one's place, or waits for one.
+
+    Who could not use the place yet does not keep it: what it waits for may be a sibling that needs it.
+    """
+    takes_place = holder.ends_at_once and not holder.is_held and gate_id is None and not depends_on(task)
+    return msgspec.structs.replace(
+        task,
+        kin=msgspec.structs.replace(task.kin or NO_KIN, held=not takes_place),
+        status=_status_when_free(task) if takes_place else Status.BLOCKED,
+    )
+
+
+def _status_when_free(task: NewTask) -> Status:
+    """The status of a new task if no siblings were in its way."""
+    if task.kin is None or not task.kin.held:
+        return task.status
+    return Status.PENDING if task.due_at is None else Status.SCHEDULED
+
+
 def _store(
-    name: Name, task: NewTask, kind: Kind, keys: Keys, plan: InboxPlan, replaced_id: int | None = None
+    name: Name, task: NewTask, kind: Kind, keys: Keys, plan: InboxPlan, replaced: Holder | None = None
 ) -> Stored:
     id = plan.add(task)
     kin = task.kin or NO_KIN
+    has_same_parent = replaced is not None and replaced.parent_id == kin.parent_id
     keys.holders[name] = Holder(
         id,
         task.status,
@@ -226,8 +249,10 @@ def _store(
         kin.parent_id,
         kin.series_id,
         saved=task.replaced,
+        is_held=kin.held,
+        is_capped=kin.held or (has_same_parent and replaced is not None and replaced.is_capped),
     )
-    return Stored(id, kind, replaced_id)
+    return Stored(id, kind, None if replaced is None else replaced.id)
 
 
 def _gated(task: NewTask, gate_id: int | None) -> NewTask:

@@ -213,7 +213,10 @@ def _step(connection: Connection, parent: Parent, now: int, effects: Effects) ->
             connection.execute(SQL["await_release"], (parent.id,))
             release(connection, [parent.id], now, effects)
         case "end" if parent.runs_again and not _has_successor(connection, parent):
+            # While it waited for its children it took no place among its siblings.
+            connection.execute(SQL["hold_child"], (parent.id,))
             start_over(connection, [parent.id], now, effects)
+            release(connection, [parent.id], now, effects)
         case "end":
             ending, result, error, duration_ms = _settled(parent)
             return [EndingRow(parent.id, ending, now, duration_ms, result, error)]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from taskmill.errors import DuplicateTask
 from taskmill.model.stages import Described
+from taskmill.ports import Effects
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import describe
 from taskmill.store.sqlite.queries import load
+from taskmill.store.sqlite.releasing import release
 
 SQL = load("reviving.sql")
 
 
 def revive(connection: Connection, id: int, now: int) -> Described | None:
-    """Bring a dead letter back to the queue under its own id."""
+    """Bring a dead letter back to the queue under its own id.
+
+    Whoever asks has to look at the queue anew: siblings may enter it as well.
+    """
     row = connection.execute(SQL["dead_letter"], (id,)).fetchone()
     if row is None:
         return None
@@ -26,4 +31,5 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     for statement in ("recount_child", "return_tags", "forget_ending_tags", "forget_ending"):
         connection.execute(SQL[statement], (id,))
     connection.execute(SQL["untally"], (type, group, "dead_letter", duration_ms))
+    release(connection, [id], now, Effects())
     return describe(connection, [id])[0]

@@ -60,7 +60,7 @@ WHERE gate_id IN (SELECT value FROM json_each(?1));
 -- name: start_over
 -- The given tasks run once more, as the newest submission of their key wants it.
 UPDATE taskmill_task SET
-    status = 'pending', stop = NULL, payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
+    status = CASE WHEN held THEN 'blocked' ELSE 'pending' END, stop = NULL, payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
     interrupted = 0, finalizing = 0, outcome = NULL, children = 0, children_ended = 0,
     children_after = (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), created_at = ?2,
     queued_at = ?2, renewed_at = NULL, due_at = NULL, last_error = NULL, progress = NULL

@@ -83,6 +83,12 @@ UPDATE taskmill_task SET
         WHERE parent.id = taskmill_task.parent_id), 0)
 WHERE id = ?1;
 
+-- name: hold_child
+-- The given task is about to enter the queue: where only so many siblings may be there, it takes its turn among them.
+UPDATE taskmill_task SET held = 1
+WHERE id = ?1 AND EXISTS (
+    SELECT 1 FROM taskmill_task AS parent WHERE parent.id = taskmill_task.parent_id AND parent.max_children IS NOT NULL);
+
 -- name: is_within
 -- Whether task ?1 is ?2 or one of its descendants.
 WITH RECURSIVE above (id) AS (
