@@ -6,7 +6,7 @@ The runtime knows these shapes and nothing of SQLite, threads or wall clocks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -143,7 +143,7 @@ class Effects(msgspec.Struct):
     ended: list[Ended] = msgspec.field(default_factory=list[Ended])
     released: list[Released] = msgspec.field(default_factory=list[Released])
     unblocked: list[Described] = msgspec.field(default_factory=list[Described])
-    """Those of the released that waited for tasks they depend on."""
+    """Tasks whose last dependency was met, whatever else holds them back."""
     stopping: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
     """Running tasks that were asked to stop, and why."""
     hooks: list[int] = msgspec.field(default_factory=list[int])
@@ -163,6 +163,8 @@ class Arrived(msgspec.Struct):
     """What a commit of submissions brought: new rows, and what it did to those whose keys they took."""
 
     fresh: list[tuple[int, NewTask]] = msgspec.field(default_factory=list[tuple[int, NewTask]])
+    blocked: Collection[int] = ()
+    """Those of the new tasks that wait for others they depend on."""
     effects: Effects = msgspec.field(default_factory=Effects)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.progress import readable
 from taskmill.model.stages import Claimed, Described, NewTask
-from taskmill.model.status import Ending, Status
+from taskmill.model.status import Ending
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.observe.bus import EventBus
 from taskmill.observe.log import about, logger
@@ -43,7 +43,7 @@ class Announcer:
             for id, task in arrived.fresh:
                 described = _described(id, task)
                 self._bus.about("TaskSubmitted", described)
-                if task.kin is not None and task.kin.depends_on and task.status is Status.BLOCKED:
+                if id in arrived.blocked:
                     self._bus.about("TaskBlocked", described)
         self.effects(arrived.effects, now)
 

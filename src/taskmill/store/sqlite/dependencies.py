@@ -97,9 +97,11 @@ def follow(
         rows.append(EndingRow(task_id, Ending.DEPENDENCY_FAILED, now, None, None, why))
     if met:
         connection.execute(SQL["close_edges"], (encoded(met),))
-        released = release(connection, sorted({task_id for task_id, _ in met}), now, effects)
-        if released:
-            effects.unblocked += describe(connection, released)
+        waited = sorted({task_id for task_id, _ in met})
+        # Something else may hold one back still: siblings, or the attempt that it replaces.
+        if unblocked := decode_ids(one(connection, SQL["without_open_edges"], encoded(waited))):
+            effects.unblocked += describe(connection, unblocked)
+            release(connection, unblocked, now, effects)
     if any(ending is not Ending.COMPLETED for ending in ended.values()):
         _withdraw(connection, given, effects)
     return rows

@@ -36,7 +36,9 @@ def insert(connection: Connection, requests: Sequence[Request], now: int) -> tup
         return _insert_plain(connection, requests)
     keys, last_id = _keys(connection, requests)
     plan = plan_inbox(requests, keys, last_id + 1, _needs(connection, requests, keys))
-    arrived = Arrived(fresh=list(enumerate(plan.fresh, plan.first_id)))
+    arrived = Arrived(
+        fresh=list(enumerate(plan.fresh, plan.first_id)), blocked={id for id, _, is_open in plan.edges if is_open}
+    )
     _store(connection, plan, arrived.effects, now)
     return plan.answers, arrived
 

@@ -46,6 +46,12 @@ UPDATE taskmill_dependency SET open = 0
 FROM json_each(?1) AS given
 WHERE taskmill_dependency.task_id = given.value ->> 0 AND taskmill_dependency.on_id = given.value ->> 1;
 
+-- name: without_open_edges
+-- Those of the given tasks that no longer wait for others to end.
+SELECT json_group_array(id) FROM taskmill_task AS t
+WHERE id IN (SELECT value FROM json_each(?1)) AND stop IS NULL
+    AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open = 1);
+
 -- name: open_edges_of
 -- What the given tasks still wait for.
 SELECT json_group_array(json_array(edge.task_id, edge.on_id))
