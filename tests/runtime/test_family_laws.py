@@ -58,6 +58,7 @@ class World:
     told: list[str] = field(default_factory=list[str])
     acknowledged: set[int] = field(default_factory=set[int])
     needs: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    replacements: dict[int, int] = field(default_factory=dict[int, int])
     wrong: list[str] = field(default_factory=list[str])
     hooked: dict[int, int] = field(default_factory=dict[int, int])
     """When the hook of a task began last, on a count of all that was seen."""
@@ -146,6 +147,8 @@ class World:
             self.acknowledged.add(handle.id)
             if handle.kind == "requeued":
                 self.requeued.add(handle.id)
+            if handle.replaced_id is not None:
+                self.replacements[handle.replaced_id] = handle.id
         refs = {f"n{number}": handle.id for number, handle in zip(numbers, handles, strict=True)}
         for handle, submission in zip(handles, submissions, strict=True):
             if handle.kind in ("inserted", "superseded"):
@@ -266,10 +269,12 @@ class World:
                 self.is_wrong(f"{record.id} was {record.ending} while at work, and its hook did not run")
             for on_id in self.needs.get(record.id, ()):
                 on = history.get(on_id)
-                if on is None or on.ending == "superseded" or record.started_at is None:
-                    continue  # nobody knows, or it waited for the replacement instead, or it never ran
-                if record.started_at < on.ended_at:
-                    self.is_wrong(f"{record.id} started before {on_id}, which it depends on, had ended")
+                while on is not None and record.started_at is not None:
+                    if record.started_at < on.ended_at:
+                        self.is_wrong(f"{record.id} started before {on.id}, which it depends on, had ended")
+                    # Who waits for a task when it is replaced waits for both.
+                    successor = self.replacements.get(on.id, 0)
+                    on = history.get(successor) if successor > record.id else None
         for record in history.values():
             self.tell(f"{record.id} {record.ending}, parent {record.parent_id}: {record.error}")
 

@@ -20,7 +20,7 @@ from taskmill.store.sqlite.rows import EndingRow
 SQL = load("dependencies.sql")
 
 _decode_states = msgspec.json.Decoder(list[tuple[int, bool, Ending | None]], strict=False).decode
-_decode_dependents = msgspec.json.Decoder(list[tuple[int, int, OnDependencyFailure]]).decode
+_decode_dependents = msgspec.json.Decoder(list[tuple[int, int, OnDependencyFailure, bool]], strict=False).decode
 
 
 def states(connection: Connection, ids: Iterable[int]) -> dict[int, DependencyState]:
@@ -77,19 +77,28 @@ def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]]
 
 
 def follow(
-    connection: Connection, ended: Mapping[int, Ending], contained: set[int], now: int, effects: Effects
+    connection: Connection,
+    ended: Mapping[int, Ending],
+    contained: set[int],
+    gates: Mapping[int, int],
+    now: int,
+    effects: Effects,
 ) -> list[EndingRow]:
     """Tasks have ended: release those that waited for them, or end these in turn.
 
-    ``contained`` holds tasks whose failure stops with them; those that fail alone are added to it.
+    ``contained`` holds tasks whose failure stops with them; those that fail alone are added to it. ``gates`` tells of
+    replacements that have ended before the attempt which they replace: who waited for one waits for that attempt.
     """
     given = encoded(list(ended))
     met: list[tuple[int, int]] = []
+    handed_on: list[tuple[int, int, bool]] = []
     rows: list[EndingRow] = []
-    for task_id, on_id, policy in _decode_dependents(one(connection, SQL["dependents"], given)):
-        answer = answer_ending(ended[on_id], policy, contained=on_id in contained)
+    for task_id, on_id, policy, awaits_end in _decode_dependents(one(connection, SQL["dependents"], given)):
+        answer = answer_ending(ended[on_id], policy, contained=on_id in contained or awaits_end)
         if answer == "met":
             met.append((task_id, on_id))
+            if on_id in gates and gates[on_id] not in ended:
+                handed_on.append((task_id, gates[on_id], True))
             continue
         if answer == "fails alone":
             contained.add(task_id)
@@ -97,6 +106,8 @@ def follow(
         rows.append(EndingRow(task_id, Ending.DEPENDENCY_FAILED, now, None, None, why))
     if met:
         connection.execute(SQL["close_edges"], (encoded(met),))
+        if handed_on:
+            _hand_on(connection, handed_on, effects)
         waited = sorted({task_id for task_id, _ in met})
         # Something else may hold one back still: siblings, or the attempt that it replaces.
         if unblocked := decode_ids(one(connection, SQL["without_open_edges"], encoded(waited))):
@@ -105,6 +116,14 @@ def follow(
     if any(ending is not Ending.COMPLETED for ending in ended.values()):
         _withdraw(connection, given, effects)
     return rows
+
+
+def _hand_on(connection: Connection, edges: Sequence[tuple[int, int, bool]], effects: Effects) -> None:
+    """Tasks that waited already wait for others from now on."""
+    connection.execute(SQL["insert_edges"], (encoded(edges),))
+    awaited = sorted({on_id for _, on_id, _ in edges})
+    connection.execute(SQL["mark_awaited"], (encoded(awaited),))
+    reckon(connection, awaited, effects)
 
 
 def _withdraw(connection: Connection, ended: str, effects: Effects) -> None:

@@ -66,16 +66,19 @@ def end_tasks(
             if all(task.type for task in tasks):
                 sums, tagged = _sums(tasks, endings), any(task.tags for task in tasks)
         ids = encoded([row.id for row in endings])
+        if ties is ANYONE:
+            ties = present_ties(connection)
+        # Whoever has run has passed its gate.
+        has_gates = ties.successors and ties.dependents and not told
+        gates = dict(decode_pairs(one(connection, SQL["gates"], ids))) if has_gates else {}
         _record(connection, endings)
         leave_active(connection, ids, sums or one(connection, SQL["sums_of_endings"], ids), tagged=tagged)
         ended = {row.id: row.ending for row in endings}
         following: list[EndingRow] = []
-        if ties is ANYONE:
-            ties = present_ties(connection)
         if ties.successors:
             _open_gates(connection, ids, now, effects)
         if ties.dependents:
-            following += dependencies.follow(connection, ended, contained, now, effects)
+            following += dependencies.follow(connection, ended, contained, gates, now, effects)
         if ties.parents:
             following += families.follow(connection, ended, now, effects)
         if ties.series:

@@ -34,8 +34,15 @@ WHERE taskmill_dependency.on_id = given.value ->> 0 AND taskmill_dependency.open
 DELETE FROM taskmill_dependency WHERE on_id IN (SELECT value FROM json_each(?1)) AND open = 1;
 
 -- name: dependents
--- Open edges onto the given tasks, with the policy of whoever waits.
-SELECT json_group_array(json_array(edge.task_id, edge.on_id, t.on_dependency_failure))
+-- Open edges onto the given ended tasks, with the policy of whoever waits, and whether it waits for no more than the end:
+-- it had depended on a replacement of that task which ended first, and that was no failure to it.
+SELECT json_group_array(json_array(edge.task_id, edge.on_id, t.on_dependency_failure, (
+    SELECT ended.ending = 'superseded' AND EXISTS (
+        SELECT 1 FROM taskmill_dependency AS met
+        JOIN taskmill_history AS replacement ON replacement.id = met.on_id
+        WHERE met.task_id = edge.task_id AND met.open = 0 AND replacement.id > ended.id
+            AND replacement.type = ended.type AND replacement.key = ended.key)
+    FROM taskmill_history AS ended WHERE ended.id = edge.on_id)))
 FROM json_each(?1) AS given
 JOIN taskmill_dependency AS edge ON edge.on_id = given.value AND edge.open = 1
 JOIN taskmill_task AS t ON t.id = edge.task_id;

@@ -50,6 +50,11 @@ SELECT json_group_array(json_array(type, group_name, ending, ended, duration_ms)
 SELECT json_group_array(json_array(gate_id, id)) FROM taskmill_task
 WHERE gate_id IN (SELECT value FROM json_each(?1));
 
+-- name: gates
+-- [task, gate] of those of the given tasks that wait for another to end.
+SELECT json_group_array(json_array(id, gate_id)) FROM taskmill_task
+WHERE id IN (SELECT value FROM json_each(?1)) AND gate_id IS NOT NULL;
+
 -- name: open_gates
 -- The given tasks have ended and are in history: their successors read what was saved last.
 UPDATE taskmill_task SET
