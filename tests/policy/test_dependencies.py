@@ -14,7 +14,7 @@ from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Stat
 from taskmill.policy.dependencies import answer_ending, find_circle
 from taskmill.policy.duplicates import Holder
 from taskmill.policy.inbox import InboxPlan, Keys, plan_inbox
-from taskmill.policy.references import DependencyState, Needs, stored_needs
+from taskmill.policy.references import DependencyState, Needs
 from tests.policy.test_inbox import new_task
 
 CANCEL, FAIL, IGNORE = OnDependencyFailure.CANCEL, OnDependencyFailure.FAIL, OnDependencyFailure.IGNORE
@@ -152,22 +152,3 @@ def test_submissions_with_one_key_are_one_node() -> None:
     assert not isinstance(answer, SubmissionError)
     (circle,) = planned(task(ref="a", key="k"), task("a", ref="b"), task("b", key="k")).answers
     assert isinstance(circle, CyclicDependency)
-
-
-# What a submission depends on in the store
-
-
-@given(requests, st.integers(0, 5))
-def test_stored_needs_are_all_stored_tasks_on_the_way(shapes: list[tuple[list[int]]], index: int) -> None:
-    if index >= len(shapes):
-        return
-    request = [task(*(str(n) if n < 100 else n for n in needs), ref=str(i)) for i, (needs,) in enumerate(shapes)]
-    reached = {index}
-    while more := {n for i in reached for n in shapes[i][0] if n < len(shapes)} - reached:
-        reached |= more
-    assert stored_needs(request, index, {}) == {n for i in reached for n in shapes[i][0] if n > 100}
-
-
-def test_stored_needs_follow_the_submission_that_is_stored_for_a_key() -> None:
-    request = [task(ref="a", key="k"), task(7, key="k"), task("a", ref="b")]
-    assert stored_needs(request, 2, {}) == {7}

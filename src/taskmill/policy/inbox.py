@@ -16,6 +16,7 @@ from taskmill.errors import CyclicDependency, DuplicateTask, SubmissionError
 from taskmill.model.kin import NO_KIN, Kin
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Kind, Status
+from taskmill.policy.circles import WAITS_FOR_ITSELF
 from taskmill.policy.dependencies import find_circle
 from taskmill.policy.duplicates import Holder, KeepHolder, Name, Replace, RunAgain, answer_duplicate, refuses
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on, failure_policy, references, refuse_dependencies
@@ -84,10 +85,12 @@ def plan_inbox(requests: Sequence[Sequence[NewTask]], known: Keys, first_id: int
         last = {(task.type, task.key): task for task in request if task.key is not None}
         refusal = _refusal(last, keys) or refuse_dependencies(request, needs, first_id)
         if refusal is None and number in needs.circular:
-            refusal = CyclicDependency("a task would wait for itself: what it depends on waits for it already")
+            refusal = CyclicDependency(needs.circular[number])
         plan.answers.append(_plan_request(request, last, keys, plan, needs) if refusal is None else refusal)
     if plan.edges and plan.superseded and (offender := _closes_circle_by_replacing(plan)) is not None:
-        return plan_inbox(requests, known, first_id, Needs(needs.states, {*needs.circular, offender}))
+        return plan_inbox(
+            requests, known, first_id, Needs(needs.states, {**needs.circular, offender: WAITS_FOR_ITSELF})
+        )
     return plan
 
 

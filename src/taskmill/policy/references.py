@@ -5,7 +5,7 @@ Submissions with one key are stored as one task, the last of them, so a ``ref`` 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -14,7 +14,6 @@ from taskmill.errors import CyclicDependency, DependencyFailed, InvalidDependenc
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure
 from taskmill.policy.dependencies import answer_ending, find_circle
-from taskmill.policy.duplicates import Holder, Name
 
 DependencyState = Ending | Literal["active"]
 
@@ -23,7 +22,8 @@ class Needs(msgspec.Struct, frozen=True):
     """What became of the tasks that new ones depend on, and which requests would close a circle with stored tasks."""
 
     states: Mapping[int, DependencyState] = msgspec.field(default_factory=dict[int, DependencyState])
-    circular: Collection[int] = ()
+    circular: Mapping[int, str] = msgspec.field(default_factory=dict[int, str])
+    """By their numbers, and what is wrong with them."""
 
 
 NO_NEEDS = Needs()
@@ -86,7 +86,7 @@ def _wrong_dependency(
 def _circle(request: Sequence[NewTask], refs: Mapping[str, int]) -> CyclicDependency | None:
     """A circle among the submissions themselves."""
     nodes: dict[int, list[int]] = {}
-    standing = _standing_for(request)
+    standing = standing_for(request)
     for index, task in enumerate(request):
         names = [name for name in depends_on(task) if isinstance(name, str)]
         nodes.setdefault(standing[index], []).extend(standing[refs[name]] for name in names)
@@ -97,7 +97,7 @@ def _circle(request: Sequence[NewTask], refs: Mapping[str, int]) -> CyclicDepend
     return CyclicDependency(f"depends_on: the submissions wait for each other: {path}")
 
 
-def _standing_for(request: Sequence[NewTask]) -> list[int]:
+def standing_for(request: Sequence[NewTask]) -> list[int]:
     """For each submission, the index of the one that is stored in its stead."""
     final = {(task.type, task.key): index for index, task in enumerate(request) if task.key is not None}
     return [index if task.key is None else final[task.type, task.key] for index, task in enumerate(request)]
@@ -105,28 +105,3 @@ def _standing_for(request: Sequence[NewTask]) -> list[int]:
 
 def _called(task: NewTask) -> str:
     return task.kin.ref if task.kin is not None and task.kin.ref is not None else task.key or task.type
-
-
-def stored_needs(request: Sequence[NewTask], index: int, holders: Mapping[Name, Holder]) -> set[int]:
-    """The stored tasks that one submission depends on, directly or through others of its request."""
-    refs = references(request)
-    if isinstance(refs, SubmissionError):
-        return set()
-    standing = _standing_for(request)
-    found: set[int] = set()
-    seen = {index}
-    path = [index]
-    while path:
-        for dependency in depends_on(request[path.pop()]):
-            if isinstance(dependency, int):
-                found.add(dependency)
-                continue
-            if dependency not in refs or (at := standing[refs[dependency]]) in seen:
-                continue
-            seen.add(at)
-            path.append(at)
-            other = request[at]
-            holder = holders.get((other.type, other.key)) if other.key is not None else None
-            if holder is not None:
-                found.add(holder.id)
-    return found

@@ -38,9 +38,14 @@ def states(connection: Connection, ids: Iterable[int]) -> dict[int, DependencySt
     return known
 
 
-def waits_for(connection: Connection, ids: Sequence[int], id: int) -> bool:
-    """Whether any of ``ids`` waits, directly or through others, for ``id``."""
-    return bool(one(connection, SQL["reaches"], encoded(ids), id))
+def waits_for(connection: Connection, ids: Iterable[int], others: Iterable[int]) -> bool:
+    """Whether any of ``ids`` is among ``others``, or waits, directly or through others, for one of them."""
+    return bool(one(connection, SQL["reaches"], encoded(sorted(ids)), encoded(sorted(others))))
+
+
+def waits_below(connection: Connection, ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Who waits for whom, from these tasks on."""
+    return decode_pairs(one(connection, SQL["waits_below"], encoded(sorted(ids))))
 
 
 def link(

@@ -244,9 +244,9 @@ def start_over(connection: Connection, ids: Sequence[int], now: int, effects: Ef
     note_queued(connection, ids, effects)
 
 
-def is_within(connection: Connection, id: int, root: int) -> bool:
-    """Whether a task is ``root`` or one of its descendants."""
-    return bool(one(connection, SQL["is_within"], id, root))
+def ancestors(connection: Connection, ids: Iterable[int]) -> set[int]:
+    """These tasks and their ancestors."""
+    return set(decode_ids(one(connection, SQL["ancestors"], encoded(sorted(ids)))))
 
 
 # Children

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from taskmill.model.kin import NO_KIN
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask, Stored
-from taskmill.model.status import Ending, OnDuplicate
-from taskmill.policy.duplicates import Holder
+from taskmill.model.status import Ending
+from taskmill.policy.circles import WAITS_FOR_ITSELF, tie
+from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
-from taskmill.policy.references import NO_NEEDS, Needs, depends_on, stored_needs
+from taskmill.policy.references import NO_NEEDS, Needs, depends_on
 from taskmill.ports import Arrived, Effects, Origin
 from taskmill.store.sqlite import dependencies, families, series
 from taskmill.store.sqlite.connection import Connection
@@ -79,31 +79,29 @@ def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> N
         for dependency in depends_on(task)
         if isinstance(dependency, int)
     }
-    circular = [number for number, request in enumerate(requests) if _closes_circle(connection, request, keys)]
+    circular = {
+        number: why
+        for number, request in enumerate(requests)
+        if (why := _closes_circle(connection, request, keys.holders)) is not None
+    }
     return Needs(dependencies.states(connection, wanted), circular)
 
 
-def _closes_circle(connection: Connection, request: Request, keys: Keys) -> bool:
-    """Whether one of these tasks would wait for a stored one that waits for it."""
-    return any(
-        _waits_for_itself(connection, request, index, keys)
-        for index, task in enumerate(request)
-        if task.kin is not None and (task.kin.depends_on or task.kin.parent_id is not None)
-    )
-
-
-def _waits_for_itself(connection: Connection, request: Request, index: int, keys: Keys) -> bool:
-    task = request[index]
-    kin = task.kin or NO_KIN
-    waiting = [] if kin.parent_id is None else [kin.parent_id]
-    holder = keys.holders.get((task.type, task.key)) if task.key is not None else None
-    if holder is not None and task.on_duplicate is OnDuplicate.SUPERSEDE:
-        if kin.parent_id is not None and families.is_within(connection, kin.parent_id, holder.id):
-            # It would start when its own ancestor has ended, which waits for its descendants.
-            return True
-        waiting.append(holder.id)
-    needs = sorted(stored_needs(request, index, keys.holders)) if kin.depends_on and waiting else []
-    return bool(needs) and any(dependencies.waits_for(connection, needs, id) for id in waiting)
+def _closes_circle(connection: Connection, request: Request, holders: Mapping[Name, Holder]) -> str | None:
+    """Why one of these tasks would wait for a stored one that waits for it, if so."""
+    knot = tie(request, holders)
+    if knot.parents and knot.replaced:
+        # It would start when its own ancestor has ended, which waits for its descendants.
+        ancestors = families.ancestors(connection, knot.parents)
+        if (replaced := next((id for id in knot.replaced if id in ancestors), None)) is not None:
+            return (
+                f"task {replaced} is an ancestor of the task that would replace it, and waits for it; "
+                "use on_duplicate='requeue' to run it once more, or another key"
+            )
+    reaches = knot.awaited and knot.waiting and dependencies.waits_for(connection, knot.awaited, knot.waiting)
+    if reaches and knot.closes_circle(dependencies.waits_below(connection, knot.awaited)):
+        return WAITS_FOR_ITSELF
+    return None
 
 
 def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:

@@ -6,7 +6,7 @@ LEFT JOIN taskmill_task AS t ON t.id = given.value
 LEFT JOIN taskmill_history AS h ON h.id = given.value;
 
 -- name: reaches
--- Whether whoever is among ?1 waits, directly or through others, for task ?2.
+-- Whether whoever is among ?1 is, or waits, directly or through others, for a task of ?2.
 WITH RECURSIVE awaited (id) AS (
     SELECT value FROM json_each(?1)
     UNION
@@ -14,7 +14,23 @@ WITH RECURSIVE awaited (id) AS (
     UNION
     SELECT child.id FROM awaited JOIN taskmill_task AS child ON child.parent_id = awaited.id
 )
-SELECT EXISTS (SELECT 1 FROM awaited WHERE id = ?2);
+SELECT EXISTS (SELECT 1 FROM awaited WHERE id IN (SELECT value FROM json_each(?2)));
+
+-- name: waits_below
+-- [task, task it waits for], from the given ones on: dependencies and children.
+WITH RECURSIVE awaited (id) AS (
+    SELECT value FROM json_each(?1)
+    UNION
+    SELECT edge.on_id FROM awaited JOIN taskmill_dependency AS edge ON edge.task_id = awaited.id AND edge.open = 1
+    UNION
+    SELECT child.id FROM awaited JOIN taskmill_task AS child ON child.parent_id = awaited.id
+)
+SELECT json_group_array(json_array(task_id, on_id)) FROM (
+    SELECT edge.task_id, edge.on_id FROM awaited
+    JOIN taskmill_dependency AS edge ON edge.task_id = awaited.id AND edge.open = 1
+    UNION ALL
+    SELECT child.parent_id, child.id FROM awaited JOIN taskmill_task AS child ON child.parent_id = awaited.id
+);
 
 -- name: insert_edges
 -- Rows of [task_id, on_id, open].

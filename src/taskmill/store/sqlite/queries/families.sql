@@ -89,14 +89,14 @@ UPDATE taskmill_task SET held = 1
 WHERE id = ?1 AND EXISTS (
     SELECT 1 FROM taskmill_task AS parent WHERE parent.id = taskmill_task.parent_id AND parent.max_children IS NOT NULL);
 
--- name: is_within
--- Whether task ?1 is ?2 or one of its descendants.
+-- name: ancestors
+-- The given tasks and their ancestors.
 WITH RECURSIVE above (id) AS (
-    SELECT ?1
+    SELECT value FROM json_each(?1)
     UNION
     SELECT t.parent_id FROM above JOIN taskmill_task AS t ON t.id = above.id WHERE t.parent_id IS NOT NULL
 )
-SELECT EXISTS (SELECT 1 FROM above WHERE id = ?2);
+SELECT json_group_array(id) FROM above;
 
 -- name: queue_again
 -- The given parents have no children left but their hook to run.
