@@ -14,7 +14,7 @@ from taskmill.define.domain import Domain, checked_state
 from taskmill.define.signature import encoded_arguments, json_encode, payload_digest, sized_payload
 from taskmill.define.task import TaskType, computed_options
 from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
-from taskmill.model.durations import milliseconds
+from taskmill.model.durations import LAST_INSTANT_MS, milliseconds
 from taskmill.model.kin import Kin, OnParentExpiry
 from taskmill.model.options import checked_options, decoded_options, merged
 from taskmill.model.priority import Priority
@@ -174,7 +174,10 @@ TIES = frozenset({"depends_on", "ref", "every", "max_runs"})
 
 def _kin(settings: Mapping[str, Any], call: Mapping[str, Any], *, has_own_ttl: bool, spawning: bool) -> Kin:
     if "every" in call and spawning:
-        raise SubmissionError("every: a child cannot recur, its parent would wait for ever; submit it instead")
+        raise SubmissionError(
+            "every: a child cannot recur, its parent would wait for ever, and no other task that a handler spawns can, "
+            "a sibling neither; submit it with the scheduler instead"
+        )
     if "every" in call and "depends_on" in call:
         raise SubmissionError("every and depends_on exclude each other; give one of them")
     if call.get("max_runs") is not None and "every" not in call:
@@ -215,6 +218,11 @@ def _new_task(
     from_first_attempt = settings["ttl_from"] is TtlFrom.FIRST_ATTEMPT
     # The time-to-live of recurring work counts from when each occurrence is due.
     counts_from = max(due_at, now) if due_at is not None and recurs else now
+    # A time-to-live of zero leaves the present millisecond to start in.
+    deadline = None if ttl is None else counts_from + max(ttl, 1)
+    for name, at in (("run_after", due_at), ("ttl", deadline)):
+        if at is not None and at > LAST_INSTANT_MS:
+            raise SubmissionError(f"{name} is too long: it would end after the year 9999")
     overrides = None
     if "retry" in call or "timeout" in call or "fail_fast" in call:
         overrides = json_encode(
@@ -239,8 +247,7 @@ def _new_task(
         queued_at=now if due_at is None else max(due_at, now),
         due_at=due_at,
         due_is_relative=relative,
-        # A time-to-live of zero leaves the present millisecond to start in.
-        expires_at=None if ttl is None or from_first_attempt else counts_from + max(ttl, 1),
+        expires_at=None if from_first_attempt else deadline,
         ttl_ms=ttl if from_first_attempt else None,
         gate_id=None,
         stop=None,

@@ -18,6 +18,9 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 # A little over 292 years: anything longer is a mistake in units, and sums still fit in 64 bits.
 LONGEST_MS = 2**63 // 10**6
+# Users see instants as datetimes, which know no others.
+FIRST_INSTANT_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+LAST_INSTANT_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 
 def milliseconds(value: object, name: str, error: type[Exception] = ConfigError) -> int:
@@ -52,7 +55,10 @@ def instant(value: object, name: str, error: type[Exception] = ConfigError) -> i
         raise error(f"{name} must be an aware datetime, not {type(value).__name__}")
     if value.utcoffset() is None:
         raise error(f"{name} must be an aware datetime; {value!r} has no timezone")
-    return to_ms(value)
+    ms = to_ms(value)
+    if not FIRST_INSTANT_MS <= ms <= LAST_INSTANT_MS:
+        raise error(f"{name} lies outside the years 1 to 9999 of UTC: {value}")
+    return ms
 
 
 def to_ms(at: datetime) -> int:
