@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from taskmill.errors import InvalidState, TaskFailed
@@ -71,16 +71,39 @@ class Spawned(list[Handle[Any]]):
     def __init__(self, handles: Iterable[Handle[Any]] = (), *, pending: Awaitable[list[Handle[Any]]] | None = None):
         super().__init__(handles)
         self._pending = pending
-
-    @property
-    def is_pending(self) -> bool:
-        return self._pending is not None
+        self.is_pending = pending is not None
 
     def __await__(self) -> Generator[Any, Any, list[Handle[Any]]]:
         pending, self._pending = self._pending, None
         if pending is not None:
             self[:] = yield from pending.__await__()
+            self.is_pending = False
         return self
+
+    # Nobody is to take what is not spawned yet for an empty list.
+
+    def _check_spawned(self) -> None:
+        if self.is_pending:
+            raise InvalidState("the tasks are not spawned yet; write `await ctx.spawn_many(...)`")
+
+    def __iter__(self) -> Iterator[Handle[Any]]:
+        self._check_spawned()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._check_spawned()
+        return super().__len__()
+
+    def __getitem__(self, at: Any) -> Any:
+        self._check_spawned()
+        return super().__getitem__(at)
+
+    def __contains__(self, handle: object) -> bool:
+        self._check_spawned()
+        return super().__contains__(handle)
+
+    def __repr__(self) -> str:
+        return "<handles, to be awaited>" if self.is_pending else super().__repr__()
 
 
 class SpawnedHandle(Handle[R_co]):
