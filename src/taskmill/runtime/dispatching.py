@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from taskmill.define.registry import Registry
 from taskmill.errors import AlreadyRunning, InvalidState
+from taskmill.observe.log import logger
 from taskmill.ports import Clock, DispatchRight, Store
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Spawner
@@ -151,4 +152,7 @@ class Dispatching:
 
     async def _recover(self) -> None:
         now = self._clock.now_ms()
-        self._announcer.effects((await self._store.recover(now)).effects, now)
+        recovery = await self._store.recover(now)
+        if recovery.returned:
+            logger.warning("%d tasks of a dead dispatcher return to the queue", recovery.returned)
+        self._announcer.effects(recovery.effects, now)
