@@ -1,6 +1,6 @@
 """One type for each stage of a task's life inside the engine, so that finishing what nobody claimed cannot be written.
 
-``NewTask`` (about to be stored) → ``Waiting`` (a place in the queue) → ``Claimed`` (an attempt with its token) →
+``NewTask`` (about to be stored) → a ``Place`` in a ``Lane`` of the queue → ``Claimed`` (an attempt with its token) →
 an ``Outcome`` (:mod:`taskmill.model.outcome`) → a ``Verdict`` (:mod:`taskmill.model.verdict`).
 All instants are milliseconds since the epoch.
 """
@@ -161,6 +161,4 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     urgency: int
     tags: str | None
     created_at: int
-    status: Status
-    stop: str | None
     aged_from: int

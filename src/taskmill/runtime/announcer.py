@@ -157,7 +157,5 @@ def _described(id: int, task: NewTask) -> Described:
         urgency=task.priority,
         tags=_encode(task.tags).decode() if task.tags else None,
         created_at=task.created_at,
-        status=task.status,
-        stop=task.stop,
         aged_from=max(task.queued_at, task.created_at),
     )

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from taskmill.model.stages import Described
-from taskmill.model.status import Status
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.json_sql import encoded, one
 from taskmill.store.sqlite.queries import load
 
-SQL = load("endings.sql")
+SQL = load("describing.sql")
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeError)
 """What decoding a damaged row raises."""
@@ -41,7 +40,5 @@ def _unreadable(id: int) -> Described:
         urgency=0,
         tags=None,
         created_at=0,
-        status=Status.PENDING,
-        stop=None,
         aged_from=0,
     )

@@ -33,7 +33,6 @@ from taskmill.store.sqlite.releasing import let_in, let_siblings_in, note_queued
 from taskmill.store.sqlite.rows import EndingRow
 
 SQL = load("families.sql")
-ENDINGS = load("endings.sql")
 
 ENDING_OF_STOP: Mapping[str, Ending] = {
     StopReason.CANCEL: Ending.CANCELLED,
@@ -227,7 +226,7 @@ def _step(connection: Connection, parent: Parent, now: int, effects: Effects) ->
 
 def _has_successor(connection: Connection, parent: Parent) -> bool:
     """Whether a newer submission waits behind it, which then stands for the request to run once more."""
-    return parent.stop is not None and one(connection, ENDINGS["gated"], encoded([parent.id])) != "[]"
+    return parent.stop is not None and bool(one(connection, SQL["has_successor"], parent.id))
 
 
 def _settled(parent: Parent) -> Outcome:
@@ -240,7 +239,7 @@ def start_over(connection: Connection, ids: Sequence[int], now: int, effects: Ef
     """These tasks run once more, as the newest submission of their key wants it."""
     if not ids:
         return
-    connection.execute(ENDINGS["start_over"], (encoded(ids), now))
+    connection.execute(SQL["start_over"], (encoded(ids), now))
     note_queued(connection, ids, effects)
 
 

@@ -11,7 +11,7 @@ from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
 from taskmill.store.sqlite.queries import load
 
-SQL = load("endings.sql")
+SQL = load("releasing.sql")
 
 _decode_released = msgspec.json.Decoder(list[Released]).decode
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from taskmill.errors import DuplicateTask
 from taskmill.model.stages import Described
 from taskmill.ports import Effects
+from taskmill.store.sqlite import keys
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import describe
 from taskmill.store.sqlite.queries import load
@@ -22,12 +23,11 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     if row is None:
         return None
     type, group, duration_ms, key = row
-    holder = connection.execute(SQL["key_holder"], (type, key)).fetchone()
+    holder = keys.holder(connection, type, key)
     if holder is not None:
-        raise DuplicateTask(f"{type}: task {holder[0]} holds the key {key!r} now", existing_id=holder[0])
+        raise DuplicateTask(f"{type}: task {holder} holds the key {key!r} now", existing_id=holder)
     # One that was asked to stop has given up the key, but must have ended before another runs.
-    stopping = connection.execute(SQL["key_stopper"], (type, key)).fetchone()
-    connection.execute(SQL["revive"], (id, now, None if stopping is None else stopping[0]))
+    connection.execute(SQL["revive"], (id, now, keys.stopper(connection, type, key)))
     for statement in ("recount_child", "return_tags", "forget_ending_tags", "forget_ending"):
         connection.execute(SQL[statement], (id,))
     connection.execute(SQL["untally"], (type, group, "dead_letter", duration_ms))

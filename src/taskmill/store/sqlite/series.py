@@ -15,17 +15,17 @@ from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
 from taskmill.policy.recurrence import is_spent, next_occurrence
 from taskmill.ports import Effects, SeriesChange, Skipped
+from taskmill.store.sqlite import keys
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import describe
 from taskmill.store.sqlite.families import stop_trees
 from taskmill.store.sqlite.inserting import insert_rows
-from taskmill.store.sqlite.json_sql import decode_pairs, encoded, one
+from taskmill.store.sqlite.json_sql import decode_ids, encoded, one
 from taskmill.store.sqlite.queries import load
 from taskmill.store.sqlite.releasing import release
 from taskmill.store.sqlite.rows import EndingRow
 
 SQL = load("series.sql")
-KEYS = load("reviving.sql")
 
 
 class Series(msgspec.Struct, array_like=True):
@@ -66,7 +66,7 @@ def forget(connection: Connection, series_id: int) -> None:
 
 def follow(connection: Connection, ended: Iterable[int], now: int, effects: Effects) -> None:
     """Occurrences have ended: bring the next ones."""
-    for _, series_id in decode_pairs(one(connection, SQL["of_ended"], encoded(list(ended)))):
+    for series_id in decode_ids(one(connection, SQL["of_ended"], encoded(list(ended)))):
         series = _read(connection, series_id)
         if series is not None and not _has_active(connection, series_id):
             _advance(connection, series_id, series, now, effects)
@@ -87,22 +87,18 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
         forget(connection, series_id)
         return
     template = _decode_template(series.template)
-    gate_id: int | None = None
-    if template.key is not None:
-        if stopping := connection.execute(KEYS["key_stopper"], (template.type, template.key)).fetchone():
-            gate_id = stopping[0]
-        holder = connection.execute(KEYS["key_holder"], (template.type, template.key)).fetchone()
-        if holder is not None:
-            # Somebody took the key while the occurrence was being stopped: that task stands for the next one, unless
-            # it is an occurrence itself, which then replaces this series.
-            if not connection.execute(SQL["join_series"], (holder[0], series_id)).rowcount:
-                forget(connection, series_id)
-            return
+    holder = keys.holder(connection, template.type, template.key)
+    if holder is not None:
+        # Somebody took the key while the occurrence was being stopped: that task stands for the next one, unless it is
+        # an occurrence itself, which then replaces this series.
+        if not connection.execute(SQL["join_series"], (holder, series_id)).rowcount:
+            forget(connection, series_id)
+        return
     due_at, skipped = next_occurrence(series.first_at, series.every_ms, series.due_at, now)
     task = msgspec.structs.replace(
         template,
         status=Status.PAUSED if series.paused else Status.BLOCKED,
-        gate_id=gate_id,
+        gate_id=keys.stopper(connection, template.type, template.key),
         created_at=now,
         queued_at=due_at,
         due_at=due_at,

@@ -211,25 +211,14 @@ class SqliteStore(ReadSide):
 
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
         now = self._clock.now_ms()
-        answer: asyncio.Future[list[Stored]] = asyncio.get_running_loop().create_future()
-
-        def committed(stored: tuple[Answer, Arrived]) -> None:
-            given, arrived = stored
-            self.watch_added(arrived)
-            self._writer.when_durable(lambda: answered(given), failed)
-
-        def answered(given: Answer) -> None:
-            if isinstance(given, SubmissionError):
-                failed(given)
-            elif not answer.done():
-                answer.set_result(given)
-
-        def failed(wrong: Exception) -> None:
-            if not answer.done():
-                answer.set_exception(wrong)
-
-        self._writer.post(lambda connection: inbox.spawn(connection, tasks, origin, now), len(tasks), committed, failed)
-        return await answer
+        answer, _ = await self._writer.ask(
+            lambda connection: inbox.spawn(connection, tasks, origin, now),
+            len(tasks),
+            at_commit=lambda spawned: self.watch_added(spawned[1]),
+        )
+        if isinstance(answer, SubmissionError):
+            raise answer
+        return answer
 
     async def turn(self, turn: Turn) -> TurnResult:
         heavy = turn.promote or turn.expire or turn.survey

@@ -79,10 +79,18 @@ class Writer:
         self._closed = False
         self.commits = 0
 
-    def ask(self, request: Request[T], rows: int = 1, *, durable: bool = True) -> Awaitable[T]:
+    def ask(
+        self,
+        request: Request[T],
+        rows: int = 1,
+        *,
+        durable: bool = True,
+        at_commit: Callable[[T], None] | None = None,
+    ) -> Awaitable[T]:
         """Run ``request`` in the next transaction; the answer comes when it is committed and, if asked, durable.
 
         ``rows`` says how much work it is; 0 promises that it only reads, and needs no transaction of its own.
+        ``at_commit`` is called at the commit, in its order, whoever still waits for the answer.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -95,6 +103,8 @@ class Writer:
                 answer.set_exception(wrong)
 
         def committed(result: T) -> None:
+            if at_commit is not None:
+                at_commit(result)
             if durable and rows:
                 self.when_durable(lambda: succeed(result), failed)
             else:

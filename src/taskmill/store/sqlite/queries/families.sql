@@ -83,6 +83,19 @@ UPDATE taskmill_task SET
         WHERE parent.id = taskmill_task.parent_id), 0)
 WHERE id = ?1;
 
+-- name: start_over
+-- The given tasks run once more, as the newest submission of their key wants it.
+UPDATE taskmill_task SET
+    status = CASE WHEN held THEN 'blocked' ELSE 'pending' END, stop = NULL, payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
+    interrupted = 0, finalizing = 0, outcome = NULL, children = 0, children_ended = 0,
+    children_after = (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), created_at = ?2,
+    queued_at = ?2, renewed_at = NULL, due_at = NULL, last_error = NULL, progress = NULL
+WHERE id IN (SELECT value FROM json_each(?1)) AND rerun IS NOT NULL;
+
+-- name: has_successor
+-- Whether another waits for the task to end, to take its place.
+SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE gate_id = ?1 AND gate_id IS NOT NULL);
+
 -- name: hold_child
 -- The given task is about to enter the queue: where only so many siblings may be there, it takes its turn among them.
 UPDATE taskmill_task SET held = 1

@@ -17,12 +17,6 @@ FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
 UPDATE taskmill_task SET children_ended = children_ended - 1
 WHERE id = (SELECT parent_id FROM taskmill_task WHERE id = ?1) AND children_ended > 0;
 
--- name: key_holder
-SELECT id FROM taskmill_task WHERE type = ?1 AND key = ?2 AND key IS NOT NULL AND stop IS NULL;
-
--- name: key_stopper
-SELECT id FROM taskmill_task WHERE type = ?1 AND key = ?2 AND key IS NOT NULL AND stop IS NOT NULL;
-
 -- name: forget_ending
 DELETE FROM taskmill_history WHERE id = ?1;
 

@@ -6,8 +6,8 @@ VALUES (?1, ?2, ?3, ?3, ?4, 1, ?5);
 UPDATE taskmill_task SET series_id = ?2 WHERE id = ?1 AND series_id IS NULL;
 
 -- name: of_ended
--- The series whose occurrence is among the given ended tasks: [task, series].
-SELECT json_group_array(json_array(ended.id, ended.series_id))
+-- The series whose occurrences are among the given ended tasks.
+SELECT json_group_array(DISTINCT ended.series_id)
 FROM json_each(?1) AS given
 JOIN taskmill_history AS ended ON ended.id = given.value
 WHERE ended.series_id IS NOT NULL;

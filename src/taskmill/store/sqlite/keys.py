@@ -1,0 +1,22 @@
+"""Who has a key: the task that holds it, and one that was asked to stop, which has given it up but has not ended."""
+
+from __future__ import annotations
+
+from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.queries import load
+
+SQL = load("keys.sql")
+
+
+def holder(connection: Connection, type: str, key: str | None) -> int | None:
+    return _id(connection, "key_holder", type, key)
+
+
+def stopper(connection: Connection, type: str, key: str | None) -> int | None:
+    """Who must have ended before another task with the key may start."""
+    return _id(connection, "key_stopper", type, key)
+
+
+def _id(connection: Connection, statement: str, type: str, key: str | None) -> int | None:
+    row = None if key is None else connection.execute(SQL[statement], (type, key)).fetchone()
+    return None if row is None else row[0]
