@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, SupportsIndex, TypeVar, overload
 
 from taskmill.errors import InvalidState, TaskFailed
 from taskmill.model.durations import Duration
@@ -94,7 +94,11 @@ class Spawned(list[Handle[Any]]):
         self._check_spawned()
         return super().__len__()
 
-    def __getitem__(self, at: Any) -> Any:
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> Handle[Any]: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Handle[Any]]: ...
+    def __getitem__(self, at: SupportsIndex | slice) -> Handle[Any] | list[Handle[Any]]:
         self._check_spawned()
         return super().__getitem__(at)
 
