@@ -28,7 +28,6 @@ class TaskType:
         "computing",
         "finalize",
         "function",
-        "is_async",
         "main",
         "name",
         "on_cancel",
@@ -45,7 +44,6 @@ class TaskType:
     ) -> None:
         self.name = name
         self.function = function
-        self.is_async = inspect.iscoroutinefunction(function)
         self.options = options
         self.signature = HandlerSignature(function, Context, name, local_names)
         self.computing = {

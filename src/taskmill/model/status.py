@@ -19,6 +19,10 @@ class Status(StrEnum):
     WAITING = "waiting"
 
 
+WAITING_TO_RUN = frozenset({Status.PENDING, Status.SCHEDULED, Status.BLOCKED, Status.PAUSED})
+"""Where a task waits for its turn: no attempt of it is alive, and it does not wait for children."""
+
+
 class Ending(StrEnum):
     """How a task ended."""
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from taskmill.model.status import OnDuplicate, Status
+from taskmill.model.status import WAITING_TO_RUN, OnDuplicate, Status
 
 Name = tuple[str, str]
 """A task type and a key."""
-
-WAITING_TO_RUN = frozenset({Status.PENDING, Status.SCHEDULED, Status.BLOCKED, Status.PAUSED})
 
 
 class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):

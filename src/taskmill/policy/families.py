@@ -14,7 +14,7 @@ import msgspec
 from taskmill.model.kin import NO_KIN
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import Family, NewTask
-from taskmill.model.status import Ending, Status
+from taskmill.model.status import WAITING_TO_RUN, Ending, Status
 from taskmill.model.tags import valid_tags
 from taskmill.model.verdict import End, Verdict, Wait
 
@@ -23,8 +23,6 @@ FAILURES = frozenset({Ending.FAILED, Ending.DEAD_LETTER, Ending.DEPENDENCY_FAILE
 
 NOTHING = "null"
 """A result that says nothing."""
-
-AT_REST = frozenset({Status.PENDING, Status.SCHEDULED, Status.BLOCKED, Status.PAUSED})
 
 
 class ParentTraits(msgspec.Struct, frozen=True, array_like=True):
@@ -59,7 +57,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def rests(self) -> bool:
         """Whether nothing of it is under way, so that it can end at once."""
-        return self.status in AT_REST and self.stop is None and not self.finalizing
+        return self.status in WAITING_TO_RUN and self.stop is None and not self.finalizing
 
 
 class StopPlan(msgspec.Struct):
