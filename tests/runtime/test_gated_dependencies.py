@@ -106,15 +106,18 @@ async def test_it_waits_when_the_replacement_expires(
     assert stage.seen == ["keyed 1", "stopped 1", "after"]
 
 
-async def test_a_contained_failure_of_the_replacement_is_no_failure_once_the_old_attempt_has_ended(
-    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_contained_failure_of_the_next_in_line_is_no_failure_once_the_old_attempt_has_ended(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, cancelled: bool
 ) -> None:
     stage = Stage()
     scheduler = await taskmill_scheduler(store=any_store, domains=[stage.domain])
     async with scheduler.running():
-        await stage.keyed.submit(1)
+        old = await stage.keyed.submit(1)
         bad = await stage.bad.submit()
         await manual_clock.advance(0)
+        if cancelled:
+            await old.cancel()
         replacement = await stage.keyed.options(depends_on=bad, on_dependency_failure="fail").submit(2)
         after = await stage.note.options(depends_on=replacement).submit("after")
         stage.go.set()

@@ -51,13 +51,15 @@ DELETE FROM taskmill_dependency WHERE on_id IN (SELECT value FROM json_each(?1))
 
 -- name: dependents
 -- Open edges onto the given ended tasks, with the policy of whoever waits, and whether it waits for no more than the end:
--- it had depended on a replacement of that task which ended first, and that was no failure to it.
+-- it had depended on the next holder of the key, which ended before it could start, and that was no failure to it. The
+-- question is asked of few, and costs what is kept of one key.
 SELECT json_group_array(json_array(edge.task_id, edge.on_id, t.on_dependency_failure, (
-    SELECT ended.ending = 'superseded' AND EXISTS (
-        SELECT 1 FROM taskmill_dependency AS met
-        JOIN taskmill_history AS replacement ON replacement.id = met.on_id
-        WHERE met.task_id = edge.task_id AND met.open = 0 AND replacement.id > ended.id
-            AND replacement.type = ended.type AND replacement.key = ended.key)
+    SELECT t.on_dependency_failure <> 'ignore' AND ended.ending <> 'completed' AND EXISTS (
+        SELECT 1 FROM taskmill_history AS following
+        CROSS JOIN taskmill_dependency AS met
+        WHERE following.type = ended.type AND following.key = ended.key
+            AND following.id > ended.id AND following.attempt = 0
+            AND met.task_id = edge.task_id AND met.on_id = following.id AND met.open = 0)
     FROM taskmill_history AS ended WHERE ended.id = edge.on_id)))
 FROM json_each(?1) AS given
 JOIN taskmill_dependency AS edge ON edge.on_id = given.value AND edge.open = 1
