@@ -20,7 +20,7 @@ from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
 from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
-from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place, Stored
+from taskmill.model.stages import Claimed, Crossing, Described, Lane, NewTask, Place, Stored
 from taskmill.model.verdict import End, Verdict
 
 
@@ -333,6 +333,10 @@ class Store(Protocol):
     async def load_of_groups(self) -> GroupLoad: ...
     async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
         """What an active task waits for."""
+        ...
+
+    async def crossings(self, crossings: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:
+        """The waiting tasks within these spans, and for each span when the first task after it began to wait."""
         ...
 
     def dispatcher_is_alive(self) -> bool:

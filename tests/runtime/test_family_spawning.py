@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 
 import pytest
 
@@ -163,12 +164,14 @@ async def test_only_so_many_children_of_one_parent_are_let_in_at_once(
     domain = Domain("d")
     at_work: dict[int, int] = {}
     most: dict[int, int] = {}
+    looked = defaultdict[int, asyncio.Event](asyncio.Event)
 
     @domain.task
     async def part(ctx: Context, n: int) -> None:
         parent = ctx.task.parent_id or 0
         at_work[parent] = at_work.get(parent, 0) + 1
         most[parent] = max(most.get(parent, 0), at_work[parent])
+        await looked[parent].wait()
         await asyncio.sleep(0)
         at_work[parent] -= 1
 
@@ -176,6 +179,7 @@ async def test_only_so_many_children_of_one_parent_are_let_in_at_once(
     async def whole(ctx: Context) -> None:
         await ctx.spawn_many(part.prepare(n) for n in range(20))
         counts = (await scheduler.snapshot()).counts
+        looked[ctx.task.id].set()
         assert counts["blocked"] > 0
 
     scheduler = await taskmill_scheduler(store=any_store, domains=[domain], max_concurrency=16)

@@ -70,6 +70,14 @@ class Lane(NamedTuple):
     renewed: bool = False
 
 
+class Crossing(NamedTuple):
+    """Tasks of a lane cross a line now if they began to wait in a span of time, its beginning excluded."""
+
+    lane: Lane
+    since: int
+    until: int
+
+
 class Stored(NamedTuple):
     """What became of one submission."""
 

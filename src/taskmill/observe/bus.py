@@ -137,6 +137,10 @@ class EventBus:
     def is_heard(self) -> bool:
         return bool(self._listeners)
 
+    def is_wanted(self, kind: str) -> bool:
+        """Whether anyone listens for this kind of event."""
+        return bool(self._listeners) and any(listener.wants(event_kind(kind)) for listener in self._listeners)
+
     def skip(self, count: int) -> None:
         """Count events that nobody would hear."""
         self._seq += count

@@ -123,6 +123,14 @@ class Announcer:
     def resumed(self, task: Described) -> None:
         self._bus.about("TaskResumed", task)
 
+    @property
+    def wants_aging(self) -> bool:
+        """Whether anyone would hear that a task has grown more urgent."""
+        return self._bus.is_wanted("TaskAged")
+
+    def aged(self, task: Described, now: int) -> None:
+        self._bus.about("TaskAged", task, wait_duration=timedelta(milliseconds=now - task.aged_from))
+
     def scope_paused(self, scope: Scope, until: datetime | None) -> None:
         logger.info("%s %r is paused", *scope)
         if scope.kind is ScopeKind.GROUP:

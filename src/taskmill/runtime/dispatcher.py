@@ -23,6 +23,7 @@ from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from taskmill.observe.log import about, logger
 from taskmill.policy.aging import effective_priority
 from taskmill.ports import Arrived, Clock, DispatchRight, Effects, Judged, Store, Turn, TurnResult
+from taskmill.runtime.aging_watch import AgingWatch
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.judging import may_release, verdict_on
@@ -67,6 +68,7 @@ class Dispatcher:
             clock, executors, settings.cancel_timeout, store, spawner, self._outcome, self._progress_noticed, load
         )
         self._room = WaitingRoom(store.front_size, load, self._knows, settings)
+        self._aging_watch = AgingWatch(store, announcer)
         self._sweep_pace = SweepPace(clock)
         self._wake = asyncio.Event()
         self._outcomes: list[tuple[Attempt, Outcome]] = []
@@ -135,6 +137,9 @@ class Dispatcher:
         self.workshop.enforce_deadlines()
         if await self._upkeep.notice_clock_step() or await self._upkeep.end_pauses(self._room.picker.rules):
             self._room.survey_wanted = True
+        picker, now = self._room.picker, self._clock.now_ms()
+        if self._aging_watch.is_due(picker.rules, now):
+            await self._aging_watch.look(picker.rules, self._room.lanes(), now)
         if self._is_past(self._room.next_expiry):
             # Short handlers end meanwhile: there is more to do in the next turn than to sweep on.
             await asyncio.sleep(0)
@@ -259,8 +264,7 @@ class Dispatcher:
 
     def _sleep_until(self) -> float | None:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
-        picker = self._room.picker
-        due = (self._room.next_due, self._room.next_expiry, picker.next_moment, picker.rules.next_resumption())
+        due = (*self._room.next_moments(), self._aging_watch.next_look)
         moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]
         if (deadline := self.workshop.next_deadline()) is not None:
             moments.append(deadline)

@@ -49,6 +49,14 @@ class WaitingRoom:
         self.picker.settle(slots, now)
         return not self.picker.has_candidates
 
+    def next_moments(self) -> tuple[int | None, ...]:
+        """When something changes by itself: work is due or expires, a permit comes, a pause ends."""
+        return self.next_due, self.next_expiry, self.picker.next_moment, self.picker.rules.next_resumption()
+
+    def lanes(self) -> list[Lane]:
+        """Every lane that has waiting tasks, as far as is known."""
+        return [lane for lanes in self._glimpse.groups.values() for lane in lanes]
+
     # Commits of this process
 
     def take_in(self, arrived: Arrived) -> None:

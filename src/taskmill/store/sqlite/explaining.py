@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
 from taskmill.model.situation import Situation, Surroundings
-from taskmill.model.stages import Lane
+from taskmill.model.stages import Crossing, Described
 from taskmill.policy.aging import effective_priority, wait_until_ms
 from taskmill.policy.explaining import clocks_run_until
 from taskmill.policy.rules import Rules
 from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.json_sql import encoded, one
+from taskmill.store.sqlite.describing import describe
+from taskmill.store.sqlite.json_sql import decode_ids, encoded, one
 from taskmill.store.sqlite.ledger import SQL as LEDGER
 from taskmill.store.sqlite.queries import load
 
@@ -26,7 +28,7 @@ _decode_waiting = msgspec.json.Decoder(list[tuple[str, int]]).decode
 _decode_ahead = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
 _decode_recent = msgspec.json.Decoder(tuple[int, int | None, int | None]).decode
 _decode_urgencies = msgspec.json.Decoder(list[int]).decode
-_decode_lanes = msgspec.json.Decoder(list[Lane]).decode
+_decode_following = msgspec.json.Decoder(list[int | None]).decode
 _decode_heads = msgspec.json.Decoder(list[tuple[str, int, int]]).decode
 
 
@@ -90,3 +92,9 @@ def next_priorities(connection: Connection, rules: Rules, now: int) -> dict[str,
         effective = effective_priority(rules.declared.aging, urgency, now - aged_from)
         found[group] = min(found.get(group, effective), effective)
     return found
+
+
+def crossings(connection: Connection, wanted: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:
+    given = encoded([(*crossing.lane, crossing.since, crossing.until) for crossing in wanted])
+    ids = decode_ids(one(connection, SQL["crossed"], given))
+    return describe(connection, ids), _decode_following(one(connection, SQL["following"], given))

@@ -12,6 +12,7 @@ from taskmill.model.graph import TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
+from taskmill.model.stages import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock
 from taskmill.store.sqlite import controls, explaining, reading, series
@@ -56,6 +57,9 @@ class ReadSide(ABC):
             return None if found is None else (*found, view.rules.controls)
 
         return await self._view(read)
+
+    async def crossings(self, crossings: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:
+        return await self._read(lambda connection: explaining.crossings(connection, crossings))
 
     async def load_of_groups(self) -> GroupLoad:
         def read(connection: Connection, view: View) -> GroupLoad:

@@ -63,3 +63,26 @@ JOIN taskmill_task AS t ON t.id = (
         AND type = lane.value ->> 2 AND (renewed_at IS NOT NULL) = (lane.value ->> 3)
     ORDER BY queued_at, id LIMIT 1
 );
+
+-- name: crossed
+-- Of rows of [group, urgency, type, renewed, since, until]: the waiting tasks of the lane whose age began in that span.
+SELECT json_group_array(t.id)
+FROM json_each(?1) AS given
+JOIN taskmill_task AS t ON t.status = 'pending' AND t.stop IS NULL AND t.group_name = given.value ->> 0
+    AND t.urgency = given.value ->> 1 AND t.type = given.value ->> 2 AND (t.renewed_at IS NOT NULL) = (given.value ->> 3)
+    AND t.queued_at <= given.value ->> 5 AND (t.renewed_at IS NOT NULL OR t.queued_at > given.value ->> 4)
+WHERE t.renewed_at IS NULL OR t.renewed_at > given.value ->> 4 AND t.renewed_at <= given.value ->> 5;
+
+-- name: following
+-- For each of the same rows: when the age of the next task of the lane began.
+SELECT json_group_array(CASE WHEN given.value ->> 3 THEN (
+    SELECT min(renewed_at) FROM taskmill_task
+    WHERE status = 'pending' AND stop IS NULL AND group_name = given.value ->> 0 AND urgency = given.value ->> 1
+        AND type = given.value ->> 2 AND (renewed_at IS NOT NULL) = 1 AND renewed_at > given.value ->> 5
+) ELSE (
+    SELECT queued_at FROM taskmill_task
+    WHERE status = 'pending' AND stop IS NULL AND group_name = given.value ->> 0 AND urgency = given.value ->> 1
+        AND type = given.value ->> 2 AND (renewed_at IS NOT NULL) = 0 AND queued_at > given.value ->> 5
+    ORDER BY queued_at LIMIT 1
+) END)
+FROM json_each(?1) AS given;
