@@ -36,6 +36,7 @@ MEASUREMENTS = {
     "chain": "chain",
     "fan": "fan_out",
     "tree": "tree_cancel",
+    "fair": "fairness",
 }
 """The name of each measurement and the module whose ``measure`` does it."""
 

@@ -7,7 +7,7 @@ thing: of two people who changed a weight the later one is right, whether in cod
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -19,6 +19,17 @@ from taskmill.model.task_name import domain_of
 from taskmill.policy.shares import is_shared
 
 
+class Gate(NamedTuple):
+    """What holds back all tasks of a type, in whatever group they are."""
+
+    domain: Scope
+    is_paused: bool
+    cap: int | None
+    """Of its domain."""
+    type: Scope
+    rate: RateLimit | None
+
+
 class Rules:
     """Answers what holds for a group, a domain, a task type. Cheap to make, and made anew with each change."""
 
@@ -26,6 +37,7 @@ class Rules:
         self.declared = declared
         self.controls = controls
         self._groups: dict[str, Group] = {}
+        self._gates: dict[str, Gate | None] = {}
         named = {*declared.groups, *(scope.name for scope in controls.changes if scope.kind is ScopeKind.GROUP)}
         self.is_shared = is_shared([declared.default_group, *map(self.group, named)])
         """Whether groups have shares; else priority is global."""
@@ -49,6 +61,15 @@ class Rules:
 
     def change(self, kind: ScopeKind, name: str) -> Change:
         return self.controls.changes.get(Scope(kind, name), NO_CHANGE)
+
+    def gate(self, type: str) -> Gate | None:
+        """What holds back tasks of a type; ``None``: nothing does."""
+        if type not in self._gates:
+            domain, scope = Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.TYPE, type)
+            gate = Gate(domain, self.is_paused(domain), self.domain_cap(domain.name), scope, self.rate(scope))
+            is_open = not gate.is_paused and gate.cap is None and gate.rate is None
+            self._gates[type] = None if is_open else gate
+        return self._gates[type]
 
     def domain_cap(self, name: str) -> int | None:
         cap = self.change(ScopeKind.DOMAIN, name).cap

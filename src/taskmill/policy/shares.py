@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from heapq import nsmallest
 from typing import NamedTuple
 
@@ -108,6 +107,12 @@ def _exact_shares(
 
 def _whole_weights(claims: Iterable[Claim]) -> list[int]:
     """Weights in proportion, as ints. A float stands for the decimal that was written: 0.1 to 0.3 is 1 to 3."""
-    exact = [claim.weight if isinstance(claim.weight, int) else Fraction(str(claim.weight)) for claim in claims]
+    given = [claim.weight for claim in claims]
+    if all(isinstance(weight, int) for weight in given):
+        return [int(weight) for weight in given]
+    # Loaded when needed: it makes importing taskmill slower, and most weights are whole.
+    from fractions import Fraction
+
+    exact = [Fraction(str(weight)) for weight in given]
     scale = math.lcm(*{weight.denominator for weight in exact})
     return [int(weight * scale) for weight in exact]

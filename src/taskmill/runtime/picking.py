@@ -17,8 +17,9 @@ from itertools import count
 from typing import NamedTuple
 
 from taskmill.model.controls import EVERYTHING, NO_CONTROLS, Bucket, Declared, Scope, ScopeKind
+from taskmill.model.group import Group
+from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Lane, Place
-from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms, wait_until_ms
 from taskmill.policy.rules import Rules
 from taskmill.policy.shares import Claim
@@ -91,6 +92,9 @@ class Picker:
         self.meters.rule(self.rules, rules, buckets, now)
         self.shares.settings_changed()
         self.rules = rules
+        self._timers.clear()
+        self._timed.clear()
+        self._held_by.clear()
         self.look_at_all()
 
     def look_at_all(self) -> None:
@@ -136,7 +140,7 @@ class Picker:
             found += sorted(
                 effective
                 for lane, known in self._glimpse.of(group).items()
-                if self._is_open(lane)
+                if self._is_open(lane, now)
                 for place in known.places[:room]
                 if (effective := self._effective(lane, place, now)) <= line
             )[: max(room, 0)]
@@ -187,16 +191,16 @@ class Picker:
         lanes = self._glimpse.of(group)
         best: Candidate | None = None
         waiting = 0
-        if lanes and (permits := self._permits_of_group(group)):
+        settings = self.rules.group(group)
+        if lanes and (permits := self._permits_of_group(group, settings, now)):
             for lane, known in lanes.items():
-                if not self._is_open(lane) or not known.places:
+                if not self._is_open(lane, now) or not known.places:
                     continue
                 waiting += len(known.places) if known.complete else _MANY
                 candidate = self._head(lane, known, now)
                 if best is None or candidate < best:
                     best = candidate
             waiting = min(waiting, permits)
-        settings = self.rules.group(group)
         at_cap = settings.cap is not None and running >= settings.cap
         if best is None or at_cap:
             self._candidates.pop(group, None)
@@ -209,38 +213,38 @@ class Picker:
             del self._versions[group]
             self._ring.leave(group)
 
-    def _permits_of_group(self, group: str) -> int:
+    def _permits_of_group(self, group: str, settings: Group, now: int) -> int:
         """How many tasks of a group may start now, as far as the group itself is concerned."""
-        scope = Scope(ScopeKind.GROUP, group)
-        if self.rules.controls.pauses and self.rules.is_paused(scope):
-            return 0
-        rate = self.rules.group(group).rate
-        if rate is None:
+        if settings.rate is None and not self.rules.controls.pauses:
             return _MANY
+        scope = Scope(ScopeKind.GROUP, group)
+        if self.rules.is_paused(scope):
+            return 0
+        return _MANY if settings.rate is None else self._permits(scope, settings.rate, now)
+
+    def _is_open(self, lane: Lane, now: int) -> bool:
+        """Whether tasks of a lane may start, as far as their type and domain are concerned."""
+        gate = self.rules.gate(lane.type)
+        if gate is None:
+            return self._knows(lane.type)
+        if not self._knows(lane.type) or gate.is_paused:
+            return False
+        if gate.cap is not None and self._load.domains[gate.domain.name] >= gate.cap:
+            self._held_by.setdefault(gate.domain, set()).add(lane.group)
+            return False
+        if gate.rate is not None and not self._permits(gate.type, gate.rate, now):
+            self._held_by.setdefault(gate.type, set()).add(lane.group)
+            return False
+        return True
+
+    def _permits(self, scope: Scope, rate: RateLimit, now: int) -> int:
+        """How many tasks a rate limit lets start now; if none, it is looked at again when it does."""
+        if self._timed.get(scope, now) > now and scope.kind is ScopeKind.TYPE:
+            return 0
         permits = self.meters.permits(scope, rate)
         if not permits:
             self._look_again(self.meters.next_permit(scope, rate), scope)
         return permits
-
-    def _is_open(self, lane: Lane) -> bool:
-        """Whether tasks of a lane may start, as far as their type and domain are concerned."""
-        rules = self.rules
-        if not rules.limits_anything:
-            return self._knows(lane.type)
-        domain = Scope(ScopeKind.DOMAIN, domain_of(lane.type))
-        if not self._knows(lane.type) or rules.is_paused(domain):
-            return False
-        cap = rules.domain_cap(domain.name)
-        if cap is not None and self._load.domains[domain.name] >= cap:
-            self._held_by.setdefault(domain, set()).add(lane.group)
-            return False
-        type = Scope(ScopeKind.TYPE, lane.type)
-        rate = rules.rate(type)
-        if rate is not None and not self.meters.permits(type, rate):
-            self._held_by.setdefault(type, set()).add(lane.group)
-            self._look_again(self.meters.next_permit(type, rate), type)
-            return False
-        return True
 
     def _head(self, lane: Lane, known: LaneGlimpse, now: int) -> Candidate:
         """The task of a lane that is next. Inside a lane that is the oldest, unless aging began anew for some."""
@@ -319,7 +323,7 @@ class Picker:
             entry = heap[0]
             if self._versions.get(entry.group) != entry.version:
                 heappop(heap)
-            elif self.rules.limits_anything and not self._is_open(self._candidates[entry.group].lane):
+            elif self.rules.limits_anything and not self._is_open(self._candidates[entry.group].lane, now):
                 # Something that it shares with others, such as the cap of its domain, was used up meanwhile.
                 self._glimpse.touched.add(entry.group)
                 self.settle(self._slots, now)
@@ -334,10 +338,10 @@ class Picker:
             self.shares.started(group, by_turn=by_turn)
         else:
             self._ring.had_turn(group)
-        if self.rules.limits_anything:
-            for scope in (Scope(ScopeKind.GROUP, group), Scope(ScopeKind.TYPE, lane.type)):
-                if self.rules.rate(scope) is not None:
-                    self.meters.take(scope)
+        if self.rules.group(group).rate is not None:
+            self.meters.take(Scope(ScopeKind.GROUP, group))
+        if (gate := self.rules.gate(lane.type)) is not None and gate.rate is not None:
+            self.meters.take(gate.type)
         self._glimpse.touched.add(group)
         return Pick(candidate.id, group, lane.type)
 

@@ -15,8 +15,6 @@ from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.status import Ending
 from taskmill.observe.bus import Listener
-from taskmill.policy.explaining import about_ended, explain
-from taskmill.verbs.group_pictures import groups_of, paused_names, rates_of
 from taskmill.verbs.parts import Parts, checked_id, checked_text
 
 if TYPE_CHECKING:
@@ -74,6 +72,8 @@ class Reading(Parts):
 
     async def snapshot(self) -> Snapshot:
         """A picture of what runs and what waits."""
+        from taskmill.verbs.group_pictures import groups_of, paused_names, rates_of
+
         self._opened()
         load = await self._store.load_of_groups()
         rules = self._rules(load.controls)
@@ -92,6 +92,9 @@ class Reading(Parts):
 
     async def explain(self, id: int) -> Explanation:
         """Why a task waits: every hold with its numbers, who is before it, and when it may start."""
+        # Loaded when somebody asks: most programs never do.
+        from taskmill.policy.explaining import about_ended, explain
+
         self._opened()
         found = await self._store.situation(checked_id(id))
         if found is None:

@@ -15,7 +15,7 @@ from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock
-from taskmill.store.sqlite import controls, explaining, reading, series
+from taskmill.store.sqlite import controls, reading, series
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.rows import View
 
@@ -52,6 +52,8 @@ class ReadSide(ABC):
         return await self._view(lambda connection, view: reading.find(connection, view, type, key))
 
     async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
+        from taskmill.store.sqlite import explaining
+
         def read(connection: Connection, view: View) -> tuple[Situation, Surroundings, Controls] | None:
             found = explaining.situation(connection, id, view.rules, view.now)
             return None if found is None else (*found, view.rules.controls)
@@ -59,9 +61,13 @@ class ReadSide(ABC):
         return await self._view(read)
 
     async def crossings(self, crossings: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:
+        from taskmill.store.sqlite import explaining
+
         return await self._read(lambda connection: explaining.crossings(connection, crossings))
 
     async def load_of_groups(self) -> GroupLoad:
+        from taskmill.store.sqlite import explaining
+
         def read(connection: Connection, view: View) -> GroupLoad:
             running, waiting = explaining.load_of_groups(connection)
             return GroupLoad(
