@@ -40,7 +40,7 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def ends_at_once(self) -> bool:
         """Whether nothing of it has to be stopped before it can be replaced."""
-        return self.waits_to_run and not self.is_under_way
+        return not self.is_under_way and self.status in WAITING_TO_RUN
 
 
 class KeepHolder(msgspec.Struct, frozen=True, gc=False):
@@ -54,10 +54,13 @@ class RunAgain(msgspec.Struct, frozen=True, gc=False):
 
 
 class Replace(msgspec.Struct, frozen=True, gc=False):
-    """The submission is stored in the holder's stead; ``gate_id`` must end before it may start."""
+    """The submission is stored in the holder's stead; ``gate_id`` must end before it may start.
+
+    It takes the place of a holder that ends at once.
+    """
 
     gate_id: int | None
-    keeps_place: bool
+    ends_at_once: bool
 
 
 Answer = KeepHolder | RunAgain | Replace
@@ -73,8 +76,8 @@ def answer_duplicate(strategy: OnDuplicate, holder: Holder, priority: int) -> An
     match strategy:
         case OnDuplicate.SUPERSEDE:
             if holder.ends_at_once:
-                return Replace(gate_id=holder.gate_id, keeps_place=True)
-            return Replace(gate_id=holder.id, keeps_place=False)
+                return Replace(gate_id=holder.gate_id, ends_at_once=True)
+            return Replace(gate_id=holder.id, ends_at_once=False)
         case OnDuplicate.REQUEUE if not holder.ends_at_once:
             return RunAgain()
         case _:

@@ -184,18 +184,18 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
         case RunAgain():
             plan.again[holder.id] = task
             return Stored(holder.id, "requeued")
-        case Replace(gate_id, keeps_place):
-            keeps_place = keeps_place and _status_when_free(task) is Status.PENDING
+        case Replace(gate_id, ends_at_once):
+            keeps_place = ends_at_once and _status_when_free(task) is Status.PENDING
             is_tied = holder.parent_id is not None or holder.series_id is not None
-            plan.superseded.append(Superseding(holder.id, plan.next_id(), holder.ends_at_once, is_tied))
+            plan.superseded.append(Superseding(holder.id, plan.next_id(), ends_at_once, is_tied))
             if holder.id >= plan.first_id:
                 # Replaced before it was stored: it must not hold its key when it is.
                 plan.change(holder.id, stop="supersede")
-            if not holder.ends_at_once:
+            if not ends_at_once:
                 keys.stopping[name] = holder.id
             task = msgspec.structs.replace(
                 task,
-                queued_at=min(task.queued_at, holder.queued_at) if keeps_place else task.queued_at,
+                queued_at=holder.queued_at if keeps_place and holder.queued_at < task.queued_at else task.queued_at,
                 replaced=holder.saved or NOTHING_SAVED,
                 kin=_kin_in_its_place(task, holder, plan) if is_tied else task.kin,
             )

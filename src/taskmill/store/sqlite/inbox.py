@@ -24,7 +24,7 @@ from taskmill.store.sqlite.rows import EndingRow
 
 SQL = load("inbox.sql")
 
-_decode_holders = msgspec.json.Decoder(list[tuple[str, str, Holder]]).decode
+_decode_holders = msgspec.json.Decoder(list[tuple[str, str, Holder]], strict=False).decode
 _decode_stoppers = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 
 Request = Sequence[NewTask]

@@ -5,21 +5,19 @@ SELECT
     (
         SELECT json_group_array(json_array(t.type, t.key, json_array(
             t.id, t.status, t.priority, t.queued_at, t.gate_id, t.parent_id, t.series_id,
-            json(CASE WHEN t.finalizing OR t.children > t.children_ended THEN 'true' ELSE 'false' END),
-            coalesce(t.saved, t.replaced),
-            json(CASE WHEN t.held THEN 'true' ELSE 'false' END),
-            json(CASE WHEN (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NULL
-                THEN 'false' ELSE 'true' END))))
+            t.finalizing OR t.children > t.children_ended, coalesce(t.saved, t.replaced), t.held,
+            t.parent_id IS NOT NULL
+                AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL)))
         FROM json_each(?1) AS wanted
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
         WHERE t.key IS NOT NULL AND t.stop IS NULL
     ),
-    (
+    CASE WHEN EXISTS (SELECT 1 FROM taskmill_task WHERE key IS NOT NULL AND stop IS NOT NULL) THEN (
         SELECT json_group_array(json_array(t.type, t.key, t.id))
         FROM json_each(?1) AS wanted
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
         WHERE t.key IS NOT NULL AND t.stop IS NOT NULL
-    ),
+    ) ELSE '[]' END,
     (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'taskmill_task');
 
 -- name: give_up_keys
