@@ -82,6 +82,8 @@ class Turn(msgspec.Struct):
     survey: bool = False
     """Look for lanes, times and stop requests that another process may have changed."""
     refill: Sequence[Lane] = ()
+    lanes_in_sight: int = 0
+    """How many lanes share the memory for what is in sight."""
 
     def is_empty(self) -> bool:
         return not (
@@ -179,6 +181,8 @@ class TurnResult(msgspec.Struct):
     """Judged tasks that wait for children, and how many."""
     claimed: list[Claimed] = msgspec.field(default_factory=list[Claimed])
     fronts: dict[Lane, list[Place]] = msgspec.field(default_factory=dict[Lane, list[Place]])
+    front_size: int = 0
+    """How many places of a lane were asked for; fewer mean that there are no more."""
     lanes: list[Lane] | None = None
     stops: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
     hooks: list[int] = msgspec.field(default_factory=list[int])
@@ -244,8 +248,6 @@ class Store(Protocol):
     """Everything durable. A coroutine that writes returns when its transaction is durable, ``turn`` when committed."""
 
     name: str
-    front_size: int
-    """How many places of a lane a refill reads; fewer mean that there are no more."""
     is_shared: bool
     """Whether other processes may use the store."""
     watch_added: Callable[[Arrived], None]

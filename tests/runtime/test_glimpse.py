@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmill.model.stages import Lane, Place
-from taskmill.policy.ranking import rank
+from taskmill.policy.ranking import MOST_IN_SIGHT, rank
 from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
 
 FRONT = 200
@@ -40,7 +40,7 @@ class Disk:
 @settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 30))
 def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: int) -> None:
-    disk, glimpse = Disk(), Glimpse(FRONT)
+    disk, glimpse = Disk(), Glimpse()
     now = 0
     for _ in range(rounds):
         action = random_.choice(["add", "many", "old", "take", "take", "foreign", "stale"])
@@ -68,7 +68,7 @@ def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: in
 def take(disk: Disk, glimpse: Glimpse, count: int) -> None:
     """Claim up to ``count`` tasks as the dispatcher does; what is claimed must be the most urgent there is."""
     for _ in range(count):
-        glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()})
+        glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()}, FRONT)
         heads = [
             (lane, known.places[0])
             for lanes in glimpse.groups.values()
@@ -91,6 +91,16 @@ def test_memory_stays_bounded() -> None:
     known = LaneGlimpse()
     known.complete = True
     for n in range(100_000):
-        known.add(Place(n, n))
+        known.add(Place(n, n), 2048)
     assert len(known.places) <= 2048
     assert not known.complete
+
+
+def test_memory_stays_bounded_with_many_lanes() -> None:
+    glimpse = Glimpse()
+    for n in range(400_000):
+        glimpse.add(Lane(f"g{n % 3000}", 1, "d::t"), Place(n, n))
+    in_sight = sum(len(known.places) for lanes in glimpse.groups.values() for known in lanes.values())
+    assert glimpse.lane_count == 3000
+    assert in_sight <= 4 * MOST_IN_SIGHT
+    assert in_sight < 400_000

@@ -12,32 +12,33 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
 from taskmill.model.stages import Lane, Place
+from taskmill.policy.ranking import LARGEST_FRONT, front_size
 
-LOW_WATER = 128
-"""Read a lane again when fewer places than this are left and there are more on disk."""
-MOST_PLACES = 2048
 _NO_LANES: Mapping[Lane, LaneGlimpse] = {}
 
 
 class LaneGlimpse:
     """The known front of one lane, in order."""
 
-    __slots__ = ("complete", "places")
+    __slots__ = ("complete", "low_water", "places")
 
     def __init__(self) -> None:
         self.places: list[Place] = []
         self.complete = False
+        self.low_water = LARGEST_FRONT // 4
+        """Fewer places than this, and more on disk: read again."""
 
     @property
     def needs_reading(self) -> bool:
-        return not self.complete and len(self.places) < LOW_WATER
+        return not self.complete and len(self.places) < self.low_water
 
     @property
     def is_over(self) -> bool:
         """Nothing waits here, for certain."""
         return self.complete and not self.places
 
-    def add(self, place: Place) -> None:
+    def add(self, place: Place, most: int) -> None:
+        """A task has begun to wait; no more than ``most`` are kept in sight."""
         places = self.places
         if not places or place > places[-1]:
             # Beyond the known front; it may only be kept if nothing unknown lies between.
@@ -45,16 +46,16 @@ class LaneGlimpse:
                 places.append(place)
         elif places[bisect_left(places, place)] != place:
             insort(places, place)
-        if len(places) > MOST_PLACES:
-            del places[MOST_PLACES // 2 :]
+        if len(places) > most:
+            del places[most // 2 :]
             self.complete = False
 
 
 class Glimpse:
     """The fronts of all lanes, by group."""
 
-    def __init__(self, front_size: int) -> None:
-        self._front_size = front_size
+    def __init__(self) -> None:
+        self.lane_count = 0
         self.groups: dict[str, dict[Lane, LaneGlimpse]] = {}
         self.touched: set[str] = set()
         """Groups of which something has changed since whoever picks has looked."""
@@ -66,17 +67,18 @@ class Glimpse:
         known = lanes.get(lane)
         if known is None:
             # Nothing waited here before, or the lane would be known.
-            known = lanes[lane] = LaneGlimpse()
+            known = self._known(lane)
             known.complete = True
-        known.add(place)
+        known.add(place, 4 * front_size(self.lane_count))
         self._noted(lane, known)
 
-    def read(self, fronts: Mapping[Lane, list[Place]]) -> None:
-        """What the store has just said about some lanes."""
+    def read(self, fronts: Mapping[Lane, list[Place]], size: int) -> None:
+        """What the store has just said about some lanes: their first places, at most ``size`` of each."""
         for lane, places in fronts.items():
             known = self._known(lane)
             known.places = places
-            known.complete = len(places) < self._front_size
+            known.complete = len(places) < size
+            known.low_water = size // 4
             self._noted(lane, known)
 
     def survey(self, lanes: Iterable[Lane]) -> None:
@@ -125,7 +127,11 @@ class Glimpse:
         return not self.groups
 
     def _known(self, lane: Lane) -> LaneGlimpse:
-        return self.groups.setdefault(lane.group, {}).setdefault(lane, LaneGlimpse())
+        lanes = self.groups.setdefault(lane.group, {})
+        if lane not in lanes:
+            lanes[lane] = LaneGlimpse()
+            self.lane_count += 1
+        return lanes[lane]
 
     def _noted(self, lane: Lane, known: LaneGlimpse) -> None:
         self.touched.add(lane.group)
@@ -139,6 +145,7 @@ class Glimpse:
     def _forget(self, lane: Lane) -> None:
         lanes = self.groups[lane.group]
         del lanes[lane]
+        self.lane_count -= 1
         if not lanes:
             del self.groups[lane.group]
         self._unread.discard(lane)

@@ -21,8 +21,8 @@ from taskmill.runtime.settings import RunSettings
 class WaitingRoom:
     """What may start now, and when something else may."""
 
-    def __init__(self, front_size: int, load: Load, knows: Callable[[str], bool], settings: RunSettings) -> None:
-        self._glimpse = Glimpse(front_size)
+    def __init__(self, load: Load, knows: Callable[[str], bool], settings: RunSettings) -> None:
+        self._glimpse = Glimpse()
         self._load = load
         self._settings = settings
         self._picks: list[Pick] = []
@@ -119,6 +119,7 @@ class WaitingRoom:
         turn.hooks, self._hooks = self._hooks, []
         turn.meters = picker.meters.promised(picker.rules)
         turn.refill = self._glimpse.unread()
+        turn.lanes_in_sight = self._glimpse.lane_count
         if not turn.survey and not turn.promote and self._glimpse.is_empty and not picker.rules.limits_anything:
             turn.spare = max(free - len(self._picks), 0)
 
@@ -147,7 +148,7 @@ class WaitingRoom:
             self.survey_wanted = not turn.survey or self.survey_wanted
         if result.lanes is not None:
             self._glimpse.survey(result.lanes)
-        self._glimpse.read(result.fronts)
+        self._glimpse.read(result.fronts, result.front_size)
         if turn.promote or turn.survey:
             self.next_due = result.next_due
         if turn.expire or turn.survey:

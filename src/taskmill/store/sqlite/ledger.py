@@ -15,7 +15,7 @@ from taskmill.model.outcome import StopReason
 from taskmill.model.stages import Claimed, Lane, Place
 from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
-from taskmill.policy.ranking import rank
+from taskmill.policy.ranking import front_size, rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
 from taskmill.store.sqlite import controls, families, series
@@ -30,8 +30,6 @@ from taskmill.store.sqlite.rows import EndingRow
 
 SQL = {**load("queue.sql"), **load("ledger.sql")}
 
-FRONT = 512
-"""How many places of a lane are read at once."""
 BITE = 500
 """How many tasks upkeep moves in one transaction, so that nobody waits long behind it."""
 
@@ -116,7 +114,8 @@ def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
     if turn.survey or turn.expire:
         result.next_expiry = _one(connection, "next_expiry")
     if refill:
-        found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), FRONT, turn.now))
+        result.front_size = front_size(max(turn.lanes_in_sight, len(refill)))
+        found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), result.front_size, turn.now))
         result.fronts = {Lane(group, urgency, type, renewed): places for group, urgency, type, renewed, places in found}
 
 

@@ -64,7 +64,6 @@ class SqliteStore(ReadSide):
         self._durability: Durability = durability
         self._clock = clock
         self._in_memory = self.name == MEMORY
-        self.front_size = ledger.FRONT
         self.is_shared = not self._in_memory
         self._arrivals: list[tuple[Sequence[NewTask], asyncio.Future[list[Stored]]]] = []
         self.watch_added: Callable[[Arrived], None] = lambda _arrived: None
