@@ -6,7 +6,7 @@ are made anew only for groups of which something has changed, so the cost of a s
 with the number of groups.
 
 What holds a group back (its cap, its rate, a pause) keeps it out of the heap and nobody else; what holds a task type or
-a domain back makes its lanes be passed over.
+a domain back makes its lanes be passed over (docs/decisions/0015).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Controls in the store: what was set, paused and limited at run time. Each change makes the version grow.
 
-A dispatcher plans with a version, and claims nothing under another: so what is paused here does not start there.
+A dispatcher plans with a version, and claims nothing under another: so what is paused here does not start there
+(docs/decisions/0014). Time spent paused is given back when a pause ends (docs/decisions/0016).
 """
 
 from __future__ import annotations
