@@ -297,6 +297,10 @@ class Store(Protocol):
         """End a pause as of ``now``: meanwhile no task of the scope has waited or come closer to its deadline."""
         ...
 
+    async def end_pauses(self, now: int) -> list[Scope]:
+        """End the pauses whose time has come, each as of that time; returns which."""
+        ...
+
     async def set_priority(self, id: int, priority: int) -> Effects | None:
         """``None`` if there is no such active task."""
         ...

@@ -69,6 +69,9 @@ class Pause(msgspec.Struct, frozen=True, array_like=True):
     since: int
     until: int | None = None
 
+    def holds(self, now: int) -> bool:
+        return self.until is None or self.until > now
+
 
 class Bucket(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What was in a token bucket at ``at``; a permit is ``unit`` of the level (:mod:`taskmill.policy.rates`)."""

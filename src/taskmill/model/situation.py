@@ -40,6 +40,8 @@ class Situation(msgspec.Struct, array_like=True):
     preempted: bool
     paused_at: int | None
     interrupted: bool
+    clock_from: int
+    """Where its time-to-live counts from."""
 
     @property
     def aged_from(self) -> int:

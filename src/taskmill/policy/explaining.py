@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
-from taskmill.model.durations import from_ms
+from taskmill.model.durations import optional_from_ms
 from taskmill.model.explanation import Explanation, Hold, Reason
 from taskmill.model.outcome import StopReason
 from taskmill.model.rate_limit import RateLimit
@@ -21,6 +21,7 @@ from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms
 from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
 from taskmill.policy.shares import Claim, allocate
+from taskmill.policy.standstill import Clocks, clocks
 from taskmill.policy.wording import clock_text, group_text, plural, rate_text, when_text
 
 _QUEUEING: frozenset[Reason] = frozenset({"slots", "share", "ahead", "group_cap", "domain_cap"})
@@ -29,37 +30,21 @@ ENOUGH_ENDINGS = 5
 """Fewer say nothing about how fast tasks end."""
 
 
-def clocks_run_until(situation: Situation, rules: Rules, now: int) -> int:
-    """The moment up to which a task has aged: now, or when it was paused."""
-    if situation.status is Status.RUNNING:
-        return situation.started_at or now
-    stops = [rules.paused_since(situation.group, situation.type, now)]
-    if situation.status is Status.PAUSED:
-        stops.append(situation.paused_at)
-    return min((at for at in stops if at is not None), default=now)
-
-
 def explain(situation: Situation, around: Surroundings, rules: Rules, now: int) -> Explanation:
-    until = clocks_run_until(situation, rules, now)
-    aging = rules.declared.aging
-    effective = effective_priority(aging, situation.urgency, until - situation.aged_from)
-    paused = rules.paused_since(situation.group, situation.type, now) is not None
-    status = Status.PAUSED if paused and situation.status is Status.PENDING else situation.status
+    shown = clocks(situation, rules, now)
+    effective = effective_priority(rules.declared.aging, situation.urgency, shown.waited)
     holds = list(_holds(situation, around, rules, effective, now))
-    ahead = around.ahead if status is Status.PENDING else 0
+    ahead = around.ahead if shown.status is Status.PENDING else 0
     start = _estimated_start(situation, around, rules, holds, now)
-    expires_at = situation.expires_at
-    if expires_at is not None and status is not Status.RUNNING:
-        expires_at += max(0, now - max(until, situation.created_at))
     return Explanation(
         task_id=situation.id,
-        status=status,
-        summary=_summary(situation, status, holds, start, expires_at, rules, effective, until, around.recent[0], now),
+        status=shown.status,
+        summary=_summary(situation, shown, holds, start, rules, effective, around.recent[0], now),
         holds=holds,
         effective_priority=effective,
         ahead=ahead,
-        expires_at=None if expires_at is None else from_ms(expires_at),
-        estimated_start=None if start is None else from_ms(start),
+        expires_at=optional_from_ms(shown.expires_at),
+        estimated_start=optional_from_ms(start),
     )
 
 
@@ -97,7 +82,7 @@ def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: 
     if not around.has_handler:
         yield Hold("no_handler", f"no handler for {situation.type} is registered where tasks are run")
     yield from _limits(situation, around, rules, now)
-    yield from _competition(situation, around, rules, effective)
+    yield from _competition(situation, around, rules, effective, now)
 
 
 def _own_holds(situation: Situation, now: int) -> Iterator[Hold]:
@@ -134,7 +119,7 @@ _PAUSE_REASONS: Mapping[ScopeKind, Reason] = {
 
 def _pauses(situation: Situation, rules: Rules, now: int) -> Iterator[Hold]:
     for scope, pause in rules.pauses(situation.group, situation.type).items():
-        if pause.until is not None and pause.until <= now:
+        if not pause.holds(now):
             continue
         what = "the scheduler" if scope == EVERYTHING else f"its {scope.kind} {scope.name!r}"
         until = "until it is resumed" if pause.until is None else f"and resumes {when_text(pause.until, now)}"
@@ -162,13 +147,13 @@ def _limits(situation: Situation, around: Surroundings, rules: Rules, now: int) 
                 yield Hold(reason, f"{what} may start {rate_text(limit)}; the next permit comes {when_text(at, now)}")
 
 
-def _competition(situation: Situation, around: Surroundings, rules: Rules, effective: int) -> Iterator[Hold]:
+def _competition(situation: Situation, around: Surroundings, rules: Rules, effective: int, now: int) -> Iterator[Hold]:
     slots, taken = rules.declared.max_concurrency, around.running.total()
     if taken >= slots:
         yield Hold("slots", f"all {slots} slots are taken")
     passes = effective <= rules.declared.preempt_at or is_urgent(rules.declared.aging, effective)
     if rules.is_shared and not passes:
-        share, running = share_of(situation.group, around, rules), _running_in(around, situation.group)
+        share, running = share_of(situation.group, around, rules, now), _running_in(around, situation.group)
         if running >= share:
             group = group_text(situation.group)
             yield Hold("share", f"its {group} runs {running} and its share is {share} of {slots} slots")
@@ -176,19 +161,20 @@ def _competition(situation: Situation, around: Surroundings, rules: Rules, effec
         yield Hold("ahead", f"{plural(around.ahead, 'task starts', 'tasks start')} before it")
 
 
-def share_of(group: str, around: Surroundings, rules: Rules) -> int:
-    return shares(around.running, around.waiting, rules).get(group, 0)
+def share_of(group: str, around: Surroundings, rules: Rules, now: int) -> int:
+    return shares(around.running, around.waiting, rules, now).get(group, 0)
 
 
-def shares(running: Counter[tuple[str, str]], waiting: Mapping[str, int], rules: Rules) -> dict[str, int]:
+def shares(running: Counter[tuple[str, str]], waiting: Mapping[str, int], rules: Rules, now: int) -> dict[str, int]:
     """The share of every group that has work, in slots."""
     busy: Counter[str] = Counter()
     for (group, _), n in running.items():
         busy[group] += n
     claims: dict[str, Claim] = {}
+    paused = rules.paused(ScopeKind.GROUP, now)
     for group in {*busy, *waiting}:
         settings = rules.group(group)
-        closed = rules.is_paused(EVERYTHING) or rules.is_paused(Scope(ScopeKind.GROUP, group))
+        closed = rules.is_paused(EVERYTHING) or group in paused
         claims[group] = Claim(
             busy[group], 0 if closed else waiting.get(group, 0), settings.weight, settings.cap, settings.min_slots
         )
@@ -228,16 +214,15 @@ def _estimated_start(
 
 def _summary(
     situation: Situation,
-    status: Status,
+    shown: Clocks,
     holds: Sequence[Hold],
     start: int | None,
-    expires_at: int | None,
     rules: Rules,
     effective: int,
-    until: int,
     measured: int,
     now: int,
 ) -> str:
+    status, expires_at = shown.status, shown.expires_at
     what = f"task {situation.id} ({situation.type}) is {status}"
     if status is Status.RUNNING:
         since = f" since {clock_text(situation.started_at or now)}, attempt {situation.attempt}"
@@ -248,12 +233,12 @@ def _summary(
         priority += f" (its own is {situation.priority})"
     aging = rules.declared.aging
     if aging is not None and status is Status.PENDING:
-        step = next_step_ms(aging, situation.urgency, until - situation.aged_from)
+        step = next_step_ms(aging, situation.urgency, shown.waited)
         if step is not None:
-            priority += f", more urgent {when_text(situation.aged_from + step, now)}"
+            priority += f", more urgent {when_text(now + step - shown.waited, now)}"
     parts.append(priority)
     if expires_at is not None and not situation.interrupted:
-        frozen = "; its time stands still" if until < now else ""
+        frozen = "; its time stands still" if shown.stand_still else ""
         parts.append(f"expires {when_text(expires_at, now)} unless it starts before{frozen}")
     if start is not None and holds:
         is_guess = _QUEUEING.intersection(hold.reason for hold in holds)

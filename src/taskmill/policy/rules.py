@@ -90,14 +90,13 @@ class Rules:
         scopes = (EVERYTHING, Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.GROUP, group))
         return {scope: pauses[scope] for scope in scopes if scope in pauses}
 
-    def paused_since(self, group: str, type: str, now: int) -> int | None:
-        """Since when tasks of this type in this group are paused, if they are."""
-        if not self.controls.pauses:
-            return None
-        pauses = self.pauses(group, type).values()
-        return min((pause.since for pause in pauses if pause.until is None or pause.until > now), default=None)
+    def paused(self, kind: ScopeKind, now: int) -> list[str]:
+        """The names of what is paused of a kind."""
+        pauses = self.controls.pauses.items()
+        return sorted(scope.name for scope, pause in pauses if scope.kind is kind and pause.holds(now))
 
     def is_paused(self, scope: Scope) -> bool:
+        """Whether there is a pause that nobody has ended."""
         return scope in self.controls.pauses
 
     def next_resumption(self) -> int | None:

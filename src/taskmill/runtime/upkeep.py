@@ -72,19 +72,18 @@ class Upkeep:
         return True
 
     async def end_pauses(self, rules: Rules) -> bool:
-        """End the pauses whose time has come, as of that time; says whether there were any."""
+        """End the pauses whose time has come, as of that time; says whether there should be any."""
         now = self._clock.now_ms()
         at = rules.next_resumption()
         if at is None or at > now:
             return False
-        for scope, pause in rules.controls.pauses.items():
-            if pause.until is not None and pause.until <= now:
-                try:
-                    if await self._store.resume(scope, pause.until):
-                        self._announcer.scope_resumed(scope)
-                except StoreError as wrong:
-                    logger.error("a pause could not be ended, trying again: %s", wrong)
-                    await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)
+        try:
+            # The store knows best: another process may have changed when a pause ends.
+            for scope in await self._store.end_pauses(now):
+                self._announcer.scope_resumed(scope)
+        except StoreError as wrong:
+            logger.error("a pause could not be ended, trying again: %s", wrong)
+            await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)
         return True
 
     def _clock_offset(self) -> int:

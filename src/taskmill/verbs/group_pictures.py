@@ -12,13 +12,13 @@ from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.policy.rules import Rules
 
 
-def groups_of(load: GroupLoad, rules: Rules) -> dict[str, GroupSnapshot]:
+def groups_of(load: GroupLoad, rules: Rules, now: int) -> dict[str, GroupSnapshot]:
     """Every group that has work, or settings of its own."""
     busy: Counter[str] = Counter()
     for (group, _), running in load.running.items():
         busy[group] += running
-    slots = shares(load.running, load.waiting, rules)
-    paused = paused_names(rules, ScopeKind.GROUP)
+    slots = shares(load.running, load.waiting, rules, now)
+    paused = rules.paused(ScopeKind.GROUP, now)
     return {
         name: GroupSnapshot(
             name=name,
@@ -35,10 +35,6 @@ def groups_of(load: GroupLoad, rules: Rules) -> dict[str, GroupSnapshot]:
         for name in sorted({*busy, *load.waiting, *rules.named_groups, *paused})
         for settings in [rules.group(name)]
     }
-
-
-def paused_names(rules: Rules, kind: ScopeKind) -> list[str]:
-    return sorted(scope.name for scope in rules.controls.pauses if scope.kind is kind)
 
 
 def rates_of(rules: Rules, now: int) -> list[RateSnapshot]:

@@ -72,19 +72,19 @@ class Reading(Parts):
 
     async def snapshot(self) -> Snapshot:
         """A picture of what runs and what waits."""
-        from taskmill.verbs.group_pictures import groups_of, paused_names, rates_of
+        from taskmill.verbs.group_pictures import groups_of, rates_of
 
         self._opened()
         load = await self._store.load_of_groups()
-        rules = self._rules(load.controls)
+        rules, now = self._rules(load.controls), self._clock.now_ms()
         return Snapshot(
             running=await self.tasks(status="running"),
             counts=await self._store.counts(),
-            groups=groups_of(load, rules),
+            groups=groups_of(load, rules, now),
             paused=rules.is_paused(EVERYTHING),
-            paused_groups=paused_names(rules, ScopeKind.GROUP),
-            paused_domains=paused_names(rules, ScopeKind.DOMAIN),
-            rates=rates_of(rules, self._clock.now_ms()),
+            paused_groups=rules.paused(ScopeKind.GROUP, now),
+            paused_domains=rules.paused(ScopeKind.DOMAIN, now),
+            rates=rates_of(rules, now),
             schedules=await self._store.schedules(),
             max_concurrency=rules.declared.max_concurrency,
             dispatching=self._dispatcher is not None,

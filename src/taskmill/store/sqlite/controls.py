@@ -93,6 +93,7 @@ def _set_change(connection: Connection, scope: Scope, made: Change) -> None:
 
 
 def pause(connection: Connection, scope: Scope, now: int, until: int | None) -> bool:
+    end_pauses(connection, now)
     was_paused = _paused_at(connection, scope) is not None
     connection.execute(SQL["pause"], (*scope, now, until))
     connection.execute(SQL["bump_version"])
@@ -100,6 +101,20 @@ def pause(connection: Connection, scope: Scope, now: int, until: int | None) -> 
 
 
 def resume(connection: Connection, scope: Scope, now: int) -> bool:
+    # What should have ended earlier has ended then, and may cover what this pause would give back.
+    return scope in end_pauses(connection, now) or _resume(connection, scope, now)
+
+
+def end_pauses(connection: Connection, now: int) -> list[Scope]:
+    """End the pauses whose time has come, each as of that time; returns which."""
+    overdue = connection.execute(SQL["overdue"], (now,)).fetchall()
+    ended = [(Scope(ScopeKind(kind), name), resume_at) for kind, name, resume_at in overdue]
+    for scope, resume_at in ended:
+        _resume(connection, scope, resume_at)
+    return [scope for scope, _ in ended]
+
+
+def _resume(connection: Connection, scope: Scope, now: int) -> bool:
     since = _paused_at(connection, scope)
     if since is None:
         return False
@@ -130,6 +145,8 @@ def take_from(
     """Take a permit for each task that starts from each limit that it is subject to."""
     started = Counter[Scope]()
     for task in claimed:
+        if task.stop is not None:
+            continue  # only its hook runs
         started[Scope(ScopeKind.GROUP, task.group)] += 1
         started[Scope(ScopeKind.TYPE, task.type)] += 1
     result.buckets = [
@@ -147,6 +164,7 @@ def preempted(connection: Connection) -> list[int]:
 def resume_preempted(connection: Connection, now: int, effects: Effects) -> None:
     ids = preempted(connection)
     if ids:
+        end_pauses(connection, now)
         connection.execute(SQL["resume_preempted"], (encoded(ids), now))
         note_queued(connection, ids, effects)
         effects.resumed += describe(connection, [task.id for task in effects.released if task.id in set(ids)])

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from taskmill.model.controls import ScopeKind
 from taskmill.model.situation import Situation, Surroundings
 from taskmill.model.stages import Crossing, Described
 from taskmill.policy.aging import effective_priority, wait_until_ms
-from taskmill.policy.explaining import clocks_run_until
 from taskmill.policy.rules import Rules
+from taskmill.policy.standstill import clocks, pauses_of, stood_still
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import describe
 from taskmill.store.sqlite.json_sql import decode_ids, encoded, one
@@ -29,7 +30,7 @@ _decode_ahead = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
 _decode_recent = msgspec.json.Decoder(tuple[int, int | None, int | None]).decode
 _decode_urgencies = msgspec.json.Decoder(list[int]).decode
 _decode_following = msgspec.json.Decoder(list[int | None]).decode
-_decode_heads = msgspec.json.Decoder(list[tuple[str, int, int]]).decode
+_decode_heads = msgspec.json.Decoder(list[tuple[str, str, int, int, int | None]]).decode
 
 
 def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[Situation, Surroundings] | None:
@@ -60,15 +61,16 @@ def load_of_groups(connection: Connection) -> tuple[Counter[tuple[str, str]], di
 def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int) -> int:
     """How many waiting tasks start before this one, as things are."""
     aging = rules.declared.aging
-    effective = effective_priority(
-        aging, situation.urgency, clocks_run_until(situation, rules, now) - situation.aged_from
-    )
+    effective = effective_priority(aging, situation.urgency, clocks(situation, rules, now).waited)
     group = situation.group if rules.is_shared else None
     lines: list[tuple[int, int, int]] = []
     for urgency in _decode_urgencies(one(connection, SQL["urgencies"], group)):
         more, equal = (_since(rules, urgency, level, now) for level in (effective - 1, effective))
         lines.append((urgency, more, equal))
-    found = _decode_ahead(one(connection, SQL["ahead"], group, situation.queued_at, situation.id, encoded(lines)))
+    paused = (encoded(rules.paused(kind, now)) for kind in (ScopeKind.GROUP, ScopeKind.DOMAIN))
+    found = _decode_ahead(
+        one(connection, SQL["ahead"], group, situation.queued_at, situation.id, encoded(lines), *paused)
+    )
     own = sum(before for name, _, before, _ in found if name == situation.group)
     # Among equally urgent tasks the groups take turns.
     others = sum(min(equal, own) for name, _, _, equal in found if name != situation.group)
@@ -88,8 +90,9 @@ def next_priorities(connection: Connection, rules: Rules, now: int) -> dict[str,
     """The effective priority of the task that each group would start next."""
     lanes = one(connection, LEDGER["lanes"])
     found: dict[str, int] = {}
-    for group, urgency, aged_from in _decode_heads(one(connection, SQL["heads"], lanes)):
-        effective = effective_priority(rules.declared.aging, urgency, now - aged_from)
+    for group, type, urgency, aged_from, paused_at in _decode_heads(one(connection, SQL["heads"], lanes)):
+        stood = stood_still(pauses_of(rules, group, type, paused_at), aged_from, now)
+        effective = effective_priority(rules.declared.aging, urgency, now - aged_from - stood)
         found[group] = min(found.get(group, effective), effective)
     return found
 

@@ -34,7 +34,8 @@ _decode_edges = msgspec.json.Decoder(list[Dependency]).decode
 
 SHOWN_STATUS = (
     "CASE WHEN status = 'pending' AND EXISTS (SELECT 1 FROM taskmill_control AS control"
-    " WHERE control.paused_at IS NOT NULL AND (control.kind = 'scheduler'"
+    " WHERE control.paused_at IS NOT NULL AND (control.resume_at IS NULL OR control.resume_at > {now:d})"
+    " AND (control.kind = 'scheduler'"
     " OR control.kind = 'group' AND control.name = group_name"
     " OR control.kind = 'domain' AND control.name = substr(type, 1, instr(type, '::') - 1)))"
     " THEN 'paused' ELSE status END"
@@ -193,7 +194,7 @@ def ended_among(connection: Connection, ids: Sequence[int]) -> list[int]:
 
 def _status_column(view: View) -> str:
     """The status as it is shown; only while something is paused does that take more than a look at the row."""
-    return SHOWN_STATUS if view.rules.controls.pauses else "status"
+    return SHOWN_STATUS.format(now=view.now) if view.rules.controls.pauses else "status"
 
 
 def _limit(order: str, filters: Filters, parameters: list[Any]) -> str:

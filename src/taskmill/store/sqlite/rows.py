@@ -22,6 +22,7 @@ from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.progress import with_children
 from taskmill.policy.rules import Rules
+from taskmill.policy.standstill import clocks
 
 T = TypeVar("T")
 
@@ -34,7 +35,12 @@ _FAMILY = (
     "json(CASE WHEN children THEN json_array(children, children_ended, (SELECT sum(child.progress ->> 'fraction')"
     " FROM taskmill_task AS child WHERE child.parent_id = taskmill_task.id AND child.progress IS NOT NULL)) END)"
 )
-ACTIVE_ROW = f"json_array({COMMON_COLUMNS}, status, urgency, {_FAMILY}, coalesce(renewed_at, queued_at), paused_at)"
+# Where the time-to-live of a task counts from: that of an occurrence counts from when it is due.
+CLOCK_FROM = "iif(series_id IS NOT NULL AND attempt = 0, coalesce(due_at, created_at), created_at)"
+ACTIVE_ROW = (
+    f"json_array({COMMON_COLUMNS}, status, urgency, {_FAMILY}, coalesce(renewed_at, queued_at), paused_at,"
+    f" {CLOCK_FROM})"
+)
 HISTORY_ROW = f"json_array({COMMON_COLUMNS}, ending, ended_at, duration_ms, result, error)"
 
 
@@ -75,6 +81,7 @@ class ActiveRow(_CommonRow, array_like=True):
     family: tuple[int, int, float | None] | None
     aged_from: int
     paused_at: int | None
+    clock_from: int
 
 
 class HistoryRow(_CommonRow, array_like=True):
@@ -97,30 +104,18 @@ class View(NamedTuple):
     rules: Rules
     now: int
 
-    def shown(self, row: ActiveRow) -> tuple[Status, int]:
-        """The status of a task, and the moment up to which its clocks have run."""
-        if row.status is Status.RUNNING:
-            return row.status, row.started_at or self.now
-        stopped_at = row.paused_at if row.status is Status.PAUSED else None
-        since = self.rules.paused_since(row.group, row.type, self.now)
-        if since is None:
-            return row.status, self.now if stopped_at is None else stopped_at
-        status = Status.PAUSED if row.status is Status.PENDING else row.status
-        return status, since if stopped_at is None else min(since, stopped_at)
-
 
 def task_record(row: ActiveRow, view: View) -> TaskRecord:
     def build() -> TaskRecord:
-        status, until = view.shown(row)
-        if row.expires_at is not None and status is not Status.RUNNING:
-            row.expires_at += max(0, view.now - max(until, row.created_at))
+        shown = clocks(row, view.rules, view.now)
+        row.expires_at = shown.expires_at
         common = _common(row)
         aging = view.rules.declared.aging
-        common["effective_priority"] = effective_priority(aging, row.urgency, until - row.aged_from)
+        common["effective_priority"] = effective_priority(aging, row.urgency, shown.waited)
         if row.family is not None:
             children, ended, under_way = row.family
             common["progress"] = with_children(common["progress"], children, ended, under_way or 0.0, row.status)
-        return TaskRecord(**common, status=status)
+        return TaskRecord(**common, status=shown.status)
 
     return _checked(row, build)
 

@@ -15,7 +15,7 @@ from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
 from taskmill.policy.recurrence import is_spent, next_occurrence
 from taskmill.ports import Effects, SeriesChange, Skipped
-from taskmill.store.sqlite import keys
+from taskmill.store.sqlite import controls, keys
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import describe
 from taskmill.store.sqlite.families import stop_trees
@@ -116,6 +116,7 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
 
 
 def pause(connection: Connection, id: int, now: int) -> SeriesChange:
+    controls.end_pauses(connection, now)
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
@@ -131,6 +132,7 @@ def pause(connection: Connection, id: int, now: int) -> SeriesChange:
 
 def resume(connection: Connection, id: int, now: int) -> SeriesChange:
     """Go on with the first occurrence that has not passed; those that passed meanwhile are not made up for."""
+    controls.end_pauses(connection, now)
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()

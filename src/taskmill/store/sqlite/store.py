@@ -257,6 +257,9 @@ class SqliteStore(ReadSide):
     async def resume(self, scope: Scope, now: int) -> bool:
         return await self._write(lambda connection: controls.resume(connection, scope, now), rows=ledger.BITE)
 
+    async def end_pauses(self, now: int) -> list[Scope]:
+        return await self._write(lambda connection: controls.end_pauses(connection, now), rows=ledger.BITE)
+
     async def set_priority(self, id: int, priority: int) -> Effects | None:
         return await self._write(lambda connection: controls.set_priority(connection, id, priority))
 
@@ -291,6 +294,8 @@ class SqliteStore(ReadSide):
             connection.execute(ledger.SQL["shift_relative"], (by_ms,))
             connection.execute(ledger.SQL["shift_deadlines"], (by_ms,))
             connection.execute(ledger.SQL["shift_waits"], (by_ms,))
+            connection.execute(controls.SQL["shift_pauses"], (by_ms,))
+            connection.execute(controls.SQL["bump_version"])
 
         await self._write(write, rows=ledger.BITE)
 

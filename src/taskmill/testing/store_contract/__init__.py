@@ -7,6 +7,7 @@ class TestMyStore(StoreContract):
 """
 
 from taskmill.testing.store_contract.control import ControlAndUpkeep
+from taskmill.testing.store_contract.controls import Controls
 from taskmill.testing.store_contract.finishing import Finishing
 from taskmill.testing.store_contract.reading import Reading
 from taskmill.testing.store_contract.samples import new_task
@@ -15,5 +16,5 @@ from taskmill.testing.store_contract.storing import StoringAndClaiming
 __all__ = ["StoreContract", "new_task"]
 
 
-class StoreContract(StoringAndClaiming, Finishing, ControlAndUpkeep, Reading):
+class StoreContract(StoringAndClaiming, Finishing, ControlAndUpkeep, Controls, Reading):
     """The behaviour of a store, one law per test."""

@@ -40,18 +40,24 @@ UPDATE taskmill_control SET paused_at = NULL, resume_at = NULL WHERE kind = ?1 A
 -- name: is_anything_paused
 SELECT EXISTS (SELECT 1 FROM taskmill_control WHERE paused_at IS NOT NULL);
 
+-- name: overdue
+-- Pauses that should have ended by ?1, in the order in which they should have.
+SELECT kind, name, resume_at FROM taskmill_control WHERE resume_at <= ?1 ORDER BY resume_at, kind, name;
+
 -- name: give_back_paused_time
 -- Scope ?1, ?2 was paused from ?3 to ?4, and is no longer. Its tasks have neither waited nor come closer to their deadlines
--- meanwhile, unless something else has paused them too: then what that covers is given back when it ends.
+-- meanwhile, unless something else has paused them too: then what that covers is given back when it ends. What lies before
+-- the paused_at of a task was given back already, or the task was running.
 UPDATE taskmill_task SET
-    queued_at = queued_at + max(0, paused.until - max(?3, coalesce(renewed_at, queued_at))),
-    renewed_at = renewed_at + max(0, paused.until - max(?3, renewed_at)),
-    expires_at = expires_at + max(0, paused.until - max(?3, paused.clock_from)),
+    queued_at = queued_at + max(0, paused.until - max(paused.since, coalesce(renewed_at, queued_at))),
+    renewed_at = renewed_at + max(0, paused.until - max(paused.since, renewed_at)),
+    expires_at = expires_at + max(0, paused.until - max(paused.since, paused.clock_from)),
     frozen = 0
 FROM (
     SELECT
         t.id,
-        min(?4, CASE WHEN t.status = 'paused' THEN t.paused_at ELSE ?4 END, coalesce((
+        max(?3, coalesce(t.paused_at, ?3)) AS since,
+        min(?4, CASE WHEN t.status = 'paused' THEN coalesce(t.paused_at, t.created_at) ELSE ?4 END, coalesce((
             SELECT min(other.paused_at) FROM taskmill_control AS other
             WHERE other.paused_at IS NOT NULL AND (
                 other.kind = 'scheduler' OR other.kind = 'group' AND other.name = t.group_name
@@ -83,16 +89,34 @@ WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
 SELECT json_group_array(id) FROM taskmill_task WHERE status = 'paused' AND preempted = 1;
 
 -- name: resume_preempted
--- The given tasks return to the queue at ?2, unless their series is paused. They have not waited meanwhile.
+-- The given tasks return to the queue at ?2, unless their series is paused. They have not waited meanwhile; what a pause
+-- of their scheduler, domain or group covers is given back when that ends.
 UPDATE taskmill_task SET
     status = CASE
         WHEN series_id IS NOT NULL AND (SELECT paused FROM taskmill_series WHERE id = series_id) THEN 'paused'
         ELSE 'pending' END,
     preempted = 0,
-    queued_at = queued_at + max(0, ?2 - paused_at),
-    renewed_at = renewed_at + max(0, ?2 - paused_at),
-    paused_at = ?2
-WHERE id IN (SELECT value FROM json_each(?1));
+    queued_at = queued_at + max(0, own.until - own.since),
+    renewed_at = renewed_at + max(0, own.until - own.since),
+    expires_at = expires_at + max(0, own.until - own.since),
+    paused_at = max(own.until, own.since)
+FROM (
+    SELECT
+        t.id, coalesce(t.paused_at, ?2) AS since,
+        min(?2, coalesce((
+            SELECT min(scope.paused_at) FROM taskmill_control AS scope
+            WHERE scope.paused_at IS NOT NULL AND (
+                scope.kind = 'scheduler' OR scope.kind = 'group' AND scope.name = t.group_name
+                OR scope.kind = 'domain' AND scope.name = substr(t.type, 1, instr(t.type, '::') - 1))
+        ), ?2)) AS until
+    FROM taskmill_task AS t
+    WHERE t.id IN (SELECT value FROM json_each(?1))
+) AS own
+WHERE taskmill_task.id = own.id;
 
 -- name: set_priority
 UPDATE taskmill_task SET priority = ?2 WHERE id = ?1 AND stop IS NULL;
+
+-- name: shift_pauses
+-- The wall clock was stepped by ?1 ms: nothing was paused longer or shorter for it.
+UPDATE taskmill_control SET paused_at = paused_at + ?1 WHERE paused_at IS NOT NULL;

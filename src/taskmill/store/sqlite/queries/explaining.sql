@@ -7,7 +7,8 @@ SELECT json_array(
     json((SELECT json_group_array(on_id) FROM taskmill_dependency WHERE task_id = t.id AND open = 1)),
     t.children - t.children_ended,
     coalesce((SELECT paused FROM taskmill_series WHERE id = t.series_id), 0),
-    t.preempted, t.paused_at, t.interrupted)
+    t.preempted, t.paused_at, t.interrupted,
+    iif(t.series_id IS NOT NULL AND t.attempt = 0, coalesce(t.due_at, t.created_at), t.created_at))
 FROM taskmill_task AS t
 WHERE t.id = ?1;
 
@@ -26,7 +27,8 @@ SELECT json_group_array(json_array(group_name, n)) FROM (
 -- name: ahead
 -- Of each group (?1, or all of them), how many waiting tasks are more urgent than effective priority E, and how many are
 -- equally urgent and began to wait before (?2, ?3) or at all. ?4 has rows of [urgency, T1, T2]: tasks of that urgency are
--- more urgent if they have waited since T1, and equally urgent if since T2.
+-- more urgent if they have waited since T1, and equally urgent if since T2. What is paused is nobody's rival: ?5 has the
+-- groups and ?6 the domains that are.
 SELECT json_group_array(json_array(group_name, more_urgent, equal_before, equal)) FROM (
     SELECT
         t.group_name,
@@ -39,6 +41,8 @@ SELECT json_group_array(json_array(group_name, more_urgent, equal_before, equal)
     FROM taskmill_task AS t
     JOIN json_each(?4) AS given ON t.urgency = given.value ->> 0
     WHERE t.status = 'pending' AND t.stop IS NULL AND (?1 IS NULL OR t.group_name = ?1)
+        AND t.group_name NOT IN (SELECT value FROM json_each(?5))
+        AND (?6 = '[]' OR substr(t.type, 1, instr(t.type, '::') - 1) NOT IN (SELECT value FROM json_each(?6)))
     GROUP BY t.group_name
 );
 
@@ -54,8 +58,8 @@ SELECT json_array(count(*), min(ended_at), max(ended_at)) FROM (
 );
 
 -- name: heads
--- [group, urgency, aged_from] of the first task of each lane in ?1.
-SELECT json_group_array(json_array(t.group_name, t.urgency, coalesce(t.renewed_at, t.queued_at)))
+-- [group, type, urgency, aged_from, paused_at] of the first task of each lane in ?1.
+SELECT json_group_array(json_array(t.group_name, t.type, t.urgency, coalesce(t.renewed_at, t.queued_at), t.paused_at))
 FROM json_each(?1) AS lane
 JOIN taskmill_task AS t ON t.id = (
     SELECT id FROM taskmill_task

@@ -38,7 +38,15 @@ SELECT json_array(id, status, attempt) FROM taskmill_task WHERE series_id = ?1 A
 SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE series_id = ?1 AND series_id IS NOT NULL);
 
 -- name: pause_occurrence
-UPDATE taskmill_task SET status = 'paused', paused_at = ?2
+-- One that its scheduler, domain or group has paused already has stood still since then.
+UPDATE taskmill_task SET status = 'paused', paused_at = min(?2, coalesce((
+    SELECT max(min(scope.paused_at), coalesce(taskmill_task.paused_at, taskmill_task.created_at))
+    FROM taskmill_control AS scope
+    WHERE scope.paused_at IS NOT NULL AND (
+        scope.kind = 'scheduler' OR scope.kind = 'group' AND scope.name = taskmill_task.group_name
+        OR scope.kind = 'domain' AND scope.name = substr(taskmill_task.type, 1, instr(taskmill_task.type, '::') - 1))
+    HAVING count(*) > 0
+), ?2))
 WHERE id = ?1 AND status IN ('pending', 'scheduled', 'blocked');
 
 -- name: resume_occurrence
@@ -47,15 +55,27 @@ UPDATE taskmill_task SET status = 'blocked', due_at = ?2, queued_at = max(?2, ?3
 WHERE id = ?1 AND status = 'paused';
 
 -- name: resume_retry
--- It has neither waited nor come closer to its deadline since it was paused; ?2 is the present. One that made way for a more
--- urgent task still does.
+-- It has neither waited nor come closer to its deadline since it was paused; ?2 is the present. What a pause of its
+-- scheduler, domain or group covers is given back when that ends. One that made way for a more urgent task still does.
 UPDATE taskmill_task SET
     status = iif(preempted, 'paused', 'blocked'),
-    queued_at = queued_at + max(0, ?2 - paused_at),
-    renewed_at = renewed_at + max(0, ?2 - paused_at),
-    expires_at = expires_at + max(0, ?2 - paused_at),
-    paused_at = ?2
-WHERE id = ?1 AND status = 'paused';
+    queued_at = queued_at + max(0, own.until - own.since),
+    renewed_at = renewed_at + max(0, own.until - own.since),
+    expires_at = expires_at + max(0, own.until - own.since),
+    paused_at = max(own.until, own.since)
+FROM (
+    SELECT
+        t.id, coalesce(t.paused_at, ?2) AS since,
+        min(?2, coalesce((
+            SELECT min(scope.paused_at) FROM taskmill_control AS scope
+            WHERE scope.paused_at IS NOT NULL AND (
+                scope.kind = 'scheduler' OR scope.kind = 'group' AND scope.name = t.group_name
+                OR scope.kind = 'domain' AND scope.name = substr(t.type, 1, instr(t.type, '::') - 1))
+        ), ?2)) AS until
+    FROM taskmill_task AS t
+    WHERE t.id = ?1 AND t.status = 'paused'
+) AS own
+WHERE taskmill_task.id = own.id;
 
 -- name: schedules
 SELECT json_group_array(json_array(

@@ -1,0 +1,85 @@
+"""How the clocks of a waiting task stand: whatever pauses it, its age and its deadline wait with it.
+
+A pause that has an end has ended then, whether or not anybody was there to end it. What lies before the ``paused_at``
+of a task is settled: it was added to its times already, or the task was running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from taskmill.model.controls import Pause
+from taskmill.model.status import Status
+from taskmill.policy.rules import Rules
+
+
+class Clocked(Protocol):
+    """What is stored about a task with clocks."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def status(self) -> Status: ...
+    @property
+    def created_at(self) -> int: ...
+    @property
+    def started_at(self) -> int | None: ...
+    @property
+    def paused_at(self) -> int | None: ...
+    @property
+    def expires_at(self) -> int | None: ...
+    @property
+    def aged_from(self) -> int: ...
+    @property
+    def clock_from(self) -> int: ...
+
+
+class Clocks(NamedTuple):
+    """How a task looks at a moment."""
+
+    status: Status
+    """What is paused with others is paused."""
+    waited: int
+    expires_at: int | None
+    stand_still: bool
+
+
+def clocks(task: Clocked, rules: Rules, now: int) -> Clocks:
+    if task.status is Status.RUNNING:
+        return Clocks(task.status, (task.started_at or now) - task.aged_from, task.expires_at, stand_still=False)
+    pauses = pauses_of(rules, task.group, task.type, task.paused_at)
+    status = (
+        Status.PAUSED if task.status is Status.PENDING and any(pause.holds(now) for pause in pauses) else task.status
+    )
+    if task.status is Status.PAUSED:
+        pauses.append(Pause(task.created_at if task.paused_at is None else task.paused_at))
+    expires_at = task.expires_at
+    return Clocks(
+        status,
+        now - task.aged_from - stood_still(pauses, task.aged_from, now),
+        None if expires_at is None else expires_at + stood_still(pauses, task.clock_from, now),
+        stand_still=any(pause.holds(now) for pause in pauses),
+    )
+
+
+def pauses_of(rules: Rules, group: str, type: str, settled_at: int | None) -> list[Pause]:
+    """The pauses that concern tasks of this type in this group, as far as they are not settled."""
+    return [
+        Pause(pause.since if settled_at is None else max(pause.since, settled_at), pause.until)
+        for pause in rules.pauses(group, type).values()
+    ]
+
+
+def stood_still(pauses: Iterable[Pause], since: int, now: int) -> int:
+    """For how long, from ``since`` to ``now``, anything was paused."""
+    total, reached = 0, since
+    for pause in sorted(pauses, key=lambda pause: pause.since):
+        end = now if pause.until is None else min(pause.until, now)
+        begin = max(pause.since, reached)
+        if end > begin:
+            total += end - begin
+            reached = end
+    return total

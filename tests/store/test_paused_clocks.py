@@ -1,0 +1,64 @@
+"""What records say about clocks that stand still, at every moment, whoever has or has not ended the pauses."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from taskmill.model.aging import Aging
+from taskmill.model.controls import Declared
+from taskmill.model.durations import to_ms
+from taskmill.model.records import TaskRecord
+from taskmill.policy.aging import effective_priority
+from taskmill.store.sqlite.store import SqliteStore
+from taskmill.testing import ManualClock
+from taskmill.testing.store_contract.paused_time import Account, PausedTime
+from taskmill.testing.store_contract.samples import NOW
+
+AGING = Aging(grace=0, interval=0.001, step=1, ceiling=0)
+
+
+class _SetClock(ManualClock):
+    """A wall clock that is set, since nobody sleeps on it here."""
+
+    def __init__(self) -> None:
+        super().__init__(datetime.fromtimestamp(NOW / 1000, UTC))
+
+    def set(self, now: int) -> None:
+        self._now += timedelta(milliseconds=now - to_ms(self._now))
+
+
+async def _shown(store: SqliteStore, account: Account) -> TaskRecord:
+    record = await store.get(account.id)
+    assert isinstance(record, TaskRecord)
+    return record
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_records_show_clocks_as_they_stand(seed: int) -> None:
+    clock = _SetClock()
+    store = SqliteStore(":memory:", "process", clock)
+    store.declared = Declared(aging=AGING)
+    await store.open()
+    trial = PausedTime(store, seed, clock.set)
+    try:
+        for _ in range(60):
+            await trial.step()
+            counted = (await store.counts())["paused"]
+            seen = 0
+            for account in trial.accounts:
+                record = await _shown(store, account)
+                found = await store.situation(account.id)
+                assert found is not None
+                assert record.expires_at is not None
+                seen += record.status == "paused"
+                if account.claimed is None:
+                    stands_still = trial.stands_still(account)
+                    assert (record.status == "paused") == (stands_still and record.status != "scheduled")
+                    waited = max(trial.now - account.aged_from, 0)
+                    assert record.effective_priority == effective_priority(AGING, 128, waited)
+                assert to_ms(record.expires_at) == account.expires_at
+            assert counted == seen
+    finally:
+        await store.close()
