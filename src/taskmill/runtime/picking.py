@@ -57,6 +57,15 @@ class _Entry(NamedTuple):
     group: str
 
 
+def _scopes_of(lane: Lane) -> tuple[Scope, ...]:
+    """What limits the tasks of a lane."""
+    return (
+        Scope(ScopeKind.GROUP, lane.group),
+        Scope(ScopeKind.DOMAIN, domain_of(lane.type)),
+        Scope(ScopeKind.TYPE, lane.type),
+    )
+
+
 def _aged_from(place: Place) -> int:
     return place.aged_from
 
@@ -131,20 +140,42 @@ class Picker:
         return bool(self._candidates) and not self.rules.is_paused(EVERYTHING)
 
     def pressing(self, now: int, most: int) -> list[int]:
-        """The effective priorities of waiting tasks that may preempt others, at most ``most``."""
+        """The effective priorities of waiting tasks that could start and may preempt others, at most ``most``."""
+        if self.rules.is_paused(EVERYTHING):
+            return []
         line = self.rules.declared.preempt_at
+        waiting = sorted(
+            (effective, place.queued_at, place.id, lane)
+            for group in self._pressing
+            for lane, known in self._glimpse.of(group).items()
+            if self._is_open(lane, now)
+            for place in known.places[:most]
+            if (effective := self._effective(lane, place, now)) <= line
+        )
+        room: dict[Scope, int] = {}
         found: list[int] = []
-        for group in self._pressing:
-            cap = self.rules.group(group).cap
-            room = most if cap is None else min(most, cap - self._load.groups[group])
-            found += sorted(
-                effective
-                for lane, known in self._glimpse.of(group).items()
-                if self._is_open(lane, now)
-                for place in known.places[:room]
-                if (effective := self._effective(lane, place, now)) <= line
-            )[: max(room, 0)]
-        return sorted(found)[:most]
+        for effective, _, _, lane in waiting:
+            for scope in (scopes := _scopes_of(lane)):
+                if scope not in room:
+                    room[scope] = self._room_in(scope)
+            if len(found) < most and all(room[scope] > 0 for scope in scopes):
+                found.append(effective)
+                for scope in scopes:
+                    room[scope] -= 1
+        return found
+
+    def _room_in(self, scope: Scope) -> int:
+        """How many more tasks of a group, a domain or a task type could start now, given slots."""
+        match scope.kind:
+            case ScopeKind.GROUP:
+                cap, running = self.rules.group(scope.name).cap, self._load.groups[scope.name]
+            case ScopeKind.DOMAIN:
+                cap, running = self.rules.domain_cap(scope.name), self._load.domains[scope.name]
+            case _:
+                cap, running = None, 0
+        room = _MANY if cap is None else cap - running
+        rate = None if scope.kind is ScopeKind.DOMAIN else self.rules.rate(scope)
+        return room if rate is None else min(room, self.meters.permits(scope, rate))
 
     @property
     def next_moment(self) -> int | None:
