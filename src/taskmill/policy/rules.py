@@ -104,9 +104,14 @@ class Rules:
         return min((pause.until for pause in self.controls.pauses.values() if pause.until is not None), default=None)
 
 
-def declared_here(own: Declared, controls: Controls) -> Declared:
-    """What is declared, as far as this program can tell: one that declares nothing goes by the last that did."""
-    return own if own != Declared() or controls.declared is None else controls.declared
+def declared_here(own: Declared, controls: Controls, *, is_dispatched: bool) -> Declared:
+    """What is declared, as far as this program can tell.
+
+    What holds is what the program that dispatches declares. Where none does, one that declares nothing goes by the last
+    that did.
+    """
+    stored = controls.declared
+    return stored if stored is not None and (is_dispatched or own == Declared()) else own
 
 
 def _limits(group: Group) -> bool:

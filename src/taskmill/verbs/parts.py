@@ -44,7 +44,10 @@ class Parts(HandlesTasks):
 
     def _rules(self, controls: Controls) -> Rules:
         """What holds under these controls."""
-        return Rules(declared_here(self._settings.declared, controls), controls)
+        own = self._settings.declared
+        if self._dispatcher is None:
+            own = declared_here(own, controls, is_dispatched=self._store.dispatcher_is_alive())
+        return Rules(own, controls)
 
     def _follow(self, effects: Effects) -> None:
         """A verb was committed: what followed from it concerns listeners and the dispatcher."""

@@ -29,6 +29,13 @@ class ReadSide(ABC):
     declared: Declared = Declared()
     """What the program of this process declares."""
     _rules: Rules | None = None
+    _known: tuple[int, bool] = (-1, False)
+    """The version of the controls, and whether others dispatched, when the rules were made."""
+    _others_declare = False
+    """Whether the last dispatcher declared something else than this program."""
+
+    @abstractmethod
+    def dispatcher_is_alive(self) -> bool: ...
 
     @abstractmethod
     async def _read(self, request: Callable[[Connection], T]) -> T: ...
@@ -37,9 +44,18 @@ class ReadSide(ABC):
         return await self._read(lambda connection: request(connection, self._present(connection)))
 
     def _present(self, connection: Connection) -> View:
-        if self._rules is None or self._rules.controls.version != controls.version(connection):
+        version = controls.version(connection)
+        if self._rules is None or self._known[0] != version:
             found = controls.read(connection)
-            self._rules = Rules(declared_here(self.declared, found), found)
+            self._others_declare = found.declared is not None and found.declared != self.declared
+            self._rules = None
+        else:
+            found = self._rules.controls
+        # Asking who dispatches costs more than the question itself: only where the answer matters.
+        known = (version, self._others_declare and self.dispatcher_is_alive())
+        if self._rules is None or self._known != known:
+            self._rules = Rules(declared_here(self.declared, found, is_dispatched=known[1]), found)
+            self._known = known
         return View(self._rules, self._clock.now_ms())
 
     async def controls(self) -> Controls:
