@@ -122,6 +122,8 @@ def _pauses(situation: Situation, rules: Rules, now: int) -> Iterator[Hold]:
         if not pause.holds(now):
             continue
         what = "the scheduler" if scope == EVERYTHING else f"its {scope.kind} {scope.name!r}"
+        if scope.kind is ScopeKind.GROUP:
+            what = f"its {group_text(scope.name)}"
         until = "until it is resumed" if pause.until is None else f"and resumes {when_text(pause.until, now)}"
         yield Hold(_PAUSE_REASONS[scope.kind], f"{what} is paused since {clock_text(pause.since)}, {until}")
 

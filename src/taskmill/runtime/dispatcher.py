@@ -202,6 +202,7 @@ class Dispatcher:
             or not self._room.is_idle(self._settings.max_concurrency, self._clock.now_ms())
             or self._is_past(self._room.next_due)
             or self._is_past(self._room.next_expiry)
+            or self._is_past(self._room.picker.rules.next_resumption())
         )
 
     def _is_past(self, at: int | None) -> bool:
