@@ -63,8 +63,8 @@ FROM (
                 other.kind = 'scheduler' OR other.kind = 'group' AND other.name = t.group_name
                 OR other.kind = 'domain' AND other.name = substr(t.type, 1, instr(t.type, '::') - 1))
         ), ?4)) AS until,
-        CASE WHEN t.series_id IS NOT NULL AND t.attempt = 0 THEN coalesce(t.due_at, t.created_at) ELSE t.created_at END
-            AS clock_from
+        CASE WHEN t.due_at IS NULL OR t.attempt > 0 THEN coalesce(t.renewed_at, t.queued_at)
+            WHEN t.series_id IS NOT NULL THEN t.due_at ELSE t.created_at END AS clock_from
     FROM taskmill_task AS t
     WHERE t.status <> 'running'
         AND (?1 = 'scheduler' OR ?1 = 'group' AND t.group_name = ?2

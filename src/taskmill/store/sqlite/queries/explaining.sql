@@ -8,7 +8,8 @@ SELECT json_array(
     t.children - t.children_ended,
     coalesce((SELECT paused FROM taskmill_series WHERE id = t.series_id), 0),
     t.preempted, t.paused_at, t.interrupted,
-    iif(t.series_id IS NOT NULL AND t.attempt = 0, coalesce(t.due_at, t.created_at), t.created_at))
+    CASE WHEN t.due_at IS NULL OR t.attempt > 0 THEN coalesce(t.renewed_at, t.queued_at)
+        WHEN t.series_id IS NOT NULL THEN t.due_at ELSE t.created_at END)
 FROM taskmill_task AS t
 WHERE t.id = ?1;
 
