@@ -20,6 +20,7 @@ from taskmill.model.controls import EVERYTHING, NO_CONTROLS, Bucket, Declared, S
 from taskmill.model.group import Group
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Lane, Place
+from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms, wait_until_ms
 from taskmill.policy.rules import Rules
 from taskmill.policy.shares import Claim
