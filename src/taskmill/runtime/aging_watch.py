@@ -45,7 +45,7 @@ class AgingWatch:
         crossings = [
             Crossing(lane, since - wait, now - wait)
             for lane in lanes
-            if rules.paused_since(lane.group, lane.type, now) is None
+            if not any(pause.holds(now) for pause in rules.pauses(lane.group, lane.type).values())
             for line in lines_ahead(aging, lane.urgency)
             if (wait := wait_until_ms(aging, lane.urgency, line)) is not None
         ]

@@ -111,6 +111,12 @@ class Picker:
         """Anything may have changed."""
         self._glimpse.touched.update(self._glimpse.groups, self._load.groups, self._versions)
 
+    def turn_over(self, taken: Iterable[tuple[Scope, Bucket]]) -> None:
+        """The turn is committed or has failed; permits that were promised and not taken are there again."""
+        for scope in self.meters.turn_over(taken):
+            self._timed.pop(scope, None)
+            self._glimpse.touched |= self._concerned_by(scope)
+
     def ended(self, group: str, held_ms: int) -> None:
         """A task of ``group`` has given its slot back after ``held_ms``."""
         self.shares.ended(group, held_ms)
@@ -200,7 +206,7 @@ class Picker:
             at, scope = heappop(self._timers)
             if self._timed.get(scope) == at:
                 del self._timed[scope]
-            touched |= {scope.name} if scope.kind is ScopeKind.GROUP else self._held_by.pop(scope, set())
+            touched |= self._concerned_by(scope)
         if slots != self._slots:
             self._slots = slots
             self.shares.settings_changed()
@@ -215,6 +221,10 @@ class Picker:
             self._enter(group)
         if len(self._queue) + len(self._urgent) > 4 * len(self._versions) + 64:
             self._drop_stale()
+
+    def _concerned_by(self, scope: Scope) -> set[str]:
+        """The groups to look at again when something about a scope has changed."""
+        return {scope.name} if scope.kind is ScopeKind.GROUP else self._held_by.pop(scope, set())
 
     def _look_at(self, group: str, now: int) -> None:
         """Find the task that a group would start next, and when to look again."""
