@@ -24,6 +24,8 @@ class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     pending: int
     paused: bool
+    paused_until: datetime | None
+    """When a timed pause ends; ``None`` if it is not paused, or until somebody resumes it."""
     next_priority: int | None
     """The effective priority of the task that it would start next."""
 
@@ -63,4 +65,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     rates: Sequence[RateSnapshot]
     schedules: Sequence[Schedule]
     max_concurrency: int
+    is_shared: bool
+    """Whether groups share the slots by weight; else priority is global and a group has no share of its own."""
     dispatching: bool
+    """Whether this scheduler dispatches."""
+    has_dispatcher: bool
+    """Whether any does, in this process or another."""

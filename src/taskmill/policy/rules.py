@@ -90,10 +90,10 @@ class Rules:
         scopes = (EVERYTHING, Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.GROUP, group))
         return {scope: pauses[scope] for scope in scopes if scope in pauses}
 
-    def paused(self, kind: ScopeKind, now: int) -> list[str]:
-        """The names of what is paused of a kind."""
+    def paused(self, kind: ScopeKind, now: int) -> dict[str, int | None]:
+        """The names of what is paused of a kind, and until when."""
         pauses = self.controls.pauses.items()
-        return sorted(scope.name for scope, pause in pauses if scope.kind is kind and pause.holds(now))
+        return {scope.name: pause.until for scope, pause in pauses if scope.kind is kind and pause.holds(now)}
 
     def is_paused(self, scope: Scope) -> bool:
         """Whether there is a pause that nobody has ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from taskmill.model.controls import Scope, ScopeKind
+from taskmill.model.durations import from_ms
 from taskmill.model.situation import GroupLoad
 from taskmill.model.snapshot import GroupSnapshot, RateSnapshot
 from taskmill.policy.explaining import shares
@@ -18,7 +19,7 @@ def groups_of(load: GroupLoad, rules: Rules, now: int) -> dict[str, GroupSnapsho
     for (group, _), running in load.running.items():
         busy[group] += running
     slots = shares(load.running, load.waiting, rules, now)
-    paused = rules.paused(ScopeKind.GROUP, now)
+    pauses = rules.paused(ScopeKind.GROUP, now)
     return {
         name: GroupSnapshot(
             name=name,
@@ -29,11 +30,12 @@ def groups_of(load: GroupLoad, rules: Rules, now: int) -> dict[str, GroupSnapsho
             slots=slots.get(name, 0),
             running=busy[name],
             pending=load.waiting.get(name, 0),
-            paused=name in paused,
+            paused=name in pauses,
+            paused_until=None if until is None else from_ms(until),
             next_priority=load.next_priority.get(name),
         )
-        for name in sorted({*busy, *load.waiting, *rules.named_groups, *paused})
-        for settings in [rules.group(name)]
+        for name in sorted({*busy, *load.waiting, *rules.named_groups, *pauses})
+        for settings, until in [(rules.group(name), pauses.get(name))]
     }
 
 

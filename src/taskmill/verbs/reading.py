@@ -82,12 +82,14 @@ class Reading(Parts):
             counts=await self._store.counts(),
             groups=groups_of(load, rules, now),
             paused=rules.is_paused(EVERYTHING),
-            paused_groups=rules.paused(ScopeKind.GROUP, now),
-            paused_domains=rules.paused(ScopeKind.DOMAIN, now),
+            paused_groups=sorted(rules.paused(ScopeKind.GROUP, now)),
+            paused_domains=sorted(rules.paused(ScopeKind.DOMAIN, now)),
             rates=rates_of(rules, now),
             schedules=await self._store.schedules(),
             max_concurrency=rules.declared.max_concurrency,
+            is_shared=rules.is_shared,
             dispatching=self._dispatcher is not None,
+            has_dispatcher=self._dispatcher is not None or self._store.dispatcher_is_alive(),
         )
 
     async def explain(self, id: int) -> Explanation:

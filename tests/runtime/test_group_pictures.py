@@ -1,0 +1,67 @@
+"""What a snapshot tells about groups: how slots are divided, what is paused and for how long, who dispatches."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from taskmill import Domain, Group, Scheduler
+from taskmill.testing import ManualClock
+from taskmill.testing.plugin import SchedulerFactory
+
+domain = Domain("d")
+
+
+@domain.task
+async def work() -> None:
+    return
+
+
+async def test_a_snapshot_says_whether_groups_have_shares(taskmill_scheduler: SchedulerFactory) -> None:
+    scheduler = await taskmill_scheduler(domains=[domain])
+    assert not (await scheduler.snapshot()).is_shared
+    await scheduler.group("a").set(cap=3)
+    assert not (await scheduler.snapshot()).is_shared
+    await scheduler.group("a").set(weight=3)
+    assert (await scheduler.snapshot()).is_shared
+    await scheduler.reset_group_weights()
+    assert not (await scheduler.snapshot()).is_shared
+    minimum = await taskmill_scheduler(default_group=Group(min_slots=1))
+    assert (await minimum.snapshot()).is_shared
+
+
+async def test_a_snapshot_says_until_when_a_group_is_paused(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
+) -> None:
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    until = manual_clock.now() + timedelta(minutes=10)
+    await scheduler.group("timed").pause(until=until)
+    await scheduler.group("open").pause()
+    groups = (await scheduler.snapshot()).groups
+    assert (groups["timed"].paused, groups["timed"].paused_until) == (True, until)
+    assert (groups["open"].paused, groups["open"].paused_until) == (True, None)
+
+
+async def test_a_pause_whose_time_is_over_is_none_though_nobody_dispatches(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[domain])
+    await work.options(group="a").submit()
+    await scheduler.group("a").pause(duration=10)
+    await manual_clock.advance(10)
+    picture = await scheduler.snapshot()
+    assert picture.paused_groups == []
+    assert not picture.groups["a"].paused
+    assert picture.groups["a"].paused_until is None
+
+
+async def test_a_snapshot_says_whether_another_scheduler_dispatches(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.db"
+    async with Scheduler(file, domains=[domain]) as one, Scheduler(file) as other:
+        before = await other.snapshot()
+        async with one.running():
+            during = await other.snapshot()
+            own = await one.snapshot()
+    assert (before.dispatching, before.has_dispatcher) == (False, False)
+    assert (during.dispatching, during.has_dispatcher) == (False, True)
+    assert (own.dispatching, own.has_dispatcher) == (True, True)
