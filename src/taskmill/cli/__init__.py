@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from typing import Protocol
 
 from taskmill import TaskmillError, __version__
-from taskmill.cli import cancel, demo, doctor, graph, ls, run, show, status
+from taskmill.cli import cancel, demo, doctor, graph, groups, ls, pause, priority, rate, resume, run, show, status, why
 from taskmill.cli.refusal import DONE, INTERRUPTED, Refusal, exit_code
 from taskmill.cli.screen import complain
 
@@ -31,8 +31,14 @@ COMMANDS: dict[str, Command] = {
     "status": status,
     "ls": ls,
     "show": show,
+    "why": why,
     "graph": graph,
+    "groups": groups,
     "cancel": cancel,
+    "priority": priority,
+    "rate": rate,
+    "pause": pause,
+    "resume": resume,
     "doctor": doctor,
 }
 

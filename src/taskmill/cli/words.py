@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from taskmill import HistoryRecord, Priority, TaskProgress, TaskRecord
+from taskmill import HistoryRecord, Priority, RateLimit, Snapshot, TaskProgress, TaskRecord
 
 _PRIORITY_NAMES = {int(level): level.name.lower() for level in Priority}
 
@@ -81,6 +81,41 @@ def priority_level(value: int) -> str:
 def priority(record: TaskRecord | HistoryRecord) -> str:
     base, effective = priority_level(record.priority), priority_level(record.effective_priority)
     return base if base == effective else f"{base}, now {effective}"
+
+
+def rate(limit: RateLimit) -> str:
+    """``10/s``, ``100/min``, ``1/30s``, as it is typed."""
+    ms = limit.interval_ms
+    unit = {1_000: "s", 60_000: "min", 3_600_000: "h", 86_400_000: "d"}.get(ms, f"{ms / 1000:g}s")
+    burst = "" if limit.burst in (None, limit.permits) else f" burst {limit.burst:,}"
+    return f"{limit.permits:,}/{unit}{burst}"
+
+
+def group_name(name: str) -> str:
+    return name or "(no group)"
+
+
+def until(at: datetime | None, now: datetime | None = None) -> str:
+    """``until 18:30``, with the date if it is not today; nothing if there is no end."""
+    if at is None:
+        return ""
+    local, today = at.astimezone(), (datetime.now(UTC) if now is None else now).astimezone().date()
+    return f"until {local:%H:%M}" if local.date() == today else f"until {local:%Y-%m-%d %H:%M}"
+
+
+def paused(picture: Snapshot) -> str:
+    """Everything that is paused as a whole, in one line; empty if nothing is."""
+    return ", ".join(_paused(picture))
+
+
+def _paused(picture: Snapshot) -> Iterator[str]:
+    if picture.paused:
+        yield "the scheduler"
+    for name in picture.paused_domains:
+        yield f"domain {name}"
+    for name in picture.paused_groups:
+        end = until(picture.groups[name].paused_until)
+        yield (f"group {name}" if name else "tasks without a group") + (f" {end}" if end else "")
 
 
 def progress(value: TaskProgress) -> str:

@@ -1,0 +1,108 @@
+"""Groups on a terminal: a table with a bar for each group, once or anew each second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from taskmill import GroupSnapshot, Snapshot
+from taskmill.cli.group_table import NUMBERS, group_table, headlines
+from taskmill.cli.screen import STYLES
+from taskmill.cli.words import printable
+
+ROOM_FOR_BARS = 100
+LONGEST_BAR = 24
+
+
+class GroupView:
+    """Redraws the whole terminal with each picture; leaves it as it was."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._live = Live(screen=True, auto_refresh=False, redirect_stderr=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def draw(self, picture: Snapshot) -> None:
+        title = Table.grid(expand=True)
+        title.add_column(no_wrap=True, overflow="ellipsis")
+        title.add_column(no_wrap=True, justify="right", style="dim")
+        title.add_row(Text(printable(self._file), style="bold"), f"{datetime.now().astimezone():%H:%M:%S}  Ctrl-C ends")
+        shown = Group(title, Text(), groups_on_screen(picture, self._live.console.width - 2))
+        self._live.update(Padding(shown, (1, 1)), refresh=True)
+
+
+def print_groups(picture: Snapshot) -> None:
+    console = Console()
+    console.print(groups_on_screen(picture, console.width))
+
+
+def groups_on_screen(picture: Snapshot, width: int) -> RenderableType:
+    first, *warnings = headlines(picture)
+    lines = [Text(first), *(Text(printable(line), style=STYLES["note"]) for line in warnings)]
+    if not picture.groups:
+        return Group(*lines, Text("no group has work or settings", style="dim"))
+    return Group(*lines, Text(), _table(picture, with_bars=width >= ROOM_FOR_BARS))
+
+
+def _table(picture: Snapshot, *, with_bars: bool) -> Table:
+    found = group_table(picture)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in found.headings:
+        # The name gives way where the terminal is narrow; a number cut short would be a lie.
+        table.add_column(
+            heading, justify="right" if heading in NUMBERS else "left", no_wrap=heading != "group", overflow="ellipsis"
+        )
+    scale = min(1.0, LONGEST_BAR / picture.max_concurrency)
+    if with_bars:
+        table.add_column("", no_wrap=True)
+    for group, row in zip(found.groups, found.rows, strict=True):
+        bar = [_bar(group, scale, is_shared=picture.is_shared)] if with_bars else []
+        table.add_row(*_cells(found.headings, row, group), *bar)
+    if len(found.groups) > 1:
+        total = [Text(cell, style="bold") for cell in found.total]
+        table.add_row(*total, *([Text()] if with_bars else []))
+    return table
+
+
+def _cells(headings: Sequence[str], row: Sequence[str], group: GroupSnapshot) -> list[Text]:
+    cells: list[Text] = []
+    for heading, cell in zip(headings, row, strict=True):
+        style = "dim" if cell in ("-", "0") else ""
+        if heading == "next" and group.paused:
+            style = STYLES["paused"]
+        elif heading == "running" and group.running:
+            style = STYLES["running"]
+        cells.append(Text(printable(cell), style=style, no_wrap=True, overflow="ellipsis"))
+    return cells
+
+
+def _bar(group: GroupSnapshot, scale: float, *, is_shared: bool) -> Text:
+    """Slots at work, then those of its share that are free; what runs above the share is lent to it."""
+    share = group.slots if is_shared else group.running
+    own, lent, free = min(group.running, share), group.running - share, share - group.running
+    bar = Text(no_wrap=True)
+    bar.append("■" * _length(own, scale), style=STYLES["running"])
+    bar.append("■" * _length(lent, scale), style=STYLES["note"])
+    bar.append("□" * _length(free, scale), style="dim")
+    return bar
+
+
+def _length(slots: int, scale: float) -> int:
+    """What there is, is seen, however small it is drawn."""
+    return max(1, round(slots * scale)) if slots > 0 else 0

@@ -1,0 +1,46 @@
+"""``taskmill priority``: give one task another priority."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from taskmill.cli import machine_output, quantities, screen, words
+from taskmill.cli.refusal import DONE, WRONG, Refusal
+from taskmill.cli.store_file import chosen_file_and_ids, opened
+
+SUMMARY = "Give a task another priority"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="FILE ID PRIORITY",
+        help="the database (may be left out when $TASKMILL_STORE is set), the id,"
+        " and a number from 0 (most urgent) to 255 or a name such as high",
+    )
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    *file_and_id, value = arguments.words
+    if not file_and_id:
+        raise Refusal("give the id of a task and its new priority after FILE", WRONG)
+    new = quantities.priority(value)
+    file, ids = chosen_file_and_ids(file_and_id)
+    if len(ids) != 1:
+        raise Refusal("priority takes one id and one priority", WRONG)
+    before = asyncio.run(_set(file, ids[0], new))
+    if arguments.json:
+        machine_output.print_document({"id": ids[0], "priority": new, "previous": before})
+    else:
+        was = words.priority_level(before)
+        screen.say(f"task {ids[0]} has the priority {words.priority_level(new)} now; it was {was}")
+    return DONE
+
+
+async def _set(file: str, id: int, value: int) -> int:
+    async with opened(file) as scheduler:
+        before = (await scheduler.get(id)).priority
+        await scheduler.set_priority(id, value)
+        return before
