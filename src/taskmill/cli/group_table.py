@@ -16,17 +16,20 @@ NUMBERS = frozenset({"weight", "min", "cap", "rate", "share", "running", "waitin
 
 @dataclass(frozen=True)
 class GroupTable:
-    """``rows`` has a row for each of ``groups``; ``total`` is one more."""
+    """``rows`` has a row for each of ``groups``; ``total`` is one more, over those that are ``hidden`` as well."""
 
     headings: Sequence[str]
     groups: Sequence[GroupSnapshot]
     rows: Sequence[Sequence[str]]
     total: Sequence[str]
+    hidden: int
 
 
-def group_table(picture: Snapshot) -> GroupTable:
+def group_table(picture: Snapshot, most: int | None = None) -> GroupTable:
+    """By name. Where only the ``most`` can be shown, it is those that have the most to do."""
     groups = list(picture.groups.values())
-    columns = _columns(groups, is_shared=picture.is_shared)
+    shown = groups if most is None or len(groups) <= most else _busiest(groups, most)
+    columns = _columns(shown, is_shared=picture.is_shared)
     sums = {
         "group": "total",
         "share": sum(group.slots for group in groups),
@@ -35,10 +38,16 @@ def group_table(picture: Snapshot) -> GroupTable:
     }
     return GroupTable(
         headings=list(columns),
-        groups=groups,
+        groups=shown,
         rows=[list(row) for row in zip(*columns.values(), strict=True)],
         total=[said if isinstance(said := sums.get(name, ""), str) else f"{said:,}" for name in columns],
+        hidden=len(groups) - len(shown),
     )
+
+
+def _busiest(groups: Sequence[GroupSnapshot], most: int) -> list[GroupSnapshot]:
+    ranked = sorted(groups, key=lambda group: (-group.running, -group.pending, group.name))
+    return sorted(ranked[:most], key=lambda group: group.name)
 
 
 def headlines(picture: Snapshot) -> Iterator[str]:

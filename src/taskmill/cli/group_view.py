@@ -14,12 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from taskmill import GroupSnapshot, Snapshot
-from taskmill.cli.group_table import NUMBERS, group_table, headlines
+from taskmill.cli.group_table import NUMBERS, GroupTable, group_table, headlines
 from taskmill.cli.screen import STYLES
 from taskmill.cli.words import printable
 
 ROOM_FOR_BARS = 100
 LONGEST_BAR = 24
+MARGINS = 4
+"""Lines of the live view that are not about groups."""
 
 
 class GroupView:
@@ -43,7 +45,8 @@ class GroupView:
         title.add_column(no_wrap=True, overflow="ellipsis")
         title.add_column(no_wrap=True, justify="right", style="dim")
         title.add_row(Text(printable(self._file), style="bold"), f"{datetime.now().astimezone():%H:%M:%S}  Ctrl-C ends")
-        shown = Group(title, Text(), groups_on_screen(picture, self._live.console.width - 2))
+        console = self._live.console
+        shown = Group(title, Text(), groups_on_screen(picture, console.width - 2, console.height - MARGINS))
         self._live.update(Padding(shown, (1, 1)), refresh=True)
 
 
@@ -52,16 +55,18 @@ def print_groups(picture: Snapshot) -> None:
     console.print(groups_on_screen(picture, console.width))
 
 
-def groups_on_screen(picture: Snapshot, width: int) -> RenderableType:
+def groups_on_screen(picture: Snapshot, width: int, height: int | None = None) -> RenderableType:
     first, *warnings = headlines(picture)
     lines = [Text(first), *(Text(printable(line), style=STYLES["note"]) for line in warnings)]
     if not picture.groups:
         return Group(*lines, Text("no group has work or settings", style="dim"))
-    return Group(*lines, Text(), _table(picture, with_bars=width >= ROOM_FOR_BARS))
+    # Beside the rows: an empty line, the headings, the total, and what is said about those left out.
+    found = group_table(picture, None if height is None else max(height - len(lines) - 4, 1))
+    left_out = [Text(f"… and {found.hidden:,} more with less to do", style="dim")] if found.hidden else []
+    return Group(*lines, Text(), _table(found, picture, with_bars=width >= ROOM_FOR_BARS), *left_out)
 
 
-def _table(picture: Snapshot, *, with_bars: bool) -> Table:
-    found = group_table(picture)
+def _table(found: GroupTable, picture: Snapshot, *, with_bars: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in found.headings:
         # The name gives way where the terminal is narrow; a number cut short would be a lie.
@@ -74,7 +79,7 @@ def _table(picture: Snapshot, *, with_bars: bool) -> Table:
     for group, row in zip(found.groups, found.rows, strict=True):
         bar = [_bar(group, scale, is_shared=picture.is_shared)] if with_bars else []
         table.add_row(*_cells(found.headings, row, group), *bar)
-    if len(found.groups) > 1:
+    if len(picture.groups) > 1:
         total = [Text(cell, style="bold") for cell in found.total]
         table.add_row(*total, *([Text()] if with_bars else []))
     return table

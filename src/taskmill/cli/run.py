@@ -14,7 +14,7 @@ import os
 import signal
 from collections.abc import Callable, Generator
 
-from taskmill import Scheduler
+from taskmill import Scheduler, Snapshot
 from taskmill.cli import machine_output, screen, words
 from taskmill.cli.refusal import DONE
 from taskmill.cli.tally import Tally
@@ -22,6 +22,11 @@ from taskmill.cli.target import find_scheduler
 from taskmill.events import (
     Event,
     EventsMissed,
+    GroupAllocationChanged,
+    GroupEvent,
+    GroupPaused,
+    GroupResumed,
+    GroupWeightChanged,
     TaskCompleted,
     TaskDeadLettered,
     TaskEvent,
@@ -84,12 +89,12 @@ async def _run(scheduler: Scheduler, target: str, voice: _Voice, *, standby: boo
 
 async def _announce_start(scheduler: Scheduler, target: str, voice: _Voice, *, standby: bool) -> None:
     looks = 0
-    while not (await scheduler.snapshot()).dispatching:
+    while not (picture := await scheduler.snapshot()).dispatching:
         looks += 1
         if standby and looks == 2:
             voice.standing_by(target)
         await asyncio.sleep(STANDBY_INTERVAL if standby and looks > 2 else LOOK_INTERVAL)
-    voice.started(target)
+    voice.started(target, picture)
 
 
 async def _listen(scheduler: Scheduler, voice: _Voice) -> None:
@@ -125,8 +130,11 @@ class _Voice:
         self._verbose = verbose
         self._tally = Tally()
 
-    def started(self, target: str) -> None:
+    def started(self, target: str, picture: Snapshot) -> None:
         screen.say(f"{target} is dispatching (process {os.getpid()}); Ctrl-C stops it")
+        if paused := words.paused(picture):
+            # Or whoever looks at a still screen would search for the reason elsewhere.
+            screen.say(f"paused: {paused}")
 
     def standing_by(self, target: str) -> None:
         screen.say(f"{target} is standing by: another scheduler dispatches this file")
@@ -149,8 +157,9 @@ class _JsonVoice(_Voice):
     def __init__(self) -> None:
         super().__init__(verbose=True)
 
-    def started(self, target: str) -> None:
-        self._tell("started", target=target, process=os.getpid())
+    def started(self, target: str, picture: Snapshot) -> None:
+        paused = {"scheduler": picture.paused, "domains": picture.paused_domains, "groups": picture.paused_groups}
+        self._tell("started", target=target, process=os.getpid(), paused=paused)
 
     def standing_by(self, target: str) -> None:
         self._tell("standing_by", target=target)
@@ -172,6 +181,8 @@ class _JsonVoice(_Voice):
 def _sentence(event: Event) -> str:
     if isinstance(event, EventsMissed):
         return f"{words.plural(event.count, 'event')} came too fast to be shown"
+    if isinstance(event, GroupEvent):
+        return _about_group(event)
     if not isinstance(event, TaskEvent):
         return type(event).__name__
     task = " ".join(filter(None, [f"task {event.task_id}", event.type, event.label or event.key]))
@@ -189,6 +200,21 @@ def _sentence(event: Event) -> str:
             return f"{task}: {words.progress(progress)}"
         case _:
             return f"{task}: {_verb(type(event).__name__)}"
+
+
+def _about_group(event: GroupEvent) -> str:
+    group = f"group {event.group}" if event.group else "tasks without a group"
+    match event:
+        case GroupPaused(until=until):
+            return f"{group}: paused {words.until(until)}".rstrip()
+        case GroupResumed():
+            return f"{group}: resumed"
+        case GroupWeightChanged(previous_weight=before, new_weight=now):
+            return f"{group}: weight {now:g}, was {before:g}"
+        case GroupAllocationChanged(previous_slots=before, new_slots=now, reason=reason):
+            return f"{group}: share {words.plural(now, 'slot')}, was {before:,} ({words.spoken(reason)})"
+        case _:
+            return f"{group}: {type(event).__name__}"
 
 
 def _verb(kind: str) -> str:

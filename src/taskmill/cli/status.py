@@ -6,10 +6,9 @@ import argparse
 import asyncio
 
 from taskmill import Ending, Snapshot, Status
-from taskmill.cli import machine_output, screen
+from taskmill.cli import machine_output, screen, words
 from taskmill.cli.refusal import DONE
 from taskmill.cli.store_file import add_file, chosen_file, dispatcher_of, opened
-from taskmill.cli.words import counted
 
 SUMMARY = "Count tasks by status and group, and say whether anything dispatches"
 
@@ -29,6 +28,9 @@ def execute(arguments: argparse.Namespace) -> int:
                 "dispatcher": dispatcher,
                 "active": _chosen(snapshot, Status),
                 "ended": _chosen(snapshot, Ending),
+                "paused": snapshot.paused,
+                "paused_domains": snapshot.paused_domains,
+                "paused_groups": snapshot.paused_groups,
                 "groups": snapshot.groups,
             }
         )
@@ -42,32 +44,41 @@ async def _look(file: str) -> tuple[Snapshot, str | None]:
         return await scheduler.snapshot(), await dispatcher_of(scheduler)
 
 
-def _chosen(snapshot: Snapshot, words: type[Status | Ending]) -> dict[str, int]:
-    return {str(word): snapshot.counts.get(word, 0) for word in words}
+def _chosen(snapshot: Snapshot, kinds: type[Status | Ending]) -> dict[str, int]:
+    return {str(kind): snapshot.counts.get(kind, 0) for kind in kinds}
 
 
 def _print(file: str, snapshot: Snapshot, dispatcher: str | None) -> None:
     active, ended = _chosen(snapshot, Status), _chosen(snapshot, Ending)
+    paused = words.paused(snapshot)
     screen.facts(
         [
             ("file", file),
             ("dispatcher", dispatcher or "none: nothing runs the tasks of this file now"),
+            *([("paused", paused)] if paused else []),
             ("active", _total(active)),
             ("ended", _total(ended)),
         ]
     )
     if snapshot.groups:
         screen.say()
-        screen.table(
-            ["running", "pending", "group"],
-            [
-                [f"{group.running:,}", f"{group.pending:,}", group.name or "(no group)"]
-                for group in snapshot.groups.values()
-            ],
-            numbers=frozenset({"running", "pending"}),
-        )
+        _print_groups(snapshot)
+
+
+def _print_groups(snapshot: Snapshot) -> None:
+    headings = ["running", *(["share"] if snapshot.is_shared else []), "pending", "group"]
+    rows = [
+        [
+            f"{group.running:,}",
+            *([f"{group.slots:,}"] if snapshot.is_shared else []),
+            f"{group.pending:,}",
+            words.group_name(group.name),
+        ]
+        for group in snapshot.groups.values()
+    ]
+    screen.table(headings, rows, numbers=frozenset({"running", "share", "pending"}))
 
 
 def _total(counts: dict[str, int]) -> str:
     total = sum(counts.values())
-    return f"{total:,}: {counted(counts)}" if total else "none"
+    return f"{total:,}: {words.counted(counts)}" if total else "none"
