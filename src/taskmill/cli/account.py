@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from taskmill import Ending, HistoryRecord, Scheduler
 from taskmill.cli.performance import Performance
 from taskmill.cli.words import counted, duration, plural, size
-from taskmill.cli.workload import Witness, list_folder, upload, watch
+from taskmill.cli.workload import WEIGHTS, Witness, list_folder, upload, watch
+
+ENOUGH_LOOKS = 10
+"""Fewer say nothing about shares."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,23 @@ def _checks(
     yield _uploads(history, witness)
     yield _retries(history)
     yield _hooks(history, witness)
+    if performance.contended >= ENOUGH_LOOKS:
+        yield _shares(performance)
     if performance.repeated:
         yield Check(
             True,
             f"{plural(performance.repeated, 'repeated submission')} met the task that held the key and added none",
         )
+
+
+def _shares(performance: Performance) -> Check:
+    (heavy, more), (light, less) = WEIGHTS.items()
+    average = {name: performance.slots_seen[name] / performance.contended for name in WEIGHTS}
+    return Check(
+        average[heavy] > average[light] * more / less / 2,
+        f"while both had tasks waiting, {heavy} (weight {more}) ran {average[heavy]:.1f} at once"
+        f" and {light} (weight {less}) {average[light]:.1f}",
+    )
 
 
 def _uploads(history: dict[int, HistoryRecord], witness: Witness) -> Check:

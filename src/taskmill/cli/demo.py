@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taskmill import Ending, Scheduler, Status
+from taskmill import Ending, Group, Scheduler, Status
 from taskmill.cli import machine_output, screen, words
 from taskmill.cli.refusal import DONE, INTERRUPTED, REFUSED, WRONG, Refusal
 
@@ -68,13 +68,19 @@ def execute(arguments: argparse.Namespace) -> int:
 async def _show(tasks: int, seconds: float, view: View | None) -> Account:
     from taskmill.cli.account import settled
     from taskmill.cli.performance import Performance
-    from taskmill.cli.workload import Witness, planned, sync
+    from taskmill.cli.workload import WEIGHTS, Witness, planned, sync
 
     witness = Witness()
     with tempfile.TemporaryDirectory(prefix="taskmill-demo-") as folder, contextlib.ExitStack() as stack:
         file = str(Path(folder) / "tasks.db")
         async with Scheduler(
-            file, domains=[sync], max_concurrency=SLOTS, retention=None, state=[witness], shutdown_grace=1
+            file,
+            domains=[sync],
+            max_concurrency=SLOTS,
+            groups={name: Group(weight=weight) for name, weight in WEIGHTS.items()},
+            retention=None,
+            state=[witness],
+            shutdown_grace=1,
         ) as scheduler:
             performance = Performance(scheduler, planned(tasks, seconds, SLOTS), seconds, seconds * 3 + PATIENCE)
             await performance.play(view or _chosen_view(stack))

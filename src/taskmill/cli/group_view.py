@@ -77,8 +77,8 @@ def _table(found: GroupTable, picture: Snapshot, *, with_bars: bool) -> Table:
     if with_bars:
         table.add_column("", no_wrap=True)
     for group, row in zip(found.groups, found.rows, strict=True):
-        bar = [_bar(group, scale, is_shared=picture.is_shared)] if with_bars else []
-        table.add_row(*_cells(found.headings, row, group), *bar)
+        drawn = [bar(group, scale, is_shared=picture.is_shared)] if with_bars else []
+        table.add_row(*_cells(found.headings, row, group), *drawn)
     if len(picture.groups) > 1:
         total = [Text(cell, style="bold") for cell in found.total]
         table.add_row(*total, *([Text()] if with_bars else []))
@@ -97,15 +97,15 @@ def _cells(headings: Sequence[str], row: Sequence[str], group: GroupSnapshot) ->
     return cells
 
 
-def _bar(group: GroupSnapshot, scale: float, *, is_shared: bool) -> Text:
+def bar(group: GroupSnapshot, scale: float = 1.0, *, is_shared: bool) -> Text:
     """Slots at work, then those of its share that are free; what runs above the share is lent to it."""
     share = group.slots if is_shared else group.running
     own, lent, free = min(group.running, share), group.running - share, share - group.running
-    bar = Text(no_wrap=True)
-    bar.append("■" * _length(own, scale), style=STYLES["running"])
-    bar.append("■" * _length(lent, scale), style=STYLES["note"])
-    bar.append("□" * _length(free, scale), style="dim")
-    return bar
+    drawn = Text(no_wrap=True)
+    drawn.append("■" * _length(own, scale), style=STYLES["running"])
+    drawn.append("■" * _length(lent, scale), style=STYLES["note"])
+    drawn.append("□" * _length(free, scale), style="dim")
+    return drawn
 
 
 def _length(slots: int, scale: float) -> int:

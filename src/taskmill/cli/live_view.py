@@ -17,6 +17,7 @@ from rich.text import Text
 
 from taskmill import Ending, Snapshot, Status, TaskRecord
 from taskmill.cli import words
+from taskmill.cli.group_view import bar
 from taskmill.cli.performance import Performance
 from taskmill.cli.screen import STYLES
 from taskmill.events import TaskCancelled, TaskCompleted, TaskDeadLettered, TaskEvent, TaskExpired, TaskFailed
@@ -52,8 +53,10 @@ def frame(performance: Performance, picture: Snapshot, *, narrow: bool) -> Rende
     below.split_row(
         Layout(Panel(_recent(performance.recent), title="ended last", title_align="left", border_style="dim"), ratio=3),
         Layout(
-            Panel(_groups(picture, slots), title="groups: running, pending", title_align="left", border_style="dim"),
-            ratio=2,
+            Panel(
+                _groups(picture, slots), title="groups: weight, share, waiting", title_align="left", border_style="dim"
+            ),
+            ratio=3 if narrow else 2,
         ),
     )
     whole.split_column(
@@ -138,12 +141,14 @@ def _pace(record: TaskRecord, now: datetime) -> str:
 def _groups(picture: Snapshot, slots: int) -> Table:
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(no_wrap=True, ratio=1)
+    table.add_column(no_wrap=True, justify="right", style="dim", width=2)
     table.add_column(no_wrap=True, width=slots)
-    table.add_column(no_wrap=True, justify="right", width=6)
+    table.add_column(no_wrap=True, justify="right", width=5)
     for group in picture.groups.values():
         table.add_row(
-            Text(group.name or "(no group)", overflow="ellipsis"),
-            Text("■" * group.running, style=STYLES["running"]),
+            Text(words.group_name(group.name), overflow="ellipsis"),
+            f"{group.weight:g}",
+            bar(group, is_shared=picture.is_shared),
             Text(f"{group.pending:,}", style="" if group.pending else "dim"),
         )
     return table

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Protocol
 
 from taskmill import Ending, Scheduler, Snapshot, Status, TaskRecord
-from taskmill.cli.workload import Piece, Plan, watch
+from taskmill.cli.workload import WEIGHTS, Piece, Plan, watch
 from taskmill.events import (
     EventsMissed,
     TaskCancelled,
@@ -44,6 +44,10 @@ class Performance:
         """Submissions that met an active task with their key."""
         self.recent: deque[TaskEvent] = deque(maxlen=RECENT)
         self.retries_seen = 0
+        self.contended = 0
+        """Looks at which each tenant had more to do than it could."""
+        self.slots_seen: Counter[str] = Counter()
+        """What the tenants ran at those looks, added up."""
         self.picture: Snapshot | None = None
         self._patience = patience
         self._began = time.monotonic()
@@ -77,11 +81,18 @@ class Performance:
             if submitting.done():
                 submitting.result()
             self.picture = await self.scheduler.snapshot()
+            self._compare_tenants(self.picture)
             view.draw(self)
             if self._submitted_all and not any(self.picture.counts.get(status, 0) for status in Status):
                 return
             await self._cancel_in_time(self.picture.running)
             await asyncio.sleep(pause)
+
+    def _compare_tenants(self, picture: Snapshot) -> None:
+        tenants = [picture.groups[name] for name in WEIGHTS]
+        if len(picture.running) == picture.max_concurrency and all(tenant.pending for tenant in tenants):
+            self.contended += 1
+            self.slots_seen.update({tenant.name: tenant.running for tenant in tenants})
 
     # Submitting
 

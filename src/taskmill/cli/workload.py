@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from taskmill import Context, Domain, Ending, GiveUp, Priority, Retry, RetryLater, Submission
 
 BUCKETS = ("s3://photos", "s3://backup")
+WEIGHTS = {BUCKETS[0]: 3, BUCKETS[1]: 1}
+"""Two tenants, one of whom pays for three times as much."""
 LOCAL = "local"
 STEPS = 20
 PIECE = bytes(64 * 1024)
