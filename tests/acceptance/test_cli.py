@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from taskmill.cli import COMMANDS
 from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
 
 pytestmark = pytest.mark.timeout(40)
@@ -17,8 +18,9 @@ pytestmark = pytest.mark.timeout(40)
 def test_help_and_version(here: Here) -> None:
     assert taskmill("--version").stdout.startswith("taskmill ")
     text = here("--help")
-    for command in ("demo", "run", "status", "ls", "show", "cancel", "doctor"):
-        assert command in text
+    for command in COMMANDS:
+        assert f"    {command} " in text
+        assert here(command, "--help").startswith("usage: taskmill")
     here(code=2)
     here("explode", code=2)
 
@@ -43,18 +45,29 @@ def test_ids_are_whole_numbers(here: Here, template: Path) -> None:
 # Files that are none
 
 
-@pytest.mark.parametrize("command", ["status", "ls", "doctor", "show", "cancel"])
+AFTER_FILE = {
+    "show": ["1"],
+    "why": ["1"],
+    "graph": ["1"],
+    "cancel": ["1"],
+    "priority": ["1", "high"],
+    "rate": ["sync::send", "1/s"],
+    "groups": ["set", "a", "--weight", "3"],
+}
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"demo", "run"}))
 def test_no_command_creates_a_database(here: Here, tmp_path: Path, command: str) -> None:
-    ids = ["1"] if command in ("show", "cancel") else []
+    rest = AFTER_FILE.get(command, [])
     missing = tmp_path / "missing.db"
-    assert "does not exist" in here.refusal(command, missing, *ids, code=2)
+    assert "does not exist" in here.refusal(command, missing, *rest, code=2)
     assert list(tmp_path.iterdir()) == []
 
     text = tmp_path / "notes.txt"
     text.write_text("not a database at all")
-    assert "not an SQLite database" in here.refusal(command, text, *ids, code=2)
+    assert "not an SQLite database" in here.refusal(command, text, *rest, code=2)
     assert text.read_text() == "not a database at all"
-    assert "is a folder" in here.refusal(command, tmp_path, *ids, code=2)
+    assert "is a folder" in here.refusal(command, tmp_path, *rest, code=2)
 
 
 def test_the_database_of_another_program_is_left_alone(here: Here, tmp_path: Path) -> None:
@@ -80,7 +93,10 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 from taskmill.cli import main
-for command in (["status", FILE], ["ls", FILE], ["show", FILE, "1"], ["doctor", FILE], ["demo", "--fast"]):
+for command in (
+    ["status", FILE], ["ls", FILE], ["show", FILE, "1"], ["why", FILE, "5"], ["groups", FILE], ["rate", FILE],
+    ["doctor", FILE], ["demo", "--fast"],
+):
     assert main(command) == 0, command
 assert "rich" not in sys.modules
 """

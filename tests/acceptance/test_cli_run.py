@@ -132,6 +132,19 @@ def test_cancel_stops_a_task_that_runs_in_another_process(app: Path) -> None:
     assert asyncio.run(_record(app, waiting)).ending is Ending.CANCELLED
 
 
+def test_run_says_what_is_paused_and_how_shares_change(app: Path) -> None:
+    submit(app)
+    assert taskmill("groups", app / "tasks.db", "pause", "a").returncode == 0
+    assert taskmill("groups", app / "tasks.db", "set", "b", "--weight", 3).returncode == 0
+    with running(app, "--verbose") as process:
+        heard(process, "is dispatching")
+        assert heard(process, "paused:") == "paused: group a\n"
+        submit(app, *(Submission("work::wait_long", {}, group=name) for name in "ab"))
+        assert "group b: share 1 slot, was 0" in heard(process, "share")
+        assert taskmill("groups", app / "tasks.db", "resume", "a").returncode == 0
+        assert "group a: share 1 slot, was 0" in heard(process, "share")
+
+
 def test_a_second_signal_exits_at_once(app: Path) -> None:
     source = (app / "app.py").read_text()
     (app / "app.py").write_text(source.replace("shutdown_grace=0.1", "shutdown_grace=600"))
