@@ -26,7 +26,8 @@ OPTIONS = {
 }
 USAGE = """\
 taskmill groups [FILE] [--watch] [--json]
-       taskmill groups [FILE] set NAME [--weight W] [--cap N] [--min-slots N] [--rate RATE [--burst N]]
+       taskmill groups [FILE] set NAME [--weight W] [--cap N] [--min-slots N]
+                                       [--rate RATE [--burst N]]
        taskmill groups [FILE] pause NAME [--for DURATION | --until INSTANT]
        taskmill groups [FILE] resume NAME
        taskmill groups [FILE] reset-weights"""

@@ -7,17 +7,18 @@ import asyncio
 
 from taskmill.cli import machine_output, quantities, screen, words
 from taskmill.cli.refusal import DONE, WRONG, Refusal
-from taskmill.cli.store_file import chosen_file_and_ids, opened
+from taskmill.cli.store_file import VARIABLE, chosen_file_and_ids, opened
 
 SUMMARY = "Give a task another priority"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "taskmill priority [-h] [--json] [FILE] ID PRIORITY"
     parser.add_argument(
         "words",
         nargs="+",
         metavar="FILE ID PRIORITY",
-        help="the database (may be left out when $TASKMILL_STORE is set), the id,"
+        help=f"the database (may be left out when ${VARIABLE} is set), the id,"
         " and a number from 0 (most urgent) to 255 or a name such as high",
     )
 

@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from taskmill import RateLimit, RateSnapshot
 from taskmill.cli import machine_output, quantities, screen, words
 from taskmill.cli.refusal import DONE, WRONG, Refusal
-from taskmill.cli.store_file import chosen_file, opened
+from taskmill.cli.store_file import VARIABLE, chosen_file, opened
 
 SUMMARY = "List the rate limits, or limit how often tasks of a type start"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "taskmill rate [-h] [--json] [FILE] [TYPE RATE [--burst N]]"
     parser.add_argument(
         "words",
         nargs="*",
         metavar="FILE [TYPE RATE]",
-        help="the database (may be left out when $TASKMILL_STORE is set), a task type such as sync::transfer,"
+        help=f"the database (may be left out when ${VARIABLE} is set), a task type such as sync::transfer,"
         " and a rate such as 10/s, 100/min, 1/30s or none",
     )
     parser.add_argument(
