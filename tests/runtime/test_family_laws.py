@@ -14,6 +14,7 @@ import logging
 import os
 import sqlite3
 import tempfile
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -23,6 +24,7 @@ import pytest
 
 from taskmill import Context, Domain, GiveUp, Retry, RetryLater, Scheduler, SubmissionError
 from taskmill.errors import InvalidState
+from taskmill.events import Event, TaskPreempted
 from taskmill.model.records import HistoryRecord
 from taskmill.model.submission import Submission
 from taskmill.testing import ManualClock
@@ -173,8 +175,15 @@ class World:
             cancel_timeout=20,
         )
         await self.scheduler.open()
+        self.noticing = asyncio.create_task(self.notice_preemption(self.scheduler.events(TaskPreempted)))
         self.run = asyncio.create_task(self.scheduler.run())
         await self.clock.advance(0)
+
+    async def notice_preemption(self, events: AsyncIterator[Event]) -> None:
+        """Who made way waits again: it needs no hook unless it is stopped later, while it is at work."""
+        async for event in events:
+            assert isinstance(event, TaskPreempted)
+            self.needs_hook.discard(event.task_id)
 
     async def close(self) -> None:
         self.stopping = True
@@ -184,6 +193,7 @@ class World:
         await stop
         await self.run
         await self.scheduler.close()
+        await self.noticing
 
     async def restart(self, *, crash: bool) -> None:
         assert self.folder is not None
