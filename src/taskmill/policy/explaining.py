@@ -152,7 +152,7 @@ def _limits(situation: Situation, around: Surroundings, rules: Rules, now: int) 
 def _competition(situation: Situation, around: Surroundings, rules: Rules, effective: int, now: int) -> Iterator[Hold]:
     slots, taken = rules.declared.max_concurrency, around.running.total()
     if taken >= slots:
-        yield Hold("slots", f"all {slots} slots are taken")
+        yield Hold("slots", "the only slot is taken" if slots == 1 else f"all {slots} slots are taken")
     passes = effective <= rules.declared.preempt_at or is_urgent(rules.declared.aging, effective)
     if rules.is_shared and not passes:
         share, running = share_of(situation.group, around, rules, now), _running_in(around, situation.group)
@@ -225,7 +225,7 @@ def _summary(
     now: int,
 ) -> str:
     status, expires_at = shown.status, shown.expires_at
-    what = f"task {situation.id} ({situation.type}) is {status}"
+    what = f"Task {situation.id} ({situation.type}) is {status}"
     if status is Status.RUNNING:
         since = f" since {clock_text(situation.started_at or now)}, attempt {situation.attempt}"
         return what + since + "".join(f"; {hold.detail}" for hold in holds) + "."
