@@ -144,9 +144,11 @@ class Announcer:
     def weight_changed(self, group: str, previous_weight: float, new_weight: float) -> None:
         self._bus.announce("GroupWeightChanged", group=group, previous_weight=previous_weight, new_weight=new_weight)
 
-    def reallocated(self, changes: Iterable[Reallocation]) -> None:
+    def reallocated(self, changes: list[Reallocation]) -> None:
+        """Shares have changed; what was told is no longer in ``changes``."""
         for change in changes:
             self._bus.announce("GroupAllocationChanged", **change._asdict())
+        changes.clear()
 
     def progressed(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:

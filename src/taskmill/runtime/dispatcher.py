@@ -146,7 +146,7 @@ class Dispatcher:
             await asyncio.sleep(0)
         turn = self._plan()
         if turn.is_empty():
-            self._tell_shares()
+            self._announcer.reallocated(self._room.picker.shares.changes)
             await self._clock.wait(self._wake, self._sleep_until())
         else:
             await self._commit(turn)
@@ -319,7 +319,7 @@ class Dispatcher:
         for claimed in result.claimed:
             claimed.effective = effective_priority(aging, claimed.urgency, turn.now - claimed.place.aged_from)
             self._start(claimed, now)
-        self._tell_shares()
+        self._announcer.reallocated(self._room.picker.shares.changes)
         for id, stop in (*result.stops, *self._stops_meanwhile):
             self.workshop.stop(id, StopReason(stop))
         self._stops_meanwhile.clear()
@@ -360,11 +360,6 @@ class Dispatcher:
             # Nobody listens and nobody waits: the disk may take many turns at once.
             announce()
             self._store.make_durable_soon()
-
-    def _tell_shares(self) -> None:
-        if changes := self._room.picker.shares.changes:
-            self._announcer.reallocated(changes)
-            changes.clear()
 
     def _verdict_lost(self, attempt: Attempt, stop: str | None) -> None:
         if stop is not None:
