@@ -53,8 +53,8 @@ class Surroundings(msgspec.Struct, kw_only=True):
 
     running: Counter[tuple[str, str]]
     """By group and type."""
-    waiting: Mapping[str, int]
-    """By group."""
+    waiting: Counter[tuple[str, str]]
+    """By group and type."""
     ahead: int = 0
     recent: tuple[int, int | None, int | None] = (0, None, None)
     """How many tasks ended lately, and when the first and the last of them did."""
@@ -67,7 +67,8 @@ class GroupLoad(NamedTuple):
 
     running: Counter[tuple[str, str]]
     """By group and type."""
-    waiting: Mapping[str, int]
+    waiting: Counter[tuple[str, str]]
+    """By group and type."""
     next_priority: Mapping[str, int]
     """The effective priority of the task that a group would start next."""
     controls: Controls

@@ -134,7 +134,7 @@ def _limits(situation: Situation, around: Surroundings, rules: Rules, now: int) 
     if cap is not None and running >= cap:
         yield Hold("group_cap", f"its {group_text(group)} runs {running} of at most {cap}")
     domain_cap = rules.domain_cap(domain)
-    in_domain = sum(n for (_, type), n in around.running.items() if domain_of(type) == domain)
+    in_domain = _running_in_domain(around.running, domain)
     if domain_cap is not None and in_domain >= domain_cap:
         yield Hold("domain_cap", f"its domain {domain!r} runs {in_domain} of at most {domain_cap}")
     scopes: list[tuple[Reason, Scope, str]] = [
@@ -167,20 +167,47 @@ def share_of(group: str, around: Surroundings, rules: Rules, now: int) -> int:
     return shares(around.running, around.waiting, rules, now).get(group, 0)
 
 
-def shares(running: Counter[tuple[str, str]], waiting: Mapping[str, int], rules: Rules, now: int) -> dict[str, int]:
-    """The share of every group that has work, in slots."""
-    busy: Counter[str] = Counter()
-    for (group, _), n in running.items():
-        busy[group] += n
+def shares(
+    running: Counter[tuple[str, str]], waiting: Counter[tuple[str, str]], rules: Rules, now: int
+) -> dict[str, int]:
+    """The share of every group that has work, in slots, given what runs and waits by group and type."""
+    busy, ready = by_group(running), _may_start(running, waiting, rules, now)
     claims: dict[str, Claim] = {}
-    paused = rules.paused(ScopeKind.GROUP, now)
-    for group in {*busy, *waiting}:
+    for group in {*busy, *by_group(waiting)}:
         settings = rules.group(group)
-        closed = rules.is_paused(EVERYTHING) or group in paused
-        claims[group] = Claim(
-            busy[group], 0 if closed else waiting.get(group, 0), settings.weight, settings.cap, settings.min_slots
-        )
+        claims[group] = Claim(busy[group], ready[group], settings.weight, settings.cap, settings.min_slots)
     return {group: share.slots for group, share in allocate(rules.declared.max_concurrency, claims).items()}
+
+
+def by_group(load: Counter[tuple[str, str]]) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for (group, _), n in load.items():
+        counted[group] += n
+    return counted
+
+
+def _may_start(
+    running: Counter[tuple[str, str]], waiting: Counter[tuple[str, str]], rules: Rules, now: int
+) -> Counter[str]:
+    """How many tasks of each group nothing but slots keeps from starting: what is held back has no share."""
+    ready: Counter[str] = Counter()
+    if rules.is_paused(EVERYTHING):
+        return ready
+    paused = rules.paused(ScopeKind.GROUP, now)
+    for (group, type), n in waiting.items():
+        gate = rules.gate(type)
+        held = gate is not None and (
+            gate.is_paused
+            or (gate.cap is not None and _running_in_domain(running, gate.domain.name) >= gate.cap)
+            or (gate.rate is not None and not _permits(rules, gate.type, gate.rate, now))
+        )
+        if not held and group not in paused:
+            ready[group] += n
+    for group in ready:
+        rate = rules.group(group).rate
+        if rate is not None:
+            ready[group] = min(ready[group], _permits(rules, Scope(ScopeKind.GROUP, group), rate, now))
+    return ready
 
 
 def _estimated_start(
@@ -251,6 +278,14 @@ def _summary(
 
 def _running_in(around: Surroundings, group: str) -> int:
     return sum(n for (name, _), n in around.running.items() if name == group)
+
+
+def _running_in_domain(running: Counter[tuple[str, str]], domain: str) -> int:
+    return sum(n for (_, type), n in running.items() if domain_of(type) == domain)
+
+
+def _permits(rules: Rules, scope: Scope, rate: RateLimit, now: int) -> int:
+    return permits_at(rules.controls.buckets.get(scope) or full_bucket(rate, now), rate, now)
 
 
 def _next_permit(rules: Rules, scope: Scope, rate: RateLimit, now: int) -> int:

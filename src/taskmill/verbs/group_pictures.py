@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
 from taskmill.model.situation import GroupLoad
 from taskmill.model.snapshot import GroupSnapshot, RateSnapshot
-from taskmill.policy.explaining import shares
+from taskmill.policy.explaining import by_group, shares
 from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.policy.rules import Rules
 
 
 def groups_of(load: GroupLoad, rules: Rules, now: int) -> dict[str, GroupSnapshot]:
     """Every group that has work, or settings of its own."""
-    busy: Counter[str] = Counter()
-    for (group, _), running in load.running.items():
-        busy[group] += running
+    busy, pending = by_group(load.running), by_group(load.waiting)
     slots = shares(load.running, load.waiting, rules, now)
     pauses = rules.paused(ScopeKind.GROUP, now)
     return {
@@ -29,12 +25,12 @@ def groups_of(load: GroupLoad, rules: Rules, now: int) -> dict[str, GroupSnapsho
             rate=settings.rate,
             slots=slots.get(name, 0),
             running=busy[name],
-            pending=load.waiting.get(name, 0),
+            pending=pending[name],
             paused=name in pauses,
             paused_until=None if until is None else from_ms(until),
             next_priority=load.next_priority.get(name),
         )
-        for name in sorted({*busy, *load.waiting, *rules.named_groups, *pauses})
+        for name in sorted({*busy, *pending, *rules.named_groups, *pauses})
         for settings, until in [(rules.group(name), pauses.get(name))]
     }
 

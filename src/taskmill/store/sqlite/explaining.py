@@ -24,8 +24,7 @@ RECENT = 200
 """How many endings tell how fast tasks end."""
 
 _decode_situation = msgspec.json.Decoder(Situation, strict=False).decode
-_decode_running = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
-_decode_waiting = msgspec.json.Decoder(list[tuple[str, int]]).decode
+_decode_load = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 _decode_ahead = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
 _decode_recent = msgspec.json.Decoder(tuple[int, int | None, int | None]).decode
 _decode_urgencies = msgspec.json.Decoder(list[int]).decode
@@ -52,10 +51,13 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
         connection.execute("COMMIT")
 
 
-def load_of_groups(connection: Connection) -> tuple[Counter[tuple[str, str]], dict[str, int]]:
-    """What runs by group and type, and what may start by group."""
-    running = Counter({(group, type): n for group, type, n in _decode_running(one(connection, SQL["running"]))})
-    return running, dict(_decode_waiting(one(connection, SQL["waiting"])))
+def load_of_groups(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """What runs and what may start, by group and type."""
+    running, waiting = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for counted, statement in ((running, "running"), (waiting, "waiting")):
+        for group, type, n in _decode_load(one(connection, SQL[statement])):
+            counted[group, type] += n
+    return running, waiting
 
 
 def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int) -> int:

@@ -20,9 +20,10 @@ SELECT json_group_array(json_array(group_name, type, n)) FROM (
 );
 
 -- name: waiting
--- [group, count] of what may start.
-SELECT json_group_array(json_array(group_name, n)) FROM (
-    SELECT group_name, count(*) AS n FROM taskmill_task WHERE status = 'pending' AND stop IS NULL GROUP BY group_name
+-- [group, type, count] of what may start, one or more rows for each: the index of the queue counts without sorting.
+SELECT json_group_array(json_array(group_name, type, n)) FROM (
+    SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'pending' AND stop IS NULL
+    GROUP BY group_name, urgency, type
 );
 
 -- name: ahead
