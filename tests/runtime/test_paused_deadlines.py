@@ -56,7 +56,9 @@ async def test_a_deadline_is_moved_by_the_time_paused_to_the_millisecond(
     assert shown - manual_clock.now() == timedelta(milliseconds=1 - extra)
     assert getattr(record, "ending", "none") == ("expired" if extra else "none")
     if extra:
-        assert (await anext(expired)).age == timedelta(seconds=1010.123), "its age is that of the clock on the wall"
+        event = await anext(expired)
+        assert isinstance(event, TaskExpired)
+        assert event.age == timedelta(seconds=1010.123), "its age is that of the clock on the wall"
 
 
 async def test_nothing_paused_expires_however_long(
