@@ -1,0 +1,87 @@
+"""Laws of making way."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmill.model.stages import Claimed
+from taskmill.policy.preemption import victims
+
+_ROW = [1, 1, "d::t", None, None, "", 128, "{}", None, None, 0, 0, 0, 0, None, None, 0, None, None, None]
+_ROW += [None, None, 128, None, 0, None]
+TASK = msgspec.convert(_ROW, Claimed)
+
+
+def running(id: int, effective: int, started_at: int = 0, stop: str | None = None) -> Claimed:
+    return msgspec.structs.replace(TASK, id=id, effective=effective, started_at=started_at, stop=stop)
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> list[tuple[Claimed, bool]]:
+    rows = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 5), st.integers(0, 5), st.booleans(), st.sampled_from([None, None, "cancel", "fail"])
+            ),
+            max_size=8,
+        )
+    )
+    return [
+        (running(id, effective, started_at, stop), asked or stop is not None)
+        for id, (effective, started_at, asked, stop) in enumerate(rows, 1)
+    ]
+
+
+preemptors = st.lists(st.integers(0, 5), max_size=8).map(sorted)
+
+
+@given(preemptors, crowds())
+def test_everyone_who_makes_way_is_less_urgent_than_whom_it_makes_way_for(
+    pressing: list[int], crowd: list[tuple[Claimed, bool]]
+) -> None:
+    chosen = victims(pressing, crowd)
+    by_id = {task.id: (task, asked) for task, asked in crowd}
+    stopping = sum(asked for _, asked in crowd)
+    assert len(chosen) == len(set(chosen)) <= max(0, len(pressing) - stopping), "no slot is freed twice"
+    for id, urgency in zip(chosen, pressing[stopping:], strict=False):
+        task, asked = by_id[id]
+        assert task.effective > urgency
+        assert not asked, "nobody is asked twice"
+        assert task.stop is None
+
+
+@given(preemptors, crowds())
+def test_the_least_urgent_then_the_youngest_make_way(pressing: list[int], crowd: list[tuple[Claimed, bool]]) -> None:
+    chosen = victims(pressing, crowd)
+    free = [task for task, asked in crowd if not asked]
+    spared = [task for task in free if task.id not in chosen]
+    key = {task.id: (task.effective, task.started_at, task.id) for task in free}
+    assert all(key[id] > key[task.id] for id in chosen for task in spared)
+    assert [key[id] for id in chosen] == sorted((key[id] for id in chosen), reverse=True)
+
+
+@given(preemptors, crowds())
+def test_as_many_make_way_as_can_and_must(pressing: list[int], crowd: list[tuple[Claimed, bool]]) -> None:
+    chosen = victims(pressing, crowd)
+    stopping = sum(asked for _, asked in crowd)
+    left = pressing[stopping + len(chosen) :]
+    spared = [task for task, asked in crowd if not asked and task.id not in chosen]
+    assert not left or all(task.effective <= left[0] for task in spared)
+
+
+@given(preemptors, crowds(), st.randoms())
+def test_the_order_in_which_tasks_run_does_not_matter(
+    pressing: list[int], crowd: list[tuple[Claimed, bool]], chance: object
+) -> None:
+    shuffled = list(crowd)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert victims(pressing, shuffled) == victims(pressing, crowd)
+
+
+def test_nobody_presses_nobody_makes_way() -> None:
+    assert victims([], [(running(1, 255), False)]) == []
+    assert victims([0], []) == []
+    assert victims([0], [(running(1, 0), False)]) == []
+    assert victims([0], [(running(1, 255), True), (running(2, 255), False)]) == [], "a slot is about to be free"
