@@ -332,3 +332,25 @@ async def test_run_until_idle_does_not_wait_for_permits(
         await work.submit()
     await asyncio.wait_for(scheduler.run_until_idle(), 10)
     assert len(starts) == 1
+
+
+async def test_what_a_bucket_holds_is_seen_at_every_moment(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
+) -> None:
+    domain, work, _ = _domain(manual_clock, RateLimit(1, 10, burst=2))
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    held = await work.options(run_after=1).submit()
+    seen: list[int] = []
+    reasons: list[list[str]] = []
+    async with scheduler.running():
+        for _ in range(3):
+            seen.append((await scheduler.snapshot()).rates[0].permits)
+            await work.submit()
+            await manual_clock.advance(0)
+        await manual_clock.advance(5)
+        reasons.append([hold.reason for hold in (await held.explain()).holds])
+        seen.append((await scheduler.snapshot()).rates[0].permits)
+        await manual_clock.advance(25)
+        seen.append((await scheduler.snapshot()).rates[0].permits)
+    assert seen == [2, 1, 0, 0, 1]
+    assert reasons == [["type_rate", "ahead"]]

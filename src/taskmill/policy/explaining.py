@@ -22,7 +22,7 @@ from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
 from taskmill.policy.shares import Claim, allocate
 from taskmill.policy.standstill import Clocks, clocks
-from taskmill.policy.wording import clock_text, group_text, plural, rate_text, when_text
+from taskmill.policy.wording import clock_text, group_text, plural, rate_text, span_text, when_text
 
 _QUEUEING: frozenset[Reason] = frozenset({"slots", "share", "ahead", "group_cap", "domain_cap"})
 """Holds that end when other tasks do."""
@@ -98,9 +98,10 @@ def _own_holds(situation: Situation, now: int) -> Iterator[Hold]:
         yield Hold("replaced_task", f"task {situation.gate_id}, which it replaces, is still being stopped")
     if situation.held:
         parent = f"task {situation.parent_id}"
-        yield Hold("siblings", f"at most {situation.max_siblings} children of {parent} are in the queue at once")
+        most = plural(situation.max_siblings or 1, "child", "children")
+        yield Hold("siblings", f"{parent} lets at most {most} into the queue at once")
     if situation.status is Status.WAITING and situation.children:
-        yield Hold("children", f"{plural(situation.children, 'child', 'children')} of it did not end yet")
+        yield Hold("children", f"{plural(situation.children, 'child has', 'children have')} not ended yet")
     if situation.status is Status.SCHEDULED and situation.due_at is not None:
         what = "is tried again" if situation.attempt and situation.last_error else "is due"
         yield Hold("not_due", f"it {what} {when_text(situation.due_at, now)}")
@@ -124,8 +125,8 @@ def _pauses(situation: Situation, rules: Rules, now: int) -> Iterator[Hold]:
         what = "the scheduler" if scope == EVERYTHING else f"its {scope.kind} {scope.name!r}"
         if scope.kind is ScopeKind.GROUP:
             what = f"its {group_text(scope.name)}"
-        until = "until it is resumed" if pause.until is None else f"and resumes {when_text(pause.until, now)}"
-        yield Hold(_PAUSE_REASONS[scope.kind], f"{what} is paused since {clock_text(pause.since)}, {until}")
+        until = "stays so until it is resumed" if pause.until is None else f"resumes {when_text(pause.until, now)}"
+        yield Hold(_PAUSE_REASONS[scope.kind], f"{what} has been paused since {clock_text(pause.since)} and {until}")
 
 
 def _limits(situation: Situation, around: Surroundings, rules: Rules, now: int) -> Iterator[Hold]:
@@ -252,10 +253,11 @@ def _summary(
     now: int,
 ) -> str:
     status, expires_at = shown.status, shown.expires_at
-    what = f"Task {situation.id} ({situation.type}) is {status}"
+    what = f"Task {situation.id} ({situation.type})"
     if status is Status.RUNNING:
-        since = f" since {clock_text(situation.started_at or now)}, attempt {situation.attempt}"
-        return what + since + "".join(f"; {hold.detail}" for hold in holds) + "."
+        since = f"has been running since {clock_text(situation.started_at or now)}, attempt {situation.attempt}"
+        return f"{what} {since}" + "".join(f"; {hold.detail}" for hold in holds) + "."
+    what += f" is {status}"
     parts = [what + (": " + "; ".join(hold.detail for hold in holds) if holds else " and may start at once")]
     priority = f"priority {effective}"
     if effective != situation.priority:
@@ -267,8 +269,8 @@ def _summary(
             priority += f", more urgent {when_text(now + step - shown.waited, now)}"
     parts.append(priority)
     if expires_at is not None and not situation.interrupted:
-        frozen = "; its time stands still" if shown.stand_still else ""
-        parts.append(f"expires {when_text(expires_at, now)} unless it starts before{frozen}")
+        when = f"{span_text(expires_at - now)} after it goes on" if shown.stand_still else when_text(expires_at, now)
+        parts.append(f"expires {when} unless it starts before")
     if start is not None and holds:
         is_guess = _QUEUEING.intersection(hold.reason for hold in holds)
         basis = f", a guess from the last {measured} tasks that ended" if is_guess else ""

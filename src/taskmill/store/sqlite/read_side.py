@@ -72,7 +72,8 @@ class ReadSide(ABC):
 
         def read(connection: Connection, view: View) -> tuple[Situation, Surroundings, Controls] | None:
             found = explaining.situation(connection, id, view.rules, view.now)
-            return None if found is None else (*found, view.rules.controls)
+            # Read anew: what the buckets of rate limits hold changes without a new version.
+            return None if found is None else (*found, controls.read(connection))
 
         return await self._view(read)
 
@@ -87,7 +88,10 @@ class ReadSide(ABC):
         def read(connection: Connection, view: View) -> GroupLoad:
             running, waiting = explaining.load_of_groups(connection)
             return GroupLoad(
-                running, waiting, explaining.next_priorities(connection, view.rules, view.now), view.rules.controls
+                running,
+                waiting,
+                explaining.next_priorities(connection, view.rules, view.now),
+                controls.read(connection),
             )
 
         return await self._view(read)
