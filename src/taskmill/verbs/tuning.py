@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from taskmill.define.domain import check_name
 from taskmill.errors import ConfigError, InvalidState, UnknownTaskType
 from taskmill.model.controls import EVERYTHING, Change, Scope, ScopeKind
 from taskmill.model.durations import Duration, from_ms, instant, milliseconds
+from taskmill.model.group import Group
 from taskmill.model.priority import priority_value
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord
@@ -166,6 +168,8 @@ class GroupControl:
         change = Change(weight=weight, cap=cap, min_slots=min_slots, rate=rate)
         if change == Change():
             raise ConfigError("set needs at least one of weight, cap, min_slots, rate")
+        # What is said together must make sense together, as in the settings of a program.
+        Group(**{name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET})
         await self._scheduler._change({self._scope: change})
 
 
@@ -185,6 +189,8 @@ class DomainControl:
 
     async def resume(self) -> None:
         """Go on after :meth:`pause`."""
+        self._scheduler._opened()
+        await self._scheduler._known_domain(self.name)
         await self._scheduler._resume(self._scope)
 
     async def set_max_concurrency(self, n: int | None) -> None:
