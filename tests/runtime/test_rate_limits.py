@@ -354,3 +354,37 @@ async def test_what_a_bucket_holds_is_seen_at_every_moment(
         seen.append((await scheduler.snapshot()).rates[0].permits)
     assert seen == [2, 1, 0, 0, 1]
     assert reasons == [["type_rate", "ahead"]]
+
+
+@pytest.mark.parametrize("step", [-3600, 3600])
+async def test_a_step_of_the_clock_stops_no_rate_and_is_no_more_than_a_burst(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, step: int
+) -> None:
+    domain, work, starts = _domain(manual_clock, RateLimit(1, 10, burst=2))
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    for _ in range(20):
+        await work.submit()
+    async with scheduler.running():
+        await manual_clock.advance(5)
+        await manual_clock.jump(step)
+        await manual_clock.advance(55)
+    times = _times(starts)
+    assert times[:2] == [0, 0]
+    if step < 0:
+        assert times[2:] == [15, 25, 35, 45, 55], "what was there at the step is lost, at most one interval"
+    else:
+        assert times[2:] == [5, 5, 15, 25, 35, 45, 55], "a full bucket, and no more"
+
+
+async def test_a_bucket_from_the_future_does_not_stop_a_restarted_scheduler(
+    manual_clock: ManualClock, tmp_path: Path
+) -> None:
+    domain, work, starts = _domain(manual_clock, RateLimit(1, 10))
+    file = tmp_path / "tasks.db"
+    async with Scheduler(file, domains=[domain], clock=manual_clock) as scheduler:
+        await scheduler.submit_many([work.prepare() for _ in range(3)])
+        await scheduler.run_until_idle(timeout=10)
+    await manual_clock.jump(-3600)
+    async with Scheduler(file, domains=[domain], clock=manual_clock) as scheduler, scheduler.running():
+        await manual_clock.advance(20)
+    assert _times(starts) == [0, 10, 20]

@@ -61,4 +61,10 @@ class Meters:
         return promised
 
     def _bucket(self, scope: Scope, limit: RateLimit) -> Bucket:
-        return self._buckets.get(scope) or full_bucket(limit, self._now)
+        bucket = self._buckets.get(scope)
+        if bucket is None:
+            return full_bucket(limit, self._now)
+        if bucket.at > self._now:
+            # The clock was stepped back: the bucket goes on from the new time.
+            bucket = self._buckets[scope] = Bucket(bucket.level, self._now, bucket.unit)
+        return bucket
