@@ -53,12 +53,14 @@ class Meters:
             if (limit := rules.rate(scope)) is not None
         ]
 
-    def turn_over(self, taken: Iterable[tuple[Scope, Bucket]]) -> list[Scope]:
-        """The turn is committed or has failed: promises are void, what was taken is taken; returns who had promised."""
-        promised = list(self._promised)
+    @property
+    def promised_scopes(self) -> Iterable[Scope]:
+        return self._promised
+
+    def turn_over(self, taken: Iterable[tuple[Scope, Bucket]]) -> None:
+        """The turn is committed or has failed: promises are void, what was taken is taken."""
         self._promised.clear()
         self._buckets.update(taken)
-        return promised
 
     def _bucket(self, scope: Scope, limit: RateLimit) -> Bucket:
         bucket = self._buckets.get(scope)

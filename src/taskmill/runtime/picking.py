@@ -111,15 +111,18 @@ class Picker:
         """Anything may have changed."""
         self._glimpse.touched.update(self._glimpse.groups, self._load.groups, self._versions)
 
-    def turn_over(self, taken: Iterable[tuple[Scope, Bucket]]) -> None:
-        """The turn is committed or has failed; permits that were promised and not taken are there again."""
-        for scope in self.meters.turn_over(taken):
-            self._timed.pop(scope, None)
-            self._glimpse.touched |= self._concerned_by(scope)
-
     def ended(self, group: str, held_ms: int) -> None:
         """A task of ``group`` has given its slot back after ``held_ms``."""
         self.shares.ended(group, held_ms)
+
+    def turn_over(self, taken: Iterable[tuple[Scope, Bucket]], *, all_started: bool) -> None:
+        """The turn is committed or has failed, with these permits taken."""
+        if not all_started:
+            # Permits that were promised to what did not start are there for others, who were told to come back later.
+            for scope in self.meters.promised_scopes:
+                self._timed.pop(scope, None)
+                self._glimpse.touched |= self._concerned_by(scope)
+        self.meters.turn_over(taken)
 
     # Asking
 
@@ -133,7 +136,7 @@ class Picker:
             return self._take_front(lane, free)
         while len(picked) < free and (chosen := self._next(now)) is not None:
             group, by_turn = chosen
-            candidate = self._candidates[group]
+            candidate = self._candidate_now(group, now)
             picked.append(self._take(group, candidate, by_turn=by_turn))
             if self._is_unread(candidate.lane) and not self.rules.is_shared:
                 # More of this lane waits on disk, perhaps more urgent than the rest: read before going on.
@@ -296,7 +299,11 @@ class Picker:
             oldest = min(places, key=_aged_from)
             if self._effective(lane, oldest, now) != candidate.effective:
                 candidate = min(self._candidate(lane, place, now) for place in places)
-        self._note_aging(lane, candidate.place, candidate.effective, now)
+            for place in places:
+                # Any of them may be the next to overtake the others.
+                self._note_aging(lane, place, now)
+        else:
+            self._note_aging(lane, candidate.place, now)
         return candidate
 
     def _candidate(self, lane: Lane, place: Place, now: int) -> Candidate:
@@ -306,10 +313,10 @@ class Picker:
         aging = self.rules.declared.aging
         return lane.urgency if aging is None else effective_priority(aging, lane.urgency, now - place.aged_from)
 
-    def _note_aging(self, lane: Lane, place: Place, effective: int, now: int) -> None:
+    def _note_aging(self, lane: Lane, place: Place, now: int) -> None:
         """Look again when the head of a lane grows more urgent, where that can change whose turn it is."""
         aging = self.rules.declared.aging
-        if aging is None or effective <= aging.ceiling:
+        if aging is None or (effective := self._effective(lane, place, now)) <= aging.ceiling:
             return
         if self.rules.is_shared:
             waits = [wait_until_ms(aging, lane.urgency, line) for line in self._lines() if line < effective]
@@ -371,6 +378,18 @@ class Picker:
                 self.settle(self._slots, now)
             else:
                 return entry.group, heap is self._queue
+
+    def _candidate_now(self, group: str, now: int) -> Candidate:
+        """The task that a group starts when its turn has come.
+
+        Where slots are shared nobody looks again at each step of aging, since it changes nobody's turn; but inside the
+        group one task may have overtaken another.
+        """
+        if self.rules.is_shared and self.rules.declared.aging is not None:
+            lanes = self._glimpse.of(group)
+            if len(lanes) > 1 or any(lane.renewed for lane in lanes):
+                self._look_at(group, now)
+        return self._candidates[group]
 
     def _take(self, group: str, candidate: Candidate, *, by_turn: bool) -> Pick:
         lane = candidate.lane

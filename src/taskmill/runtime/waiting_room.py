@@ -137,11 +137,11 @@ class WaitingRoom:
         """Whatever the turn was to do is in doubt."""
         self.survey_wanted = True
         self._meanwhile.clear()
-        self.picker.turn_over(())
+        self.picker.turn_over((), all_started=False)
 
     def read(self, turn: Turn, result: TurnResult) -> None:
         """The turn is committed: what it found, what it did, and what was committed while it was under way."""
-        self.picker.turn_over(result.buckets)
+        self.picker.turn_over(result.buckets, all_started=len(result.claimed) >= len(turn.claims) + len(turn.hooks))
         if result.controls is not None:
             # Nothing was claimed, and places may have changed with what was paused.
             self.picker.rule(Rules(self._settings.declared, result.controls), result.controls.buckets.items(), turn.now)
