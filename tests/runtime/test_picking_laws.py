@@ -364,3 +364,17 @@ def test_a_permit_promised_to_a_task_that_is_gone_is_there_for_another_group_at_
     world.submit("b", 192)
     world.cancel(lane, place)
     assert [pick.group for pick in world.fill()] == ["b"]
+
+
+def test_a_group_that_drained_while_nothing_was_shared_claims_nothing_afterwards() -> None:
+    world = World(Declared(max_concurrency=2, groups={"a": Group(weight=3)}))
+    for _ in range(3):
+        world.submit("a")
+    world.fill()
+    world.rule(groups={})
+    while world.running:
+        world.end(world.running[0])
+        world.fill()
+    world.rule(groups={"a": Group(weight=3)})
+    world.submit("b"), world.submit("b")
+    assert len(world.fill()) == 2

@@ -100,7 +100,7 @@ class Picker:
     def rule(self, rules: Rules, buckets: Iterable[tuple[Scope, Bucket]], now: int) -> None:
         """From now on these rules hold."""
         self.meters.rule(self.rules, rules, buckets, now)
-        self.shares.settings_changed()
+        self.shares.settings_changed(shared=rules.is_shared)
         self.rules = rules
         self._timers.clear()
         self._timed.clear()
@@ -213,7 +213,7 @@ class Picker:
         if slots != self._slots:
             self._slots = slots
             self.shares.settings_changed()
-        if not touched:
+        if not touched and not (self.rules.is_shared and self.shares.is_stale):
             return
         groups, self._glimpse.touched = touched, set()
         for group in groups:

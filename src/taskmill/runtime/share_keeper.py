@@ -30,14 +30,20 @@ class ShareKeeper:
         self._slots = 0
         self._demand = 0
         """All that groups could use."""
-        self._is_stale = True
+        self.is_stale = True
         self._settings_changed = True
         self._drained: set[str] = set()
         self.changes: list[Reallocation] = []
         """What has changed and was not announced yet."""
 
-    def settings_changed(self) -> None:
-        self._is_stale = self._settings_changed = True
+    def settings_changed(self, *, shared: bool = True) -> None:
+        self.is_stale = self._settings_changed = True
+        if not shared:
+            # Nobody keeps claims up now: those of groups that drain meanwhile would count when shares return.
+            self._claims.clear()
+            self._shares.clear()
+            self._drained.clear()
+            self._demand = 0
 
     def claims(self, group: str, claim: Claim | None) -> None:
         """What a group asks for now; ``None``: nothing."""
@@ -49,8 +55,8 @@ class ShareKeeper:
             self._claims[group] = claim
             if not claim.waiting:
                 self._drained.add(group)
-        if not self._is_stale:
-            self._is_stale = self._matters(group, before, claim)
+        if not self.is_stale:
+            self.is_stale = self._matters(group, before, claim)
         self._demand += (claim.bound if claim else 0) - (before.bound if before else 0)
 
     def _matters(self, group: str, before: Claim | None, now: Claim | None) -> bool:
@@ -64,7 +70,7 @@ class ShareKeeper:
 
     def reckon(self, slots: int) -> bool:
         """Make shares right; says whether they had to be reckoned anew."""
-        if not self._is_stale:
+        if not self.is_stale:
             return False
         self._slots = slots
         before, self._shares = self._shares, allocate(slots, self._claims)
@@ -73,7 +79,7 @@ class ShareKeeper:
             old, new = before.get(group, _NOTHING).slots, self._shares.get(group, _NOTHING).slots
             if old != new:
                 self.changes.append(Reallocation(group, old, new, self._reason(group, old, new)))
-        self._is_stale = self._settings_changed = False
+        self.is_stale = self._settings_changed = False
         self._drained.clear()
         self._service.forget_idle(self._claims)
         return True
