@@ -97,7 +97,7 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
     due_at, skipped = next_occurrence(series.first_at, series.every_ms, series.due_at, now)
     task = msgspec.structs.replace(
         template,
-        status=Status.PAUSED if series.paused else Status.BLOCKED,
+        status=Status.BLOCKED,
         gate_id=keys.stopper(connection, template.type, template.key),
         created_at=now,
         queued_at=due_at,
@@ -107,6 +107,8 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
         kin=Kin(series_id=series_id),
     )
     id = insert_rows(connection, [task])
+    if series.paused:
+        connection.execute(SQL["pause_occurrence"], (id, now))
     connection.execute(SQL["advance"], (series_id, due_at, 1))
     (described,) = describe(connection, [id])
     effects.occurrences.append(described)
