@@ -18,7 +18,7 @@ AGING = Aging(grace=10, interval=1, step=2, ceiling=64, urgent=64)
 
 
 class Shop:
-    """A domain with a task that holds its slot until it is let go, one that takes a second, and a note of every start."""
+    """A domain with a task that holds its slot until it is let go, one that takes a second, and notes of all starts."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.domain = domain = Domain("shop")

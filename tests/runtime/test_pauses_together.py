@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from taskmill import Domain
@@ -23,7 +25,12 @@ async def test_a_scope_is_resumed_whatever_the_series_in_it_did_while_it_was_pau
         await manual_clock.sleep(5)
 
     scheduler = await taskmill_scheduler(domains=[domain])
-    control = {"scheduler": scheduler, "domain": scheduler.domain("d"), "group": scheduler.group("g")}[scope]
+    controls: dict[str, Any] = {
+        "scheduler": scheduler,
+        "domain": scheduler.domain("d"),
+        "group": scheduler.group("g"),
+    }
+    control = controls[scope]
     async with scheduler.running():
         handle = await tick.options(every=60, group="g").submit()
         await manual_clock.advance(1)

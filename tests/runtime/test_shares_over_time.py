@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from heapq import heappop, heappush
 from itertools import count
 
@@ -173,8 +173,9 @@ def test_what_is_remembered_of_groups_that_left_does_not_pile_up() -> None:
         mill.fill()
         mill.pass_on()
     picker = mill.picker
-    kept = [picker._versions, picker._candidates, picker._queue, picker._urgent, picker._pressing, picker._ring._last]
-    assert all(len(each) < 200 for each in [*kept, picker.shares._service._due, picker.shares._claims])
+    kept: list[Sized] = [picker._versions, picker._candidates, picker._queue, picker._urgent, picker._pressing]
+    kept += [picker._ring._last, picker.shares._service._due, picker.shares._claims]
+    assert all(len(each) < 200 for each in kept)
 
 
 @pytest.mark.parametrize("slots", [1, 3, 16])
