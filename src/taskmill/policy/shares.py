@@ -82,6 +82,19 @@ def allocate(slots: int, claims: Mapping[str, Claim]) -> dict[str, Share]:
     return shares
 
 
+def lent(slots: int, claims: Mapping[str, Claim], shares: Mapping[str, Share]) -> dict[str, int]:
+    """For each group that has any, the slots of its share beyond what its minimum and weight alone give it.
+
+    They are what others that have work could not use, for their caps or for want of tasks.
+    """
+    if all(shares[name].slots < claim.bound for name, claim in claims.items()):
+        return {}
+    alone = allocate(
+        slots, {name: Claim(slots, 0, claim.weight, None, claim.min_slots) for name, claim in claims.items()}
+    )
+    return {name: share.slots - alone[name].slots for name, share in shares.items() if share.slots > alone[name].slots}
+
+
 def _exact_shares(
     slots: int, minimums: Sequence[int], bounds: Sequence[int], weights: Sequence[int]
 ) -> tuple[list[tuple[int, int]], int]:
