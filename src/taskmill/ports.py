@@ -244,6 +244,18 @@ class DispatchRight(Protocol):
         ...
 
 
+class StoreMeter(Protocol):
+    """Is told what writing costs, on the event loop; durations are seconds."""
+
+    def committed(self, seconds: float, requests: int) -> None:
+        """A transaction of so many requests took so long, from asking for the write lock to the end of its commit."""
+        ...
+
+    def synced(self, seconds: float) -> None:
+        """What was committed was forced to the disk."""
+        ...
+
+
 class Store(Protocol):
     """Everything durable. A coroutine that writes returns when its transaction is durable, ``turn`` when committed."""
 
@@ -255,6 +267,10 @@ class Store(Protocol):
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
+    def measure(self, meter: StoreMeter) -> None:
+        """Tell ``meter`` what writing costs, until the store is closed."""
+        ...
+
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         """Take the right to dispatch or raise ``AlreadyRunning``; ``recovering`` promises to keep it for a moment."""
         ...

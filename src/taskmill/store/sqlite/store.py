@@ -25,6 +25,7 @@ from taskmill.ports import (
     Origin,
     Recovery,
     SeriesChange,
+    StoreMeter,
     Turn,
     TurnResult,
 )
@@ -115,6 +116,9 @@ class SqliteStore(ReadSide):
             await self._reader.close()
             self._reading.close()
         self._connection.close()
+
+    def measure(self, meter: StoreMeter) -> None:
+        self._writer.meter = meter
 
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         return NoLock() if self._in_memory else await acquire(self.name + "-dispatch", recovering=recovering)

@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from taskmill.errors import StoreBusy, StoreError
-from taskmill.ports import Clock
+from taskmill.ports import Clock, StoreMeter
 from taskmill.store.sqlite.connection import Connection, DatabaseError, is_busy, translated
 from taskmill.store.sqlite.handover import Handover
 from taskmill.store.sqlite.log_file import LogFile
@@ -78,6 +78,7 @@ class Writer:
         """Whether something was committed that no sync has begun to force to the disk."""
         self._closed = False
         self.commits = 0
+        self.meter: StoreMeter | None = None
 
     def ask(
         self,
@@ -134,6 +135,7 @@ class Writer:
         self._kicked = False
         while self._asked and not self._working:
             batch = self._next_batch()
+            began = time.perf_counter()
             try:
                 here = self._belongs_on_loop(batch)
                 results = self._finish_transaction(batch) if here else []
@@ -141,7 +143,7 @@ class Writer:
                 self._batch_failed(batch, wrong)
             else:
                 if here:
-                    self._batch_committed(batch, results)
+                    self._batch_committed(batch, results, time.perf_counter() - began)
                 else:
                     self._write_in_thread(batch)
         self._check_idle()
@@ -154,16 +156,22 @@ class Writer:
         return rows <= (BUSY_INLINE_ROWS if self._handover.loop_is_busy else INLINE_ROWS) and self._begin_now()
 
     def _write_in_thread(self, batch: list[_Asked]) -> None:
+        took = 0.0
+
         def whole() -> list[Any]:
+            nonlocal took
+            began = time.perf_counter()
             self._begin_patiently()
-            return self._finish_transaction(batch)
+            results = self._finish_transaction(batch)
+            took = time.perf_counter() - began
+            return results
 
         def done(results: Any, wrong: BaseException | None) -> None:
             self._working = False
             if isinstance(wrong, Exception):
                 self._batch_failed(batch, wrong)
             else:
-                self._batch_committed(batch, results)
+                self._batch_committed(batch, results, took)
             self.kick()
 
         self._working = True
@@ -189,9 +197,12 @@ class Writer:
         for asked in batch:
             _guarded(asked.failed, told)
 
-    def _batch_committed(self, batch: list[_Asked], results: list[Any]) -> None:
+    def _batch_committed(self, batch: list[_Asked], results: list[Any], took: float) -> None:
         self.commits += 1
-        self._unsynced = self._unsynced or any(asked.rows for asked in batch)
+        wrote = any(asked.rows for asked in batch)
+        self._unsynced = self._unsynced or wrote
+        if wrote and self.meter is not None:
+            self.meter.committed(took, len(batch))
         for asked, result in zip(batch, results, strict=True):
             _guarded(asked.committed, result)
         if self._log is not None and self._log.wants_checkpoint():
@@ -239,19 +250,21 @@ class Writer:
                 self._sync_log()
             except OSError as refused:
                 wrong = refused
-            self._handover.loop_took(time.monotonic() - began)
-            self._synced(wrong)
+            self._handover.loop_took(took := time.monotonic() - began)
+            self._synced(wrong, took)
         else:
 
             def done(_result: Any, wrong: BaseException | None) -> None:
-                self._handover.thread_took(time.monotonic() - began)
-                self._synced(wrong)
+                self._handover.thread_took(took := time.monotonic() - began)
+                self._synced(wrong, took)
 
             self._sync_thread.start(self._sync_log, done)
 
-    def _synced(self, refused: BaseException | None) -> None:
+    def _synced(self, refused: BaseException | None, took: float) -> None:
         waiting, self._in_sync = self._in_sync, []
         self._syncing = False
+        if self.meter is not None:
+            self.meter.synced(took)
         if refused is not None:
             logger.critical("%s: the disk refuses to keep what was committed: %s", self._path, refused)
             self._unsynced = True
