@@ -35,13 +35,14 @@ from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.waiters import Waiters
 from taskmill.runtime.workshop import Executors
 from taskmill.store.sqlite.store import open_store
+from taskmill.verbs.measuring import Measuring
 from taskmill.verbs.parts import checked_concurrency
 from taskmill.verbs.running import Running
 from taskmill.verbs.submitting import Submitting
 from taskmill.verbs.tuning import Tuning
 
 
-class Scheduler(Submitting, Tuning, Running):
+class Scheduler(Submitting, Tuning, Running, Measuring):
     """Durable background work in one file.
 
     ``async with Scheduler("tasks.db", domains=[...])`` opens it; :meth:`run`, :meth:`run_until_idle` or
@@ -120,6 +121,7 @@ class Scheduler(Submitting, Tuning, Running):
         try:
             self._waiters = Waiters()
             self._bus = EventBus(self._clock, self._settings.declared.aging)
+            self._connect_meter()
             self._announcer = Announcer(self._bus, self._waiters)
             self._neighbours = Neighbours(self._store, self._waiters)
             self._dispatching = Dispatching(

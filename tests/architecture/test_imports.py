@@ -29,8 +29,8 @@ ALLOWED: dict[str, set[str]] = {
     "observe": {"errors", "model", "policy", "define", "ports"},
     "runtime": {"errors", "model", "policy", "define", "handle", "ports", "execute", "observe"},
 }
-DOORS = {"cli", "web", "tui"}
-PUBLIC = {"taskmill", "taskmill.events", "taskmill.cron", "taskmill.blocking"}
+DOORS = {"cli", "web", "tui", "metrics"}
+PUBLIC = {"taskmill", "taskmill.events", "taskmill.cron", "taskmill.blocking", "taskmill.metrics"}
 
 IMPURE = {"asyncio", "sqlite3", "pysqlite3", "time", "random", "secrets", "threading", "os", "pathlib", "socket"}
 

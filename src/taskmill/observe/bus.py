@@ -20,6 +20,7 @@ from taskmill.ports import Clock
 
 if TYPE_CHECKING:
     from taskmill.model.events import Event, EventsMissed
+    from taskmill.observe.meter import Meter
 
 CAPACITY = 10_000
 
@@ -84,6 +85,8 @@ class EventBus:
     def __init__(self, clock: Clock, aging: Aging | None = None) -> None:
         self._clock = clock
         self.aging = aging
+        self.meter: Meter | None = None
+        """Counts events, whether anyone listens or not."""
         self._listeners: list[Listener] = []
         self._seq = 0
 
@@ -108,6 +111,8 @@ class EventBus:
     def about(self, kind: str, task: Claimed | Described, **details: Any) -> None:
         """Announce an event about ``task``; ``kind`` names its class."""
         self._seq += 1
+        if self.meter is not None:
+            self.meter.event(kind)
         if not self._listeners:
             return
         event_class = event_kind(kind)
@@ -120,7 +125,7 @@ class EventBus:
 
     def announce(self, kind: str, **details: Any) -> None:
         """Announce an event that is not about one task."""
-        self._seq += 1
+        self.skip(kind, 1)
         if self._listeners:
             event_class = event_kind(kind)
             event = event_class(seq=self._seq, at=self._clock.now(), **details)
@@ -129,7 +134,7 @@ class EventBus:
                     listener.offer(event)
 
     def missed(self, count: int) -> EventsMissed:
-        self._seq += 1
+        self.skip("EventsMissed", 1)
         event: EventsMissed = event_kind("EventsMissed")(seq=self._seq, at=self._clock.now(), count=count)
         return event
 
@@ -138,12 +143,16 @@ class EventBus:
         return bool(self._listeners)
 
     def is_wanted(self, kind: str) -> bool:
-        """Whether anyone listens for this kind of event."""
+        """Whether anyone listens for this kind of event, or counts it."""
+        if self.meter is not None:
+            return True
         return bool(self._listeners) and any(listener.wants(event_kind(kind)) for listener in self._listeners)
 
-    def skip(self, count: int) -> None:
-        """Count events that nobody would hear."""
+    def skip(self, kind: str, count: int) -> None:
+        """Number and count events without building them."""
         self._seq += count
+        if self.meter is not None:
+            self.meter.event(kind, count)
 
 
 builtin_type = type

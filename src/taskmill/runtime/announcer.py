@@ -38,7 +38,9 @@ class Announcer:
 
     def arrived(self, arrived: Arrived, now: int) -> None:
         if not self._bus.is_heard:
-            self._bus.skip(len(arrived.fresh))
+            self._bus.skip("TaskSubmitted", len(arrived.fresh))
+            if arrived.blocked:
+                self._bus.skip("TaskBlocked", len(arrived.blocked))
         else:
             for id, task in arrived.fresh:
                 described = _described(id, task)
@@ -51,16 +53,22 @@ class Announcer:
         self._bus.about("TaskSubmitted", task)
 
     def dispatched(self, task: Claimed) -> None:
+        if self._bus.meter is not None:
+            self._bus.meter.dispatched(task)
         self._bus.about("TaskDispatched", task, attempt=task.attempt)
 
     def judged(self, verdicts: Iterable[Judged], now: int, result: TurnResult) -> None:
         """Verdicts are durable; ``result`` tells who may start now that others have ended, and who waits for whom."""
         for judged in verdicts:
+            if self._bus.meter is not None:
+                self._bus.meter.attempt_over(judged.task.type, judged.verdict, judged.duration_ms)
             self._judged(judged, now, result)
 
     def _judged(self, judged: Judged, now: int, result: TurnResult) -> None:
         task = judged.task
         match judged.verdict:
+            case End() if task.id in result.waiting:
+                pass  # its children end first
             case End() as end:
                 self._ended(task, end, judged.duration_ms, result.effects.successors, now)
             case TryAgain(error, due_at):
@@ -97,7 +105,7 @@ class Announcer:
                     duration = timedelta(milliseconds=duration_ms or 0)
                     self._bus.about("TaskCompleted", task, result=_decode(end.result or "null"), duration=duration)
                 else:
-                    self._bus.skip(1)
+                    self._bus.skip("TaskCompleted", 1)
             case Ending.FAILED:
                 self._bus.about("TaskFailed", task, error=end.error or "", will_retry=False, retry_after=None)
             case Ending.DEAD_LETTER:

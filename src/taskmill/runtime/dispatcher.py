@@ -334,7 +334,7 @@ class Dispatcher:
                 continue
             match judged.verdict:
                 case End() if task.id in result.waiting:
-                    continue  # its children end first
+                    pass  # its children end first
                 case End():
                     ended += 1
                 case TryAgain(_, int(due_at)):

@@ -94,6 +94,8 @@ class Picker:
         self._held_by: dict[Scope, set[str]] = {}
         """Groups with lanes that a domain or a task type holds back."""
         self._slots = 0
+        self.looked: set[str] | None = None
+        """Groups that were looked at since whoever counts holds has asked; ``None``: nobody does."""
 
     # What others tell
 
@@ -222,6 +224,8 @@ class Picker:
             groups = set(self._versions)
         for group in groups:
             self._enter(group)
+        if self.looked is not None:
+            self.looked |= groups
         if len(self._queue) + len(self._urgent) > 4 * len(self._versions) + 64:
             self._drop_stale()
 

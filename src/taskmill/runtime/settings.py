@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from taskmill.model.controls import Declared
 from taskmill.model.retention import Retention
+
+if TYPE_CHECKING:
+    from taskmill.observe.meter import Meter
 
 
 @dataclass(slots=True)
@@ -19,6 +23,8 @@ class RunSettings:
     retention: Retention | None
     declared: Declared
     """What the program says about groups, rates and aging."""
+    meter: Meter | None = None
+    """Counts what happens, once somebody asks for it."""
 
     @property
     def max_concurrency(self) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from taskmill.model.group import AllocationReason
-from taskmill.policy.shares import Claim, Share, allocate
+from taskmill.policy.shares import Claim, Share, allocate, lent
 from taskmill.policy.turns import Service
+
+if TYPE_CHECKING:
+    from taskmill.observe.meter import Meter
 
 _NOTHING = Share(0, 0.0, 0, 0)
 
@@ -35,6 +38,8 @@ class ShareKeeper:
         self._drained: set[str] = set()
         self.changes: list[Reallocation] = []
         """What has changed and was not announced yet."""
+        self.meter: Meter | None = None
+        self._lent: dict[str, int] = {}
 
     def settings_changed(self, *, shared: bool = True) -> None:
         self.is_stale = self._settings_changed = True
@@ -75,6 +80,8 @@ class ShareKeeper:
         self._slots = slots
         before, self._shares = self._shares, allocate(slots, self._claims)
         self._demand = sum(claim.bound for claim in self._claims.values())
+        if self.meter is not None:
+            self._count_lent(self.meter)
         for group in {**before, **self._shares}:
             old, new = before.get(group, _NOTHING).slots, self._shares.get(group, _NOTHING).slots
             if old != new:
@@ -83,6 +90,13 @@ class ShareKeeper:
         self._drained.clear()
         self._service.forget_idle(self._claims)
         return True
+
+    def _count_lent(self, meter: Meter) -> None:
+        """A slot counts when it is lent, not again while it stays so."""
+        before, self._lent = self._lent, lent(self._slots, self._claims, self._shares)
+        for group, slots in self._lent.items():
+            if (more := slots - before.get(group, 0)) > 0:
+                meter.redistributed(group, more)
 
     def _reason(self, group: str, old: int, new: int) -> AllocationReason:
         if self._settings_changed:
@@ -106,3 +120,7 @@ class ShareKeeper:
 
     def slots_of(self, group: str) -> int:
         return self._shares.get(group, _NOTHING).slots
+
+    def slots_by_group(self) -> dict[str, int]:
+        """The share of each group that has work; any thread may ask."""
+        return {group: share.slots for group, share in self._shares.copy().items()}

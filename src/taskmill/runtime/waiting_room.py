@@ -13,6 +13,7 @@ from taskmill.model.status import Status
 from taskmill.policy.rules import Rules
 from taskmill.ports import Arrived, Effects, Released, Turn, TurnResult
 from taskmill.runtime.glimpse import Glimpse
+from taskmill.runtime.hold_count import HoldCount
 from taskmill.runtime.load import Load
 from taskmill.runtime.picking import Pick, Picker
 from taskmill.runtime.settings import RunSettings
@@ -27,6 +28,7 @@ class WaitingRoom:
         self._settings = settings
         self._picks: list[Pick] = []
         self.picker = Picker(self._glimpse, load, knows)
+        self._holds: HoldCount | None = None
         self.preempted = 0
         """Tasks that have made way for more urgent ones."""
         self._hooks: list[int] = []
@@ -114,7 +116,12 @@ class WaitingRoom:
     def choose(self, turn: Turn, slots: int, free: int) -> None:
         """Claim what may start: hooks at once, tasks in at most ``free`` of all ``slots``."""
         picker = self.picker
+        if self._settings.meter is not None and self._holds is None:
+            self._holds = HoldCount(self._settings.meter, picker, self._glimpse, self._load)
+            picker.shares.meter = self._settings.meter
         self._picks = picker.pick(slots, free, turn.now)
+        if self._holds is not None:
+            self._holds.count(free - len(self._picks))
         turn.claims = [pick.id for pick in self._picks]
         turn.hooks, self._hooks = self._hooks, []
         turn.meters = picker.meters.promised(picker.rules)

@@ -1,0 +1,187 @@
+"""Metrics for Prometheus: ``REGISTRY.register(Collector(scheduler))``.
+
+Needs ``pip install "taskmill[metrics]"``. What each metric means is in ``docs/reference/metrics.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from taskmill import ConfigError, Scheduler, blocking
+
+try:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.registry import Collector as PrometheusCollector
+except ImportError as wrong:
+    raise ImportError('taskmill.metrics needs prometheus-client: pip install "taskmill[metrics]"') from wrong
+
+if TYPE_CHECKING:
+    from taskmill.observe.meter import Histogram, Meter
+    from taskmill.runtime.gauges import Gauges, GroupGauges
+
+__all__ = ["Collector"]
+
+
+class Collector(PrometheusCollector):
+    """Counts what a scheduler does in this process from now on, and shows it to Prometheus.
+
+    Register it where you like. It may be made before the scheduler is opened, and outlives it. :meth:`collect` may be
+    called from any thread: it reads memory, asks neither the store nor the event loop, and makes nobody wait.
+    """
+
+    def __init__(self, scheduler: Scheduler | blocking.Scheduler) -> None:
+        if isinstance(scheduler, blocking.Scheduler):
+            scheduler = scheduler._scheduler
+        if not isinstance(scheduler, Scheduler):
+            raise ConfigError(f"scheduler must be a Scheduler, not {type(scheduler).__name__}")
+        self._scheduler = scheduler
+        self._meter = scheduler._metered()
+
+    def describe(self) -> list[Metric]:
+        """Names and types, without samples: what a registry asks for to refuse doubles."""
+        return [*_Counters().families(), *_Gauges().families()]
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything, as it is at this moment."""
+        counters = _Counters()
+        counters.read(self._meter)
+        yield from counters.families()
+        gauges = _Gauges()
+        gauges.read(self._scheduler._gauges())
+        yield from gauges.families()
+
+
+class _Counters:
+    """What has happened since the first collector was made."""
+
+    def __init__(self) -> None:
+        self.events = CounterMetricFamily("taskmill_events", "Events that were announced, by kind.", labels=["kind"])
+        self.waits = HistogramMetricFamily(
+            "taskmill_task_queue_wait_seconds",
+            "From submission, or from when it was due, to the first start of a task; without paused time.",
+            labels=["group"],
+        )
+        self.runs = HistogramMetricFamily(
+            "taskmill_task_duration_seconds",
+            "How long attempts ran, by task type and what became of the attempt.",
+            labels=["type", "ending"],
+        )
+        self.promotions = CounterMetricFamily(
+            "taskmill_aging_promotions",
+            "Times that a waiting task has aged past a named priority or the urgent line.",
+        )
+        self.denials = CounterMetricFamily(
+            "taskmill_gate_denials",
+            "Times that something began to hold waiting tasks back, by reason.",
+            labels=["reason"],
+        )
+        self.excess = CounterMetricFamily(
+            "taskmill_group_excess_redistributed",
+            "Slots lent to a group beyond its minimum and weight because others could not use theirs.",
+            labels=["group"],
+        )
+        self.commit_seconds = HistogramMetricFamily(
+            "taskmill_store_commit_seconds", "How long transactions took, waiting for the write lock included."
+        )
+        self.commit_requests = HistogramMetricFamily(
+            "taskmill_store_commit_batch_size", "Requests that shared a transaction."
+        )
+        self.sync_seconds = HistogramMetricFamily(
+            "taskmill_store_sync_seconds", "How long it took to force what was committed to the disk."
+        )
+
+    def families(self) -> list[Metric]:
+        return list(vars(self).values())
+
+    def read(self, meter: Meter) -> None:
+        events = meter.events.copy()
+        for kind, count in events.items():
+            self.events.add_metric([kind], count)
+        self.promotions.add_metric([], events["TaskAged"])
+        for group, histogram in meter.waits.copy().items():
+            _add(self.waits, [group], histogram)
+        for (type, ending), histogram in meter.runs.copy().items():
+            _add(self.runs, [type, ending], histogram)
+        for reason, count in meter.denials.copy().items():
+            self.denials.add_metric([reason], count)
+        for group, slots in meter.excess.copy().items():
+            self.excess.add_metric([group], slots)
+        _add(self.commit_seconds, [], meter.commit_seconds)
+        _add(self.commit_requests, [], meter.commit_requests)
+        _add(self.sync_seconds, [], meter.sync_seconds)
+
+
+class _Gauges:
+    """How things stand, as the dispatcher of this process remembers them."""
+
+    def __init__(self) -> None:
+        self.dispatching = GaugeMetricFamily("taskmill_dispatching", "Whether this process runs tasks: 1 or 0.")
+        self.slots = GaugeMetricFamily("taskmill_slots", "How many tasks may run at once: max_concurrency.")
+        self.taken = GaugeMetricFamily("taskmill_slots_taken", "Slots that running tasks hold.")
+        self.running = GaugeMetricFamily("taskmill_tasks_running", "Running tasks, by type.", labels=["type"])
+        self.waiting = GaugeMetricFamily(
+            "taskmill_tasks_waiting",
+            "Tasks that wait to start and are in the dispatcher's sight, by group: at least so many.",
+            labels=["group"],
+        )
+        self.priorities = GaugeMetricFamily(
+            "taskmill_task_effective_priority",
+            "Tasks by the level of their effective priority: those that run, and the next of each group.",
+            labels=["state", "level"],
+        )
+        self.next_priority = GaugeMetricFamily(
+            "taskmill_group_next_priority",
+            "Effective priority of the task that is next in a group: 0 is most urgent, 255 least.",
+            labels=["group"],
+        )
+        self.group_taken = GaugeMetricFamily(
+            "taskmill_group_slots_taken", "Slots that running tasks of a group hold.", labels=["group"]
+        )
+        self.allocation = GaugeMetricFamily(
+            "taskmill_group_weight_allocation",
+            "Slots that are a group's share, where groups have weights or minimums.",
+            labels=["group"],
+        )
+        self.utilization = GaugeMetricFamily(
+            "taskmill_group_weight_utilization",
+            "Slots that a group holds over the slots that are its share.",
+            labels=["group"],
+        )
+        self.paused = GaugeMetricFamily("taskmill_paused", "1 for each thing that is paused.", labels=["scope", "name"])
+
+    def families(self) -> list[Metric]:
+        return list(vars(self).values())
+
+    def read(self, gauges: Gauges) -> None:
+        self.dispatching.add_metric([], gauges.dispatching)
+        self.slots.add_metric([], gauges.slots)
+        self.taken.add_metric([], gauges.slots_taken)
+        for type, running in gauges.running.items():
+            self.running.add_metric([type], running)
+        for state, levels in (("running", gauges.running_levels), ("next", gauges.next_levels)):
+            for level, tasks in levels.items():
+                self.priorities.add_metric([state, level], tasks)
+        for scope in gauges.paused:
+            self.paused.add_metric([scope.kind, scope.name], 1)
+        self._read_groups(gauges.groups)
+
+    def _read_groups(self, groups: Mapping[str, GroupGauges]) -> None:
+        for name, group in sorted(groups.items()):
+            self.waiting.add_metric([name], group.waiting)
+            self.group_taken.add_metric([name], group.taken)
+            if group.next_priority is not None:
+                self.next_priority.add_metric([name], group.next_priority)
+            if group.allocated is not None:
+                self.allocation.add_metric([name], group.allocated)
+                # With more groups than slots one may hold a slot for a while that is nobody's share.
+                self.utilization.add_metric([name], group.taken / max(group.allocated, 1))
+
+
+def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
+    buckets, total = histogram.read()
+    family.add_metric(labels, [(_bound(bound), count) for bound, count in buckets], total)
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else repr(bound)

@@ -1,0 +1,123 @@
+"""Reading the dispatcher's own memory from any thread, for whoever scrapes.
+
+Only copies of dicts and lists are looked at, each made in one step that the event loop cannot come between. Different
+ones may be a moment apart. Nothing here asks the store or waits for the loop, so that a process whose loop is stuck, or
+whose disk is, can still be watched.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from taskmill.model.controls import Scope
+from taskmill.model.priority import Priority
+from taskmill.model.stages import Lane
+from taskmill.observe.meter import MOST_NAMES, OTHER
+from taskmill.policy.aging import NAMED_LEVELS, effective_priority
+from taskmill.runtime.dispatcher import Dispatcher
+from taskmill.runtime.glimpse import LaneGlimpse
+from taskmill.runtime.settings import RunSettings
+
+_LEVELS = tuple(reversed(NAMED_LEVELS))
+LEVEL_NAMES = tuple(Priority(level).name.lower() for level in _LEVELS)
+"""From the most to the least urgent."""
+
+
+class GroupGauges(NamedTuple):
+    """One group that has work here.
+
+    ``waiting`` counts what is in sight, ``allocated`` is ``None`` where slots are not shared.
+    """
+
+    waiting: int
+    taken: int
+    allocated: int | None
+    next_priority: int | None
+
+
+class Gauges(NamedTuple):
+    """How things stand in this process."""
+
+    dispatching: bool
+    slots: int
+    slots_taken: int = 0
+    running: Mapping[str, int] = {}
+    """Running tasks by type."""
+    running_levels: Mapping[str, int] = {}
+    """Running tasks by the level of their effective priority."""
+    next_levels: Mapping[str, int] = {}
+    """Groups by the level of the effective priority of the task that is next in each."""
+    groups: Mapping[str, GroupGauges] = {}
+    """Those that have work; of very many the idlest are summed up as one."""
+    paused: Sequence[Scope] = ()
+
+
+def level_of(effective: int) -> str:
+    """The most urgent named level that a priority has reached."""
+    return LEVEL_NAMES[bisect_left(_LEVELS, effective)]
+
+
+def read_gauges(settings: RunSettings, dispatcher: Dispatcher | None, now: int) -> Gauges:
+    if dispatcher is None:
+        return Gauges(dispatching=False, slots=settings.max_concurrency)
+    room, workshop = dispatcher._room, dispatcher.workshop
+    attempts = [*workshop.attempts.copy().values(), *workshop.lingering.copy()]
+    groups = _groups(dispatcher, now)
+    heads = [each.next_priority for each in groups.values() if each.next_priority is not None]
+    return Gauges(
+        dispatching=True,
+        slots=settings.max_concurrency,
+        slots_taken=len(attempts),
+        running=Counter(attempt.task.type for attempt in attempts),
+        running_levels=_by_level(attempt.task.effective for attempt in attempts),
+        next_levels=_by_level(heads),
+        groups=_few(groups),
+        paused=sorted(room.picker.rules.controls.pauses),
+    )
+
+
+def _by_level(priorities: Iterable[int]) -> dict[str, int]:
+    return dict.fromkeys(LEVEL_NAMES, 0) | Counter(map(level_of, priorities))
+
+
+def _groups(dispatcher: Dispatcher, now: int) -> dict[str, GroupGauges]:
+    room = dispatcher._room
+    rules = room.picker.rules
+    taken = dict(room._load.groups)
+    waiting = {group: lanes.copy() for group, lanes in room._glimpse.groups.copy().items()}
+    shares = room.picker.shares.slots_by_group() if rules.is_shared else {}
+
+    def heads(lanes: Mapping[Lane, LaneGlimpse]) -> list[int]:
+        return [
+            effective_priority(rules.declared.aging, lane.urgency, now - place.aged_from)
+            for lane, known in lanes.items()
+            for place in known.places[:1]
+        ]
+
+    return {
+        group: GroupGauges(
+            waiting=sum(len(known.places) for known in waiting.get(group, {}).values()),
+            taken=taken.get(group, 0),
+            allocated=shares.get(group, 0) if rules.is_shared else None,
+            next_priority=min(heads(waiting.get(group, {})), default=None),
+        )
+        for group in {**taken, **waiting, **shares}
+    }
+
+
+def _few(groups: dict[str, GroupGauges]) -> dict[str, GroupGauges]:
+    if len(groups) <= MOST_NAMES:
+        return groups
+    busiest = sorted(groups, key=lambda name: (-groups[name].taken, -groups[name].waiting, name))
+    rest = [groups[name] for name in busiest[MOST_NAMES:]]
+    allocated = [group.allocated for group in rest if group.allocated is not None]
+    summed = GroupGauges(
+        waiting=sum(group.waiting for group in rest),
+        taken=sum(group.taken for group in rest),
+        allocated=sum(allocated) if allocated else None,
+        next_priority=min((group.next_priority for group in rest if group.next_priority is not None), default=None),
+    )
+    return {name: groups[name] for name in busiest[:MOST_NAMES]} | {OTHER: summed}
