@@ -97,10 +97,11 @@ class Meter:
             waits.observe(max(task.started_at - aged_from, 0) / 1000)
 
     def attempt_over(self, type: str, verdict: Verdict, duration_ms: int) -> None:
-        key = type, outcome_word(verdict)
-        runs = self.runs.get(key)
+        # The way of almost every attempt, kept short.
+        word: str = verdict.ending if isinstance(verdict, End) else outcome_word(verdict)
+        runs = self.runs.get((type, word))
         if runs is None:
-            runs = _kept(self.runs, key, (OTHER, key[1]), RUN_BOUNDS)
+            runs = _kept(self.runs, (type, word), (OTHER, word), RUN_BOUNDS)
         runs.observe(duration_ms / 1000)
 
     def denied(self, reason: Reason) -> None:
@@ -122,11 +123,9 @@ def _kept(known: dict[K, Histogram], key: K, instead: K, bounds: tuple[float, ..
     return known.setdefault(key if len(known) < MOST_NAMES else instead, Histogram(bounds))
 
 
-def outcome_word(verdict: Verdict) -> str:
-    """What became of an attempt: how its task ended, or why it did not end."""
+def outcome_word(verdict: TryAgain | Return | MakeWay | Wait) -> str:
+    """What became of an attempt that its task has outlived."""
     match verdict:
-        case End(ending):
-            return ending.value
         case TryAgain():
             return "retried"
         case Return():

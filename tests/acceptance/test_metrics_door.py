@@ -1,0 +1,130 @@
+"""The door to metrics: what it needs, what it costs those who do not use it, and a scrape over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.parser import text_string_to_metric_families
+
+from taskmill import Aging, Domain, Group, Scheduler
+from taskmill.metrics import Collector
+
+
+def _python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_without_prometheus_client_the_import_says_what_to_install() -> None:
+    done = _python("import sys; sys.modules['prometheus_client'] = None; import taskmill.metrics")
+    assert done.returncode == 1
+    assert 'ImportError: taskmill.metrics needs prometheus-client: pip install "taskmill[metrics]"' in done.stderr
+
+
+def test_a_program_without_a_collector_loads_nothing_of_it() -> None:
+    code = """
+import asyncio, sys
+from taskmill import Domain, Scheduler
+domain = Domain("d")
+@domain.task
+async def work() -> None: ...
+async def main():
+    async with Scheduler(domains=[domain]) as scheduler:
+        await work.submit()
+        await scheduler.run_until_idle()
+asyncio.run(main())
+print([name for name in sys.modules if name.startswith(("prometheus_client", "taskmill.metrics"))
+       or name in ("taskmill.observe.meter", "taskmill.runtime.gauges")])
+"""
+    done = _python(code)
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+
+
+def test_two_collectors_in_one_registry_are_refused_at_once() -> None:
+    registry = CollectorRegistry(auto_describe=True)
+    registry.register(Collector(Scheduler()))
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        registry.register(Collector(Scheduler()))
+
+
+async def test_every_declared_metric_moves_in_what_prometheus_scrapes(tmp_path: Path) -> None:
+    domain = Domain("d")
+    release = asyncio.Event()
+
+    @domain.task
+    async def work(n: int) -> None:
+        await release.wait()
+
+    scheduler = Scheduler(
+        tmp_path / "tasks.db",
+        domains=[domain],
+        max_concurrency=4,
+        groups={"a": Group(weight=3, cap=2), "b": Group()},
+        aging=Aging(grace=0, interval=0.001, ceiling=64),
+    )
+    registry = CollectorRegistry(auto_describe=True)
+    collector = Collector(scheduler)
+    registry.register(collector)
+    server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
+    moved: set[str] = set()
+
+    def scrape() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=20) as answer:
+            return str(answer.read().decode())
+
+    async def look() -> None:
+        for family in text_string_to_metric_families(await asyncio.to_thread(scrape)):
+            moved.update(family.name for sample in family.samples if sample.value)
+
+    try:
+        async with scheduler, asyncio.timeout(30):
+            await scheduler.group("idle").pause()
+            await scheduler.submit_many([work.options(group=group).prepare(n) for n in range(9) for group in "ab"])
+            async with scheduler.running():
+                declared = {family.name for family in collector.describe()}
+                while moved < declared - {"taskmill_task_duration_seconds"}:
+                    await look()
+                release.set()
+                await scheduler.submit(work.prepare(0))
+                while moved < declared:
+                    await look()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert moved == declared
+
+
+async def test_a_scrape_over_http_shows_what_was_counted(tmp_path: Path) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work(n: int) -> None:
+        pass
+
+    async with Scheduler(tmp_path / "tasks.db", domains=[domain]) as scheduler:
+        registry = CollectorRegistry(auto_describe=True)
+        registry.register(Collector(scheduler))
+        await scheduler.submit_many([work.options(group='odd "\\\n name').prepare(n) for n in range(7)])
+        await scheduler.run_until_idle()
+        server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=20) as answer:
+                text = answer.read().decode()
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert samples["taskmill_events_total", "TaskCompleted"] == 7
+    assert samples["taskmill_task_queue_wait_seconds_count", 'odd "\\\n name'] == 7
+    assert samples["taskmill_task_duration_seconds_count", "completed", "d::work"] == 7
