@@ -3,7 +3,7 @@
 A meter exists once somebody asks for it (:class:`taskmill.metrics.Collector`); until then nothing is counted. It is
 written by the event loop alone and read by any thread: readers copy, writers never wait. Nothing is queued, so nothing
 can overflow, and what a meter remembers does not grow with the number of tasks: names of groups and task types beyond
-:data:`MOST_NAMES` are counted together as :data:`OTHER`.
+:data:`MOST_NAMES` are counted together as :data:`OTHER`. Decision 0017 says why these counters are our own.
 """
 
 from __future__ import annotations

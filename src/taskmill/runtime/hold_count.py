@@ -71,7 +71,9 @@ class HoldCount:
             return []
         if (reason := self._hold_on_group(group)) is not None:
             return [_GroupHold(reason, group)]
-        return [_GroupHold(reason, lane.type) for lane in lanes if (reason := self._hold_on_type(lane.type)) is not None]
+        return [
+            _GroupHold(reason, lane.type) for lane in lanes if (reason := self._hold_on_type(lane.type)) is not None
+        ]
 
     def _hold_on_type(self, type: str) -> Reason | None:
         """What keeps tasks of a type from starting, whatever their group."""

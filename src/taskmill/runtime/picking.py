@@ -67,10 +67,6 @@ def _scopes_of(lane: Lane) -> tuple[Scope, ...]:
     )
 
 
-def _aged_from(place: Place) -> int:
-    return place.aged_from
-
-
 class Picker:
     """Chooses what starts in free slots, by the rules that hold now."""
 
@@ -300,7 +296,7 @@ class Picker:
         places = known.places
         candidate = self._candidate(lane, places[0], now)
         if lane.renewed and self.rules.declared.aging is not None:
-            oldest = min(places, key=_aged_from)
+            oldest = min(places, key=lambda place: place.aged_from)
             if self._effective(lane, oldest, now) != candidate.effective:
                 candidate = min(self._candidate(lane, place, now) for place in places)
             for place in places:
