@@ -333,16 +333,14 @@ class Dispatcher:
                 self._verdict_lost(attempt, result.lost[(task.id, task.attempt)])
                 continue
             match judged.verdict:
-                case End() if task.id in result.waiting:
-                    pass  # its children end first
-                case End():
+                case End() if task.id not in result.waiting:
                     ended += 1
                 case TryAgain(_, int(due_at)):
                     self._room.note_due(due_at)
                 case MakeWay() if task.id not in result.waiting:
                     self._room.preempted += 1
                 case _:
-                    pass  # it waits again, and the plan has put it in its place
+                    pass  # its children end first, or it waits again, and the plan has put it in its place
             if isinstance(judged.verdict, TryAgain | Return) and task.expires_at is not None:
                 self._room.note_expiry(task.expires_at)
             counted.append(judged)

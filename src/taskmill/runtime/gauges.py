@@ -75,7 +75,7 @@ def read_gauges(settings: RunSettings, dispatcher: Dispatcher | None, now: int) 
         running_levels=_by_level(attempt.task.effective for attempt in attempts),
         next_levels=_by_level(heads),
         groups=_few(groups),
-        paused=sorted(room.picker.rules.controls.pauses),
+        paused=sorted(scope for scope, pause in room.picker.rules.controls.pauses.items() if pause.holds(now)),
     )
 
 
