@@ -103,13 +103,13 @@ def test_the_names_of_events_are_these() -> None:
     assert set(taskmill.events.__all__) == EVENTS
 
 
-@pytest.mark.parametrize("module", ["taskmill", "taskmill.events", "taskmill.testing"])
+@pytest.mark.parametrize("module", ["taskmill", "taskmill.events", "taskmill.metrics", "taskmill.testing"])
 def test_public_names_are_listed_once_and_in_order(module: str) -> None:
     listed = importlib.import_module(module).__all__
     assert list(listed) == sorted(set(listed))
 
 
-@pytest.mark.parametrize("module", ["taskmill", "taskmill.events", "taskmill.testing"])
+@pytest.mark.parametrize("module", ["taskmill", "taskmill.events", "taskmill.metrics", "taskmill.testing"])
 def test_every_public_name_can_be_imported_and_is_documented(module: str) -> None:
     loaded = importlib.import_module(module)
     assert inspect.getdoc(loaded)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import importlib
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import TypeVar
 
 from taskmill.model.explanation import Reason
 from taskmill.model.stages import Claimed
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict, Wait
+from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
+from taskmill.ports import Judged
 
 MOST_NAMES = 1000
 OTHER = "(other)"
@@ -96,13 +98,14 @@ class Meter:
             # A wall clock that was set back in this moment must not make sums shrink.
             waits.observe(max(task.started_at - aged_from, 0) / 1000)
 
-    def attempt_over(self, type: str, verdict: Verdict, duration_ms: int) -> None:
-        # The way of almost every attempt, kept short.
-        word: str = verdict.ending if isinstance(verdict, End) else outcome_word(verdict)
-        runs = self.runs.get((type, word))
-        if runs is None:
-            runs = _kept(self.runs, (type, word), (OTHER, word), RUN_BOUNDS)
-        runs.observe(duration_ms / 1000)
+    def attempts_over(self, judged: Iterable[Judged]) -> None:
+        for each in judged:
+            verdict, type = each.verdict, each.task.type
+            word: str = verdict.ending if isinstance(verdict, End) else outcome_word(verdict)
+            runs = self.runs.get((type, word))
+            if runs is None:
+                runs = _kept(self.runs, (type, word), (OTHER, word), RUN_BOUNDS)
+            runs.observe(each.duration_ms / 1000)
 
     def denied(self, reason: Reason) -> None:
         self.denials[reason] += 1

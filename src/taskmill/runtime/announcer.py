@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -53,15 +53,15 @@ class Announcer:
         self._bus.about("TaskSubmitted", task)
 
     def dispatched(self, task: Claimed) -> None:
-        if self._bus.meter is not None:
-            self._bus.meter.dispatched(task)
+        if (meter := self._bus.meter) is not None:
+            meter.dispatched(task)
         self._bus.about("TaskDispatched", task, attempt=task.attempt)
 
-    def judged(self, verdicts: Iterable[Judged], now: int, result: TurnResult) -> None:
+    def judged(self, verdicts: Sequence[Judged], now: int, result: TurnResult) -> None:
         """Verdicts are durable; ``result`` tells who may start now that others have ended, and who waits for whom."""
+        if (meter := self._bus.meter) is not None:
+            meter.attempts_over(verdicts)
         for judged in verdicts:
-            if self._bus.meter is not None:
-                self._bus.meter.attempt_over(judged.task.type, judged.verdict, judged.duration_ms)
             self._judged(judged, now, result)
 
     def _judged(self, judged: Judged, now: int, result: TurnResult) -> None:
