@@ -50,6 +50,8 @@ class Clocks(NamedTuple):
 def clocks(task: Clocked, rules: Rules, now: int) -> Clocks:
     if task.status is Status.RUNNING:
         return Clocks(task.status, (task.started_at or now) - task.aged_from, task.expires_at, stand_still=False)
+    if not rules.controls.pauses and task.status is not Status.PAUSED:
+        return Clocks(task.status, now - task.aged_from, task.expires_at, stand_still=False)
     pauses = pauses_of(rules, task.group, task.type, task.paused_at)
     status = (
         Status.PAUSED if task.status is Status.PENDING and any(pause.holds(now) for pause in pauses) else task.status
