@@ -64,7 +64,7 @@ def asked(
     **controls: Any,
 ) -> Explanation:
     declared = declared or Declared()
-    surroundings = Surroundings(running=Counter(), waiting={"g": 1})
+    surroundings = Surroundings(running=Counter(), waiting=Counter({("g", "d::t"): 1}))
     for name, value in (around or {}).items():
         setattr(surroundings, name, value)
     rules = Rules(declared, Controls(1, declared, **controls))
@@ -237,7 +237,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
     ),
     (
         "share",
-        {"around": {**running(g=1, h=3), "waiting": {"g": 9, "h": 9}}, "declared": SHARED},
+        {"around": {**running(g=1, h=3), "waiting": Counter({("g", "d::t"): 9, ("h", "d::t"): 9})}, "declared": SHARED},
         "Task 7 (d::t) is pending: all 4 slots are taken; its group 'g' runs 1 and its share is 1 of 4 slots. "
         "Priority 128.",
     ),
@@ -270,7 +270,7 @@ def test_every_word_is_used() -> None:
 
 
 def test_a_task_that_nothing_holds_says_so() -> None:
-    explained = asked(around={"waiting": {}})
+    explained = asked(around={"waiting": Counter()})
     assert str(explained) == "Task 7 (d::t) is pending and may start at once. Priority 128."
     assert (explained.holds, explained.estimated_start) == ([], from_ms(NOON))
 

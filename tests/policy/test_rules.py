@@ -184,8 +184,8 @@ def test_a_task_is_paused_by_its_scheduler_its_domain_and_its_group() -> None:
     assert Rules(Declared(), NO_CONTROLS).pauses("a", "d::t") == {}
     assert rules.next_resumption() == 50
     assert rules.limits_anything
-    assert (rules.paused(ScopeKind.GROUP, 49), rules.paused(ScopeKind.GROUP, 50)) == (["a"], [])
-    assert (rules.paused(ScopeKind.DOMAIN, 99), rules.paused(ScopeKind.DOMAIN, 100)) == (["d"], [])
+    assert (rules.paused(ScopeKind.GROUP, 49), rules.paused(ScopeKind.GROUP, 50)) == ({"a": 50}, {})
+    assert (rules.paused(ScopeKind.DOMAIN, 99), rules.paused(ScopeKind.DOMAIN, 100)) == ({"d": 100}, {})
 
 
 @given(

@@ -46,7 +46,7 @@ class World:
         self.disk: dict[Lane, list[Place]] = {}
         self.running: list[Running] = []
         self.load = Load()
-        self.glimpse = Glimpse(front_size)
+        self.glimpse = Glimpse()
         self.picker = Picker(self.glimpse, self.load, self.knows)
         self.starts: list[Pick] = []
         self._ids = 0
@@ -169,7 +169,7 @@ class World:
             yield scope, take_permits(bucket, limit, self.now, count[scope])
 
     def _read(self, lanes: Mapping[Lane, object] | list[Lane]) -> None:
-        self.glimpse.read({lane: self.disk.get(lane, [])[: self.front_size] for lane in lanes})
+        self.glimpse.read({lane: self.disk.get(lane, [])[: self.front_size] for lane in lanes}, self.front_size)
 
     # What is true
 

@@ -228,7 +228,11 @@ def test_what_the_picker_remembers_is_what_it_would_find_if_it_looked_afresh(
         world.turn()
         remembered, found = world.candidates(), world.afresh().candidates()
         # A domain or a type that others have used up is noticed when it is the group's turn.
-        overtaken = {group for group, candidate in remembered.items() if not world.picker._is_open(candidate.lane)}
+        overtaken = {
+            group
+            for group, candidate in remembered.items()
+            if not world.picker.gates.is_open(candidate.lane, world.now)
+        }
         for candidates in (remembered, found):
             for group in overtaken:
                 candidates.pop(group, None)

@@ -39,7 +39,7 @@ class Mill:
         self._ends: list[tuple[int, int, Pick]] = []
         self._numbers = count()
         self._load = Load()
-        self.glimpse = Glimpse(512)
+        self.glimpse = Glimpse()
         self.picker = Picker(self.glimpse, self._load, lambda _: True)
         self.rule(groups)
 

@@ -78,7 +78,7 @@ class HoldCount:
     def _hold_on_type(self, type: str) -> Reason | None:
         """What keeps tasks of a type from starting, whatever their group."""
         gate = self._picker.rules.gate(type)
-        if not self._picker._knows(type):
+        if not self._picker.gates.knows(type):
             return "no_handler"
         if gate is None:
             return None
@@ -101,7 +101,7 @@ class HoldCount:
             return "group_rate"
         if settings.cap is not None and self._load.groups[group] >= settings.cap:
             return "group_cap"
-        candidate = picker._candidates.get(group)
+        candidate = picker.candidate(group)
         if candidate is None or not rules.is_shared or picker.shares.key(group) is not None:
             return None
         declared = rules.declared

@@ -13,9 +13,8 @@ class Load:
     def __init__(self) -> None:
         self.groups: Counter[str] = Counter()
         self.domains: Counter[str] = Counter()
-        self.eased: set[str] = set()
-        """Groups that have given slots back since whoever picks has looked."""
-        self.eased_domains: set[str] = set()
+        self._eased: set[str] = set()
+        self._eased_domains: set[str] = set()
 
     def begin(self, group: str, type: str) -> None:
         self.groups[group] += 1
@@ -27,5 +26,15 @@ class Load:
         if not self.groups[group]:
             del self.groups[group]
         self.domains[domain] -= 1
-        self.eased.add(group)
-        self.eased_domains.add(domain)
+        self._eased.add(group)
+        self._eased_domains.add(domain)
+
+    def take_eased_groups(self) -> set[str]:
+        """The groups that have given slots back since the last call."""
+        eased, self._eased = self._eased, set()
+        return eased
+
+    def take_eased_domains(self) -> set[str]:
+        """The domains that have given slots back since the last call."""
+        eased, self._eased_domains = self._eased_domains, set()
+        return eased

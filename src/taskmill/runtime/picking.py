@@ -16,22 +16,20 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from taskmill.model.controls import EVERYTHING, NO_CONTROLS, Bucket, Declared, Scope, ScopeKind
-from taskmill.model.group import Group
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
 from taskmill.model.stages import Lane, Place
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms, wait_until_ms
 from taskmill.policy.rules import Rules
 from taskmill.policy.shares import Claim
 from taskmill.policy.turns import Ring
+from taskmill.runtime.gates import MANY, Gates
 from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
 from taskmill.runtime.load import Load
 from taskmill.runtime.meters import Meters
 from taskmill.runtime.share_keeper import ShareKeeper
 
-_MANY = 1_000_000_000
-"""Stands for what waits on disk beyond what is in sight."""
+_LAST = (1 << 62, 0, 0)
 
 
 class Candidate(NamedTuple):
@@ -73,9 +71,7 @@ class Picker:
     def __init__(self, glimpse: Glimpse, load: Load, knows: Callable[[str], bool]) -> None:
         self._glimpse = glimpse
         self._load = load
-        self._knows = knows
-        self.rules = Rules(Declared(), NO_CONTROLS)
-        self.meters = Meters()
+        self.gates = Gates(load, knows)
         self.shares = ShareKeeper()
         self._ring = Ring()
         self._candidates: dict[str, Candidate] = {}
@@ -85,24 +81,33 @@ class Picker:
         self._urgent: list[_Entry] = []
         self._pressing: set[str] = set()
         """Groups that would start a task which may pass over shares and preempt."""
-        self._timers: list[tuple[int, Scope]] = []
-        self._timed: dict[Scope, int] = {}
-        self._held_by: dict[Scope, set[str]] = {}
-        """Groups with lanes that a domain or a task type holds back."""
         self._slots = 0
         self.looked: set[str] | None = None
         """Groups that were looked at since whoever counts holds has asked; ``None``: nobody does."""
+
+    @property
+    def rules(self) -> Rules:
+        return self.gates.rules
+
+    @property
+    def meters(self) -> Meters:
+        return self.gates.meters
+
+    @property
+    def next_moment(self) -> int | None:
+        """When something changes by itself."""
+        return self.gates.next_moment
+
+    def candidate(self, group: str) -> Candidate | None:
+        """The task that a group would start next, if it may start any."""
+        return self._candidates.get(group)
 
     # What others tell
 
     def rule(self, rules: Rules, buckets: Iterable[tuple[Scope, Bucket]], now: int) -> None:
         """From now on these rules hold."""
-        self.meters.rule(self.rules, rules, buckets, now)
+        self.gates.rule(rules, buckets, now)
         self.shares.settings_changed(shared=rules.is_shared)
-        self.rules = rules
-        self._timers.clear()
-        self._timed.clear()
-        self._held_by.clear()
         self.look_at_all()
 
     def look_at_all(self) -> None:
@@ -115,12 +120,7 @@ class Picker:
 
     def turn_over(self, taken: Iterable[tuple[Scope, Bucket]], *, all_started: bool) -> None:
         """The turn is committed or has failed, with these permits taken."""
-        if not all_started:
-            # Permits that were promised to what did not start are there for others, who were told to come back later.
-            for scope in self.meters.promised_scopes:
-                self._timed.pop(scope, None)
-                self._glimpse.touched |= self._concerned_by(scope)
-        self.meters.turn_over(taken)
+        self._glimpse.touched |= self.gates.turn_over(taken, all_started=all_started)
 
     # Asking
 
@@ -156,7 +156,7 @@ class Picker:
             (effective, place.queued_at, place.id, lane)
             for group in self._pressing
             for lane, known in self._glimpse.of(group).items()
-            if self._is_open(lane, now)
+            if self.gates.is_open(lane, now)
             for place in known.places[:most]
             if (effective := self._effective(lane, place, now)) <= line
         )
@@ -165,49 +165,19 @@ class Picker:
         for effective, _, _, lane in waiting:
             for scope in (scopes := _scopes_of(lane)):
                 if scope not in room:
-                    room[scope] = self._room_in(scope)
+                    room[scope] = self.gates.room_in(scope)
             if len(found) < most and all(room[scope] > 0 for scope in scopes):
                 found.append(effective)
                 for scope in scopes:
                     room[scope] -= 1
         return found
 
-    def _room_in(self, scope: Scope) -> int:
-        """How many more tasks of a group, a domain or a task type could start now, given slots."""
-        match scope.kind:
-            case ScopeKind.GROUP:
-                cap, running = self.rules.group(scope.name).cap, self._load.groups[scope.name]
-            case ScopeKind.DOMAIN:
-                cap, running = self.rules.domain_cap(scope.name), self._load.domains[scope.name]
-            case _:
-                cap, running = None, 0
-        room = _MANY if cap is None else cap - running
-        rate = None if scope.kind is ScopeKind.DOMAIN else self.rules.rate(scope)
-        return room if rate is None else min(room, self.meters.permits(scope, rate))
-
-    @property
-    def next_moment(self) -> int | None:
-        """When something changes by itself: a permit, or a task that grows more urgent."""
-        return self._timers[0][0] if self._timers else None
-
     # Keeping the entries true
 
     def settle(self, slots: int, now: int) -> None:
         """Look again at the groups of which something has changed."""
         self.meters.at(now)
-        touched = self._glimpse.touched
-        if self._load.eased:
-            touched |= self._load.eased
-            self._load.eased.clear()
-        if self._load.eased_domains:
-            for domain in self._load.eased_domains:
-                touched |= self._held_by.pop(Scope(ScopeKind.DOMAIN, domain), set())
-            self._load.eased_domains.clear()
-        while self._timers and self._timers[0][0] <= now:
-            at, scope = heappop(self._timers)
-            if self._timed.get(scope) == at:
-                del self._timed[scope]
-            touched |= self._concerned_by(scope)
+        touched = self._glimpse.touched | self.gates.changed(now)
         if slots != self._slots:
             self._slots = slots
             self.shares.settings_changed()
@@ -218,16 +188,14 @@ class Picker:
             self._look_at(group, now)
         if self.rules.is_shared and self.shares.reckon(slots):
             groups = set(self._versions)
-        for group in groups:
+            self._queue.clear()
+            self._urgent.clear()
+        for group in self._in_order(groups):
             self._enter(group)
         if self.looked is not None:
             self.looked |= groups
         if len(self._queue) + len(self._urgent) > 4 * len(self._versions) + 64:
             self._drop_stale()
-
-    def _concerned_by(self, scope: Scope) -> set[str]:
-        """The groups to look at again when something about a scope has changed."""
-        return {scope.name} if scope.kind is ScopeKind.GROUP else self._held_by.pop(scope, set())
 
     def _look_at(self, group: str, now: int) -> None:
         """Find the task that a group would start next, and when to look again."""
@@ -237,11 +205,11 @@ class Picker:
         best: Candidate | None = None
         waiting = 0
         settings = self.rules.group(group)
-        if lanes and (permits := self._permits_of_group(group, settings, now)):
+        if lanes and (permits := self.gates.permits_of_group(group, now)):
             for lane, known in lanes.items():
-                if not self._is_open(lane, now) or not known.places:
+                if not self.gates.is_open(lane, now) or not known.places:
                     continue
-                waiting += len(known.places) if known.complete else _MANY
+                waiting += len(known.places) if known.complete else MANY
                 candidate = self._head(lane, known, now)
                 if best is None or candidate < best:
                     best = candidate
@@ -258,39 +226,6 @@ class Picker:
             del self._versions[group]
             self._ring.leave(group)
 
-    def _permits_of_group(self, group: str, settings: Group, now: int) -> int:
-        """How many tasks of a group may start now, as far as the group itself is concerned."""
-        if settings.rate is None and not self.rules.controls.pauses:
-            return _MANY
-        scope = Scope(ScopeKind.GROUP, group)
-        if self.rules.is_paused(scope):
-            return 0
-        return _MANY if settings.rate is None else self._permits(scope, settings.rate, now)
-
-    def _is_open(self, lane: Lane, now: int) -> bool:
-        """Whether tasks of a lane may start, as far as their type and domain are concerned."""
-        gate = self.rules.gate(lane.type)
-        if gate is None:
-            return self._knows(lane.type)
-        if not self._knows(lane.type) or gate.is_paused:
-            return False
-        if gate.cap is not None and self._load.domains[gate.domain.name] >= gate.cap:
-            self._held_by.setdefault(gate.domain, set()).add(lane.group)
-            return False
-        if gate.rate is not None and not self._permits(gate.type, gate.rate, now):
-            self._held_by.setdefault(gate.type, set()).add(lane.group)
-            return False
-        return True
-
-    def _permits(self, scope: Scope, rate: RateLimit, now: int) -> int:
-        """How many tasks a rate limit lets start now; if none, it is looked at again when it does."""
-        if self._timed.get(scope, now) > now and scope.kind is ScopeKind.TYPE:
-            return 0
-        permits = self.meters.permits(scope, rate)
-        if not permits:
-            self._look_again(self.meters.next_permit(scope, rate), scope)
-        return permits
-
     def _head(self, lane: Lane, known: LaneGlimpse, now: int) -> Candidate:
         """The task of a lane that is next. Inside a lane that is the oldest, unless aging began anew for some."""
         places = known.places
@@ -299,9 +234,7 @@ class Picker:
             oldest = min(places, key=lambda place: place.aged_from)
             if self._effective(lane, oldest, now) != candidate.effective:
                 candidate = min(self._candidate(lane, place, now) for place in places)
-            for place in places:
-                # Any of them may be the next to overtake the others.
-                self._note_aging(lane, place, now)
+            self._note_aging(lane, oldest, now)
         else:
             self._note_aging(lane, candidate.place, now)
         return candidate
@@ -324,7 +257,7 @@ class Picker:
         else:
             wait = next_step_ms(aging, lane.urgency, now - place.aged_from)
         if wait is not None:
-            self._look_again(place.aged_from + wait, Scope(ScopeKind.GROUP, lane.group))
+            self.gates.look_again(place.aged_from + wait, Scope(ScopeKind.GROUP, lane.group))
 
     def _lines(self) -> tuple[int, ...]:
         """Where a task passes over the shares of groups."""
@@ -332,11 +265,11 @@ class Picker:
         urgent = declared.aging.urgent if declared.aging is not None else None
         return (declared.preempt_at,) if urgent is None else (declared.preempt_at, urgent)
 
-    def _look_again(self, at: int, scope: Scope) -> None:
-        timed = self._timed.get(scope)
-        if timed is None or at < timed:
-            self._timed[scope] = at
-            heappush(self._timers, (at, scope))
+    def _in_order(self, groups: set[str]) -> Iterable[str]:
+        """Groups that come to work in the same moment take their first turns in the order of their tasks."""
+        if len(groups) < 2 or self.rules.is_shared:
+            return groups
+        return sorted(groups, key=lambda group: self._candidates[group][:3] if group in self._candidates else _LAST)
 
     def _enter(self, group: str) -> None:
         """Put the group where its next task belongs."""
@@ -372,7 +305,7 @@ class Picker:
             entry = heap[0]
             if self._versions.get(entry.group) != entry.version:
                 heappop(heap)
-            elif self.rules.limits_anything and not self._is_open(self._candidates[entry.group].lane, now):
+            elif self.rules.limits_anything and not self.gates.is_open(self._candidates[entry.group].lane, now):
                 # Something that it shares with others, such as the cap of its domain, was used up meanwhile.
                 self._glimpse.touched.add(entry.group)
                 self.settle(self._slots, now)
@@ -382,27 +315,23 @@ class Picker:
     def _candidate_now(self, group: str, now: int) -> Candidate:
         """The task that a group starts when its turn has come.
 
-        Where slots are shared nobody looks again at each step of aging, since it changes nobody's turn; but inside the
-        group one task may have overtaken another.
+        Nobody looks again at each step of aging that changes nobody's turn; but inside the group one task may have
+        overtaken another: where slots are shared any, else one of those whose aging began anew.
         """
-        if self.rules.is_shared and self.rules.declared.aging is not None:
+        if self.rules.declared.aging is not None:
             lanes = self._glimpse.of(group)
-            if len(lanes) > 1 or any(lane.renewed for lane in lanes):
+            if (self.rules.is_shared and len(lanes) > 1) or any(lane.renewed for lane in lanes):
                 self._look_at(group, now)
         return self._candidates[group]
 
     def _take(self, group: str, candidate: Candidate, *, by_turn: bool) -> Pick:
         lane = candidate.lane
         self._glimpse.take(lane, candidate.place)
-        self._load.begin(group, lane.type)
+        self.gates.take(group, lane.type)
         if self.rules.is_shared:
             self.shares.started(group, by_turn=by_turn)
         else:
             self._ring.had_turn(group)
-        if self.rules.group(group).rate is not None:
-            self.meters.take(Scope(ScopeKind.GROUP, group))
-        if (gate := self.rules.gate(lane.type)) is not None and gate.rate is not None:
-            self.meters.take(gate.type)
         self._glimpse.touched.add(group)
         return Pick(candidate.id, group, lane.type)
 
@@ -419,7 +348,7 @@ class Picker:
         if len(lanes) != 1:
             return None
         (lane,) = lanes
-        return lane if not lane.renewed and self._knows(lane.type) else None
+        return lane if not lane.renewed and self.gates.knows(lane.type) else None
 
     def _take_front(self, lane: Lane, free: int) -> list[Pick]:
         places = self._glimpse.take_front(lane, free)

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 _NOTHING = Share(0, 0.0, 0, 0)
 
+CROWD = 4
+"""With so many groups for each slot, one that comes or goes changes next to nothing for the others."""
+LEAST_CHANGE = 50
+"""In a crowd shares are reckoned anew when one group of so many has come or gone."""
+
 
 class Reallocation(NamedTuple):
     """The share of a group has changed."""
@@ -33,6 +38,8 @@ class ShareKeeper:
         self._slots = 0
         self._demand = 0
         """All that groups could use."""
+        self._weights = 0.0
+        self._small_changes = 0
         self.is_stale = True
         self._settings_changed = True
         self._drained: set[str] = set()
@@ -66,12 +73,29 @@ class ShareKeeper:
 
     def _matters(self, group: str, before: Claim | None, now: Claim | None) -> bool:
         """Whether a changed claim can change shares: it does not where a group can use more than its share anyway."""
-        if before is None or now is None or before[2:] != now[2:]:
+        if before is not None and now is not None and before[2:] != now[2:]:
+            return True
+        if self._is_one_of_many(group, now):
+            return (before is None or now is None) and self._note_small_change(group, now)
+        if before is None or now is None:
             return True
         if before.bound == now.bound:
             return False
         least = min(before.bound, now.bound)
         return least <= self._shares[group].limit or self._demand + now.bound - before.bound < self._slots
+
+    def _is_one_of_many(self, group: str, now: Claim | None) -> bool:
+        """Whether a group has so small a part of the slots that its coming and going can wait to be reckoned."""
+        if len(self._claims) <= CROWD * self._slots or self._shares.get(group, _NOTHING).limit > 1:
+            return False
+        return now is None or (now.min_slots == 0 and now.weight * self._slots < self._weights)
+
+    def _note_small_change(self, group: str, now: Claim | None) -> bool:
+        """Let a newcomer take its turns; shares are reckoned anew once enough has changed."""
+        if now is not None and group not in self._shares:
+            self._shares[group] = Share(0, now.weight / self._weights, 1, 0)
+        self._small_changes += 1
+        return self._small_changes * LEAST_CHANGE > len(self._claims)
 
     def reckon(self, slots: int) -> bool:
         """Make shares right; says whether they had to be reckoned anew."""
@@ -80,6 +104,8 @@ class ShareKeeper:
         self._slots = slots
         before, self._shares = self._shares, allocate(slots, self._claims)
         self._demand = sum(claim.bound for claim in self._claims.values())
+        self._weights = sum(claim.weight for claim in self._claims.values())
+        self._small_changes = 0
         if self.meter is not None:
             self._count_lent(self.meter)
         for group in {**before, **self._shares}:
