@@ -70,7 +70,7 @@ def test_pausing_everything_is_seen_everywhere_and_undone(here: Here, file: Path
     assert here("pause", file) == "the scheduler is paused until it is resumed\n"
     assert "paused      the scheduler\n" in here("status", file)
     assert "the scheduler is paused: nothing starts" in here("groups", file)
-    assert "scheduler paused  the scheduler is paused since" in here("why", file, 5)
+    assert "scheduler paused  the scheduler has been paused since" in here("why", file, 5)
     assert here.answer("status", file)["paused"] is True
     assert here("resume", file) == "the scheduler goes on\n"
     assert here("resume", file) == "the scheduler was not paused\n"

@@ -78,7 +78,7 @@ class Glimpse:
             known = self._known(lane)
             known.places = places
             known.complete = len(places) < size
-            known.low_water = size // 4
+            known.low_water = max(size // 4, 1)
             self._noted(lane, known)
 
     def survey(self, lanes: Iterable[Lane]) -> None:
