@@ -1,4 +1,8 @@
-"""``Scheduler``: the composition root. Only this file knows which adapters fill the sockets."""
+"""``Scheduler``: the composition root. Only this file knows which adapters fill the sockets.
+
+They are loaded when a scheduler is made or opened: a module that only defines tasks, as worker processes import them,
+needs none of the machinery.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextvars import Token
 from os import PathLike
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from taskmill.clock import SystemClock
 from taskmill.define.declaring import declared
@@ -17,29 +21,23 @@ from taskmill.errors import (
     ConfigError,
     InvalidState,
 )
-from taskmill.execute.in_threads import ThreadExecutor
-from taskmill.execute.on_loop import LoopExecutor
-from taskmill.execute.work import Executor
 from taskmill.model.aging import Aging
 from taskmill.model.durations import Duration, milliseconds
 from taskmill.model.group import Group
 from taskmill.model.priority import Priority
 from taskmill.model.retention import Retention
 from taskmill.model.retry import Retry
-from taskmill.observe.bus import EventBus
 from taskmill.ports import Clock, DispatchRight
-from taskmill.runtime.announcer import Announcer
-from taskmill.runtime.dispatching import Dispatching
-from taskmill.runtime.neighbours import Neighbours
 from taskmill.runtime.settings import RunSettings
-from taskmill.runtime.waiters import Waiters
-from taskmill.runtime.workshop import Executors
-from taskmill.store.sqlite.store import open_store
 from taskmill.verbs.measuring import Measuring
 from taskmill.verbs.parts import checked_concurrency
 from taskmill.verbs.running import Running
 from taskmill.verbs.submitting import Submitting
 from taskmill.verbs.tuning import Tuning
+
+if TYPE_CHECKING:
+    from taskmill.execute.work import Executor
+    from taskmill.runtime.workshop import Executors
 
 
 class Scheduler(Submitting, Tuning, Running, Measuring):
@@ -89,6 +87,8 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             for registered in self._registry:
                 if registered.in_process:
                     check_importable(registered.handler.function, registered.handler.name)
+        from taskmill.store.sqlite.store import open_store
+
         self._store = open_store(store, durability, self._clock)
         self._store.declared = self._settings.declared
         self._is_open = False
@@ -115,6 +115,12 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
 
     async def open(self) -> None:
         """Create or migrate the store, and recover what a dead dispatcher left running."""
+        from taskmill.observe.bus import EventBus
+        from taskmill.runtime.announcer import Announcer
+        from taskmill.runtime.dispatching import Dispatching
+        from taskmill.runtime.neighbours import Neighbours
+        from taskmill.runtime.waiters import Waiters
+
         if self._is_open:
             raise InvalidState("this scheduler is open already")
         await self._store.open()
@@ -158,6 +164,10 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         await self._store.close()
 
     def _executors(self, right: DispatchRight) -> Executors:
+        from taskmill.execute.in_threads import ThreadExecutor
+        from taskmill.execute.on_loop import LoopExecutor
+        from taskmill.runtime.workshop import Executors
+
         processes: Executor | None = None
         if self._needs_processes:
             from taskmill.execute.in_processes import ProcessExecutor

@@ -64,6 +64,11 @@ def _as_script(*arguments: str) -> str:
 
 async def _try_to_use(path: str) -> None:
     """Part of a child process: be nobody, then use the file."""
+    # The interpreter may be where nobody can read: everything is loaded before.
+    with tempfile.TemporaryDirectory() as elsewhere:
+        async with Scheduler(f"{elsewhere}/tasks.db", domains=[box]) as scheduler:
+            await put.submit("loaded")
+            await scheduler.run_until_idle(timeout=10)
     if os.getuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)

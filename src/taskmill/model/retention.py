@@ -10,6 +10,9 @@ from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.status import Ending, choice
 
+PRUNE_BITE = 500
+"""How many tasks are moved or removed at once, so that nobody waits long behind it."""
+
 
 class PruneRule(NamedTuple):
     """Of tasks with these endings, taken together, keep the newest ``max_count`` that are not too old."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from taskmill.errors import StoreError
-from taskmill.model.retention import Retention
+from taskmill.model.retention import PRUNE_BITE, Retention
 from taskmill.observe.log import logger
 from taskmill.policy.rules import Rules
 from taskmill.ports import Clock, Store
@@ -13,7 +13,6 @@ from taskmill.runtime.announcer import Announcer
 
 PRUNE_EVERY = 1000
 """Endings between two looks at retention while the scheduler is busy."""
-PRUNE_BITE = 500
 STORE_PATIENCE = 1.0
 """How long to wait before what the store refused is tried again."""
 CLOCK_STEP_MS = 1000

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from taskmill.define.registry import Registry
 from taskmill.errors import ConfigError, InvalidState, TaskNotFound
 from taskmill.handle import Handle, HandlesTasks
 from taskmill.model.controls import Controls
 from taskmill.model.options import text
 from taskmill.model.stages import Stored
-from taskmill.observe.bus import EventBus
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock, Effects, Store
-from taskmill.runtime.announcer import Announcer
-from taskmill.runtime.dispatcher import Dispatcher
-from taskmill.runtime.dispatching import Dispatching
-from taskmill.runtime.neighbours import Neighbours
 from taskmill.runtime.settings import RunSettings
-from taskmill.runtime.waiters import Waiters
+
+if TYPE_CHECKING:
+    from taskmill.observe.bus import EventBus
+    from taskmill.runtime.announcer import Announcer
+    from taskmill.runtime.dispatcher import Dispatcher
+    from taskmill.runtime.dispatching import Dispatching
+    from taskmill.runtime.neighbours import Neighbours
+    from taskmill.runtime.waiters import Waiters
 
 
 class Parts(HandlesTasks):

@@ -14,11 +14,11 @@ from taskmill.model.graph import TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.status import Ending
-from taskmill.observe.bus import Listener
 from taskmill.verbs.parts import Parts, checked_id, checked_text
 
 if TYPE_CHECKING:
     from taskmill.model.events import Event
+    from taskmill.observe.bus import Listener
 
 
 class Reading(Parts):

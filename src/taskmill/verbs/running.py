@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Generator
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from taskmill.define.domain import Submits, current_scheduler
 from taskmill.model.durations import Duration, milliseconds, optional_milliseconds
-from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.verbs.parts import Parts
+
+if TYPE_CHECKING:
+    from taskmill.runtime.dispatcher import Dispatcher
 
 
 class Running(Parts):
