@@ -192,6 +192,8 @@ class TurnResult(msgspec.Struct):
     """If they are not those that the turn was planned with."""
     buckets: Sequence[tuple[Scope, Bucket]] = ()
     """What the rate limits have left."""
+    urgencies: Sequence[tuple[int, int, int]] = ()
+    """What a survey found: ``(id, priority, urgency)`` of running tasks, which others may have made more urgent."""
     preempted: int = 0
     """What a survey found: how many tasks have made way for more urgent ones."""
     next_due: int | None = None
@@ -305,8 +307,11 @@ class Store(Protocol):
         """Settings made at run time; those of before that are not mentioned stay."""
         ...
 
-    async def pause(self, scope: Scope, now: int, until: int | None) -> bool:
-        """Pause a scope, or change when its pause ends; says whether it was not paused before."""
+    async def pause(self, scope: Scope, now: int, until: int | None, *, relative: bool = False) -> bool:
+        """Pause a scope, or change when its pause ends; says whether it was not paused before.
+
+        ``relative`` if the end follows from a length: it moves with a step of the clock.
+        """
         ...
 
     async def resume(self, scope: Scope, now: int) -> bool:

@@ -140,6 +140,13 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     def lane(self) -> Lane:
         return Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
 
+    def shift(self, by_ms: int) -> None:
+        """The wall clock was stepped."""
+        self.queued_at += by_ms
+        self.started_at += by_ms
+        if self.renewed_at is not None:
+            self.renewed_at += by_ms
+
     @property
     def finalizes(self) -> bool:
         return self.family is not None and bool(self.family.finalizing)

@@ -36,10 +36,14 @@ class Rules:
     def __init__(self, declared: Declared, controls: Controls) -> None:
         self.declared = declared
         self.controls = controls
-        self._groups: dict[str, Group] = {}
         self._gates: dict[str, Gate | None] = {}
         named = {*declared.groups, *(scope.name for scope in controls.changes if scope.kind is ScopeKind.GROUP)}
-        self.is_shared = is_shared([declared.default_group, *map(self.group, named)])
+        self._groups = {
+            name: changed(declared.groups.get(name, declared.default_group), self.change(ScopeKind.GROUP, name))
+            for name in named
+        }
+        """Those with settings of their own; the others have the default."""
+        self.is_shared = is_shared([declared.default_group, *self._groups.values()])
         """Whether groups have shares; else priority is global."""
         self.named_groups = frozenset(named)
         self.limits_anything = bool(
@@ -53,11 +57,14 @@ class Rules:
         """Whether anything but priority and the number of slots decides what starts."""
 
     def group(self, name: str) -> Group:
-        known = self._groups.get(name)
-        if known is None:
-            declared = self.declared.groups.get(name, self.declared.default_group)
-            known = self._groups[name] = changed(declared, self.change(ScopeKind.GROUP, name))
-        return known
+        return self._groups.get(name, self.declared.default_group)
+
+    def shares_like(self, other: Rules) -> bool:
+        """Whether weights, caps and minimums are the same."""
+        groups = {*self.named_groups, *other.named_groups}
+        pairs = [(self.declared.default_group, other.declared.default_group)]
+        pairs += [(self.group(name), other.group(name)) for name in groups]
+        return all((one.weight, one.cap, one.min_slots) == (two.weight, two.cap, two.min_slots) for one, two in pairs)
 
     def change(self, kind: ScopeKind, name: str) -> Change:
         return self.controls.changes.get(Scope(kind, name), NO_CHANGE)

@@ -121,7 +121,7 @@ def _exact_shares(
 def _whole_weights(claims: Iterable[Claim]) -> list[int]:
     """Weights in proportion, as ints. A float stands for the decimal that was written: 0.1 to 0.3 is 1 to 3."""
     given = [claim.weight for claim in claims]
-    if all(isinstance(weight, int) for weight in given):
+    if all(weight == int(weight) for weight in given):
         return [int(weight) for weight in given]
     # Loaded when needed: it makes importing taskmill slower, and most weights are whole.
     from fractions import Fraction

@@ -19,44 +19,44 @@ So groups of long tasks get no more of the slots than groups of short ones; and 
 noise, tasks simply count.
 """
 _MOST_REMEMBERED = 64
+_MOST_CREDIT_MS = 10 * LEAST_MS
 
 
 class Service:
-    """All service given, and per group the service at which its next turn is due.
+    """Fair queueing in virtual time: per group the time at which its next turn is due.
 
-    A group that is served falls due later by what it got divided by its portion. One that comes to work is due at once,
-    but never sooner than its last service allows: so groups without work are forgotten when their time has passed.
+    A group that is served falls due later by what it got divided by its weight, and time passes for all by what was
+    given divided by all weights. One that comes to work is due now, but never sooner than its last service allows. So a
+    debt is measured by the group's own weight, whoever comes and goes meanwhile; no stream of newcomers stands still in
+    time before those who wait; and groups without work are forgotten when they are due.
     """
 
-    __slots__ = ("_due", "_served")
+    __slots__ = ("_due", "_reached")
 
     def __init__(self) -> None:
-        self._served = 0.0
+        self._reached = 0.0
         self._due: dict[str, float] = {}
 
     def due(self, group: str) -> float:
         """Smaller is sooner."""
-        return self._due.setdefault(group, self._served)
+        return self._due.setdefault(group, self._reached)
 
-    def begin(self, group: str, portion: float, *, by_turn: bool) -> None:
-        """A task of ``group`` starts; ``by_turn`` if this was its turn, and not its minimum or its urgency."""
+    def begin(self, group: str, weight: float, all_weights: float) -> None:
+        """A task of ``group`` starts because it is its turn; ``all_weights`` are those of all groups that have work."""
         at = self.due(group)
-        # The service given never lags behind the group that is due first, or newcomers would be due before all.
-        self._served = max(self._served + LEAST_MS, at) if by_turn else self._served + LEAST_MS
-        if portion:
-            self._due[group] = at + LEAST_MS / portion
+        # Who could not take its turns while it was at its limit does not make up for them afterwards.
+        self._due[group] = max(at, self._reached - _MOST_CREDIT_MS / weight) + LEAST_MS / weight
+        self._reached = max(self._reached + LEAST_MS / max(all_weights, weight), at)
 
-    def end(self, group: str, portion: float, held_ms: int) -> None:
-        """A task of ``group`` has given its slot back."""
-        more = held_ms - LEAST_MS
-        if more > 0 and portion:
-            self._due[group] = self.due(group) + more / portion
-            self._served += more
+    def charge(self, group: str, weight: float, all_weights: float, ms: float) -> None:
+        """Count service that was no turn: a start past all shares, or what a task held beyond its start."""
+        self._due[group] = self.due(group) + ms / weight
+        self._reached += ms / max(all_weights, weight)
 
     def forget_idle(self, working: Container[str]) -> None:
-        """Groups without work are remembered only while they have had more than their portion."""
+        """Groups without work are remembered only while they have had more than their part."""
         if len(self._due) > _MOST_REMEMBERED:
-            self._due = {group: at for group, at in self._due.items() if at > self._served or group in working}
+            self._due = {group: at for group, at in self._due.items() if at > self._reached or group in working}
 
 
 class Ring:

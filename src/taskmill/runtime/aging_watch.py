@@ -27,14 +27,23 @@ class AgingWatch:
         self._store = store
         self._announcer = announcer
         self._looked_at: int | None = None
+        self._version = -1
         self.next_look: int | None = None
+
+    def clock_stepped(self, by_ms: int) -> None:
+        """Nobody has waited longer or shorter for it."""
+        if self._looked_at is not None and self.next_look is not None:
+            self._looked_at += by_ms
+            self.next_look += by_ms
 
     def is_due(self, rules: Rules, now: int) -> bool:
         if rules.declared.aging is None or not self._announcer.wants_aging:
             self._looked_at = self.next_look = None
             return False
-        if self._looked_at is None:
+        if self._looked_at is None or self._version != rules.controls.version:
+            # Where time was given back after a pause, the past is no longer what it was.
             self._looked_at = self.next_look = now
+            self._version = rules.controls.version
         return self.next_look is not None and self.next_look <= now
 
     async def look(self, rules: Rules, lanes: Iterable[Lane], now: int) -> None:

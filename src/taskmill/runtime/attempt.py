@@ -51,6 +51,7 @@ class Attempt:
         "children",
         "delivered",
         "ended",
+        "ended_at",
         "hook_waits",
         "latest",
         "overrides",
@@ -93,6 +94,8 @@ class Attempt:
         """Whether the handler is over."""
         self.delivered = False
         """Whether its outcome was handed on."""
+        self.ended_at: float | None = None
+        """When that was, for the first time."""
         self.recorded = False
         """Whether its ending was settled before the handler was over."""
         self.spawned = False
@@ -118,6 +121,17 @@ class Attempt:
     def timeout_ms(self) -> int | None:
         said = self.overrides.timeout_ms
         return self.type.timeout_ms if said == NO_OVERRIDES.timeout_ms else said
+
+    def is_first_ending(self, now: float) -> bool:
+        """Note when the attempt is over; one may have to be judged again."""
+        is_first = self.ended_at is None
+        self.ended_at = now if self.ended_at is None else self.ended_at
+        return is_first
+
+    @property
+    def duration_ms(self) -> int:
+        """How long it was at work."""
+        return 0 if self.ended_at is None else round((self.ended_at - self.started) * 1000)
 
     @property
     def has_family(self) -> bool:

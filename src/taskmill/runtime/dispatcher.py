@@ -28,7 +28,7 @@ from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.judging import may_release, verdict_on
 from taskmill.runtime.load import Load
-from taskmill.runtime.preempting import make_way
+from taskmill.runtime.preempting import make_way, may_return
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.sweep_pace import SweepPace
 from taskmill.runtime.upkeep import STORE_PATIENCE, Upkeep
@@ -118,6 +118,8 @@ class Dispatcher:
             self.workshop.stop(id, StopReason(reason))
 
     def _outcome(self, attempt: Attempt, outcome: Outcome) -> None:
+        if attempt.is_first_ending(self._clock.monotonic()):
+            self._room.picker.ended(attempt.task.group, attempt.duration_ms)
         self._outcomes.append((attempt, outcome))
         self._wake.set()
 
@@ -135,7 +137,10 @@ class Dispatcher:
     async def _turn_or_sleep(self) -> None:
         self._wake.clear()
         self.workshop.enforce_deadlines()
-        if await self._upkeep.notice_clock_step() or await self._upkeep.end_pauses(self._room.picker.rules):
+        if step := await self._upkeep.notice_clock_step():
+            self.workshop.clock_stepped(step)
+            self._aging_watch.clock_stepped(step)
+        if step or await self._upkeep.end_pauses(self._room.picker.rules):
             self._room.survey_wanted = True
         picker, now = self._room.picker, self._clock.now_ms()
         if self._aging_watch.is_due(picker.rules, now):
@@ -231,21 +236,21 @@ class Dispatcher:
         self._looked_first = looks_first
         if self._claiming and not looks_first:
             slots = self._settings.max_concurrency
-            self._room.choose(turn, slots, slots - self.workshop.slots_taken)
-            turn.resume_preempted = make_way(self._room, self.workshop, turn, slots)
+            # Who made way comes into sight before anything less urgent starts.
+            turn.resume_preempted = may_return(self._room, self.workshop, slots, now)
+            if not turn.resume_preempted:
+                self._room.choose(turn, slots, slots - self.workshop.slots_taken)
+                make_way(self._room, self.workshop, turn, slots)
         turn.expire = self._is_past(self._room.next_expiry) and (turn.is_empty() or not self._sweep_pace.rests)
         return turn
 
     def _judge(self, now: int) -> list[Judged]:
         self._judging, self._outcomes = self._outcomes, []
-        monotonic = self._clock.monotonic()
-        for attempt, _ in self._judging:
-            self._room.picker.ended(attempt.task.group, round((monotonic - attempt.started) * 1000))
         return [
             Judged(
                 task=attempt.task,
                 verdict=verdict_on(attempt, outcome, now),
-                duration_ms=round((monotonic - attempt.started) * 1000),
+                duration_ms=attempt.duration_ms,
                 stopped=attempt.is_ending,
             )
             for attempt, outcome in self._judging
@@ -309,6 +314,7 @@ class Dispatcher:
         self._room.read(turn, result)
         if turn.progress:
             self._announcer.progressed(self._progressed)
+        self.workshop.note_urgencies(result.urgencies, self._settings.declared.aging)
         self._apply_verdicts(turn, result)
         if result.effects != _NO_EFFECTS:
             self._tell(lambda: self._announcer.effects(result.effects, turn.now))

@@ -48,6 +48,7 @@ class Pick(NamedTuple):
     id: int
     group: str
     type: str
+    effective: int
 
 
 class _Entry(NamedTuple):
@@ -106,8 +107,10 @@ class Picker:
 
     def rule(self, rules: Rules, buckets: Iterable[tuple[Scope, Bucket]], now: int) -> None:
         """From now on these rules hold."""
+        is_first = self.rules.controls.version < 0
+        weights_changed = not is_first and not self.rules.shares_like(rules)
         self.gates.rule(rules, buckets, now)
-        self.shares.settings_changed(shared=rules.is_shared)
+        self.shares.rules_changed(shared=rules.is_shared, weights_changed=weights_changed)
         self.look_at_all()
 
     def look_at_all(self) -> None:
@@ -131,7 +134,7 @@ class Picker:
         if free <= 0 or self.rules.is_paused(EVERYTHING):
             return picked
         if (lane := self._only_lane()) is not None:
-            return self._take_front(lane, free)
+            return self._take_front(lane, free, now)
         while len(picked) < free and (chosen := self._next(now)) is not None:
             group, by_turn = chosen
             candidate = self._candidate_now(group, now)
@@ -180,14 +183,14 @@ class Picker:
         touched = self._glimpse.touched | self.gates.changed(now)
         if slots != self._slots:
             self._slots = slots
-            self.shares.settings_changed()
+            self.shares.is_stale = True
         if not touched and not (self.rules.is_shared and self.shares.is_stale):
             return
         groups, self._glimpse.touched = touched, set()
         for group in groups:
             self._look_at(group, now)
         if self.rules.is_shared and self.shares.reckon(slots):
-            groups = set(self._versions)
+            groups |= set(self._versions)
             self._queue.clear()
             self._urgent.clear()
         for group in self._in_order(groups):
@@ -224,6 +227,7 @@ class Picker:
             self.shares.claims(group, claim if running or waiting else None)
         if not lanes and not running:
             del self._versions[group]
+            self._pressing.discard(group)
             self._ring.leave(group)
 
     def _head(self, lane: Lane, known: LaneGlimpse, now: int) -> Candidate:
@@ -333,7 +337,7 @@ class Picker:
         else:
             self._ring.had_turn(group)
         self._glimpse.touched.add(group)
-        return Pick(candidate.id, group, lane.type)
+        return Pick(candidate.id, group, lane.type, candidate.effective)
 
     def _is_unread(self, lane: Lane) -> bool:
         known = self._glimpse.of(lane.group).get(lane)
@@ -350,8 +354,8 @@ class Picker:
         (lane,) = lanes
         return lane if not lane.renewed and self.gates.knows(lane.type) else None
 
-    def _take_front(self, lane: Lane, free: int) -> list[Pick]:
+    def _take_front(self, lane: Lane, free: int, now: int) -> list[Pick]:
         places = self._glimpse.take_front(lane, free)
         for _ in places:
             self._load.begin(lane.group, lane.type)
-        return [Pick(place.id, lane.group, lane.type) for place in places]
+        return [Pick(place.id, lane.group, lane.type, self._effective(lane, place, now)) for place in places]

@@ -9,18 +9,21 @@ from taskmill.runtime.waiting_room import WaitingRoom
 from taskmill.runtime.workshop import Workshop
 
 
-def make_way(room: WaitingRoom, workshop: Workshop, turn: Turn, slots: int) -> bool:
-    """Ask the least urgent to make way for tasks that may not wait; says whether those who did may return."""
-    picker = room.picker
-    picker.settle(slots, turn.now)
-    pressing = picker.pressing(turn.now, slots)
-    running = workshop.attempts.values()
-    if pressing and workshop.slots_taken + len(turn.claims) >= slots:
-        for victim in victims(pressing, [(attempt.task, attempt.stop_reason is not None) for attempt in running]):
+def make_way(room: WaitingRoom, workshop: Workshop, turn: Turn, slots: int) -> None:
+    """Ask the least urgent to make way for tasks that may not wait, where no slot is free for these."""
+    if workshop.slots_taken + len(turn.claims) < slots:
+        return
+    room.picker.settle(slots, turn.now)
+    if pressing := room.picker.pressing(turn.now, slots):
+        running = [(attempt.task, attempt.stop_reason is not None) for attempt in workshop.attempts.values()]
+        for victim in victims(pressing, running):
             workshop.stop(victim, StopReason.PREEMPT)
-    return (
-        room.preempted > 0
-        and not pressing
-        and not turn.claims
-        and all(attempt.task.effective > picker.rules.declared.preempt_at for attempt in running)
-    )
+
+
+def may_return(room: WaitingRoom, workshop: Workshop, slots: int, now: int) -> bool:
+    """Whether there are tasks that made way, and nobody is left for whom they did."""
+    line = room.picker.rules.declared.preempt_at
+    if not room.preempted or any(attempt.task.effective <= line for attempt in workshop.attempts.values()):
+        return False
+    room.picker.settle(slots, now)
+    return not room.picker.pressing(now, slots)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from taskmill.model.controls import Declared
 from taskmill.model.retention import Retention
 
@@ -29,6 +27,3 @@ class RunSettings:
     @property
     def max_concurrency(self) -> int:
         return self.declared.max_concurrency
-
-    def set_max_concurrency(self, n: int) -> None:
-        self.declared = msgspec.structs.replace(self.declared, max_concurrency=n)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from taskmill.model.group import AllocationReason
 from taskmill.policy.shares import Claim, Share, allocate, lent
-from taskmill.policy.turns import Service
+from taskmill.policy.turns import LEAST_MS, Service
 
 if TYPE_CHECKING:
     from taskmill.observe.meter import Meter
@@ -41,15 +41,16 @@ class ShareKeeper:
         self._weights = 0.0
         self._small_changes = 0
         self.is_stale = True
-        self._settings_changed = True
+        self._weights_changed = False
         self._drained: set[str] = set()
         self.changes: list[Reallocation] = []
         """What has changed and was not announced yet."""
         self.meter: Meter | None = None
         self._lent: dict[str, int] = {}
 
-    def settings_changed(self, *, shared: bool = True) -> None:
-        self.is_stale = self._settings_changed = True
+    def rules_changed(self, *, shared: bool, weights_changed: bool) -> None:
+        self.is_stale = True
+        self._weights_changed = self._weights_changed or weights_changed
         if not shared:
             # Nobody keeps claims up now: those of groups that drain meanwhile would count when shares return.
             self._claims.clear()
@@ -112,7 +113,7 @@ class ShareKeeper:
             old, new = before.get(group, _NOTHING).slots, self._shares.get(group, _NOTHING).slots
             if old != new:
                 self.changes.append(Reallocation(group, old, new, self._reason(group, old, new)))
-        self.is_stale = self._settings_changed = False
+        self.is_stale = self._weights_changed = False
         self._drained.clear()
         self._service.forget_idle(self._claims)
         return True
@@ -125,7 +126,7 @@ class ShareKeeper:
                 meter.redistributed(group, more)
 
     def _reason(self, group: str, old: int, new: int) -> AllocationReason:
-        if self._settings_changed:
+        if self._weights_changed:
             return "weight_change"
         return "group_drained" if new < old and group in self._drained else "rebalance"
 
@@ -138,11 +139,17 @@ class ShareKeeper:
 
     def started(self, group: str, *, by_turn: bool) -> None:
         claim, share = self._claims[group], self._shares[group]
-        self._service.begin(group, share.portion, by_turn=by_turn and claim.running >= share.least)
+        if not by_turn:
+            self._service.charge(group, claim.weight, self._weights, LEAST_MS)
+        elif claim.running >= share.least:
+            # What a group is sure of anyway is no turn.
+            self._service.begin(group, claim.weight, self._weights)
 
     def ended(self, group: str, held_ms: int) -> None:
-        if group in self._shares:
-            self._service.end(group, self._shares[group].portion, held_ms)
+        """A task of ``group`` gives its slot back; that of a minimum costs nothing."""
+        claim, more = self._claims.get(group), held_ms - LEAST_MS
+        if claim is not None and more > 0 and claim.running > self._shares.get(group, _NOTHING).least:
+            self._service.charge(group, claim.weight, self._weights, more)
 
     def slots_of(self, group: str) -> int:
         return self._shares.get(group, _NOTHING).slots

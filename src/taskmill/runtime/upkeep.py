@@ -55,20 +55,20 @@ class Upkeep:
         if self._ended_since:
             await self.prune()
 
-    async def notice_clock_step(self) -> bool:
-        """Whether the wall clock was stepped; what is due "after a delay" then keeps its delay."""
+    async def notice_clock_step(self) -> int:
+        """By how many ms the wall clock was stepped, 0 if it was not; what is due "after a delay" keeps its delay."""
         offset = self._clock_offset()
         step = offset - self._offset
         if abs(step) < CLOCK_STEP_MS:
-            return False
+            return 0
         logger.warning("the wall clock was stepped by %+.3f s; delays are kept", step / 1000)
         try:
             await self._store.shift_clock(step)
         except StoreError as wrong:
             logger.error("delays could not be moved with the clock, trying again: %s", wrong)
-            return False
+            return 0
         self._offset = offset
-        return True
+        return step
 
     async def end_pauses(self, rules: Rules) -> bool:
         """End the pauses whose time has come, as of that time; says whether there should be any."""

@@ -26,7 +26,8 @@ class WaitingRoom:
         self._glimpse = Glimpse()
         self._load = load
         self._settings = settings
-        self._picks: list[Pick] = []
+        self.picks: list[Pick] = []
+        """What the turn that is planned or under way is about to start."""
         self.picker = Picker(self._glimpse, load, knows)
         self._holds: HoldCount | None = None
         self.preempted = 0
@@ -119,26 +120,26 @@ class WaitingRoom:
         if self._settings.meter is not None and self._holds is None:
             self._holds = HoldCount(self._settings.meter, picker, self._glimpse, self._load)
             picker.shares.meter = self._settings.meter
-        self._picks = picker.pick(slots, free, turn.now)
+        self.picks = picker.pick(slots, free, turn.now)
         if self._holds is not None:
-            self._holds.count(free - len(self._picks))
-        turn.claims = [pick.id for pick in self._picks]
+            self._holds.count(free - len(self.picks))
+        turn.claims = [pick.id for pick in self.picks]
         turn.hooks, self._hooks = self._hooks, []
         turn.meters = picker.meters.promised(picker.rules)
         turn.refill = self._glimpse.unread()
         turn.lanes_in_sight = self._glimpse.lane_count
         if not turn.survey and not turn.promote and self._glimpse.is_empty and not picker.rules.limits_anything:
-            turn.spare = max(free - len(self._picks), 0)
+            turn.spare = max(free - len(self.picks), 0)
 
     def turn_begins(self) -> None:
         self.in_turn = True
 
     def turn_ends(self) -> None:
         self.in_turn = False
-        for pick in self._picks:
+        for pick in self.picks:
             # What was claimed takes its slot when it is launched.
             self._load.end(pick.group, pick.type)
-        self._picks.clear()
+        self.picks.clear()
 
     def turn_failed(self) -> None:
         """Whatever the turn was to do is in doubt."""

@@ -21,10 +21,12 @@ from taskmill.errors import StoreError
 from taskmill.execute.in_threads import ThreadExecutor
 from taskmill.execute.results import error_text, outcome_of_exception
 from taskmill.execute.work import Executor, Work
+from taskmill.model.aging import Aging
 from taskmill.model.outcome import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.records import TaskRecord
 from taskmill.model.stages import Claimed
 from taskmill.observe.log import about, logger
+from taskmill.policy.aging import effective_priority
 from taskmill.policy.outcomes import settled
 from taskmill.ports import Clock, Store
 from taskmill.runtime.attempt import Attempt, Spawner
@@ -115,10 +117,18 @@ class Workshop:
             if isinstance(id, int) and id in self.attempts:
                 self.attempts[id].task.is_tied = 1
 
-    def set_priority(self, id: int, priority: int) -> None:
-        """A running task is more or less urgent from now on."""
-        if (attempt := self.attempts.get(id)) is not None:
-            attempt.task.priority = attempt.task.urgency = attempt.task.effective = priority
+    def note_urgencies(self, rows: Iterable[tuple[int, int, int]], aging: Aging | None) -> None:
+        """Running tasks may be more or less urgent now: ``(id, priority, urgency)``."""
+        for id, priority, urgency in rows:
+            if (attempt := self.attempts.get(id)) is not None and attempt.task.urgency != urgency:
+                attempt.task.priority, attempt.task.urgency = priority, urgency
+                task = attempt.task
+                task.effective = effective_priority(aging, urgency, task.started_at - task.place.aged_from)
+
+    def clock_stepped(self, by_ms: int) -> None:
+        """Nobody has waited longer or shorter for it."""
+        for attempt in self.attempts.values():
+            attempt.task.shift(by_ms)
 
     @property
     def slots_taken(self) -> int:

@@ -35,8 +35,6 @@ class Tuning(Control):
             record = await self.get(id)
             state = record.ending if isinstance(record, HistoryRecord) else "being stopped"
             raise InvalidState(f"task {id} is {state}; its priority no longer matters")
-        if self._dispatcher is not None:
-            self._dispatcher.workshop.set_priority(id, value)
         self._follow(effects)
 
     def max_wait(self, priority: int) -> timedelta | None:
@@ -55,10 +53,11 @@ class Tuning(Control):
 
     async def set_max_concurrency(self, n: int) -> None:
         """How many tasks may run at once, from now on; running ones are not interrupted."""
-        self._settings.set_max_concurrency(checked_concurrency(n))
+        declared = msgspec.structs.replace(self._settings.declared, max_concurrency=checked_concurrency(n))
         if self._is_open and self._dispatcher is not None:
-            await self._store.declare(self._settings.declared)
+            await self._store.declare(declared)
             self._dispatcher.look_again()
+        self._settings.declared = declared
 
     def domain(self, name: str) -> DomainControl:
         """``scheduler.domain("sync").pause()`` and other verbs for all task types of a domain."""
@@ -100,9 +99,9 @@ class Tuning(Control):
                 self._announcer.weight_changed(name, weight, change.weight)
         self._look_again()
 
-    async def _pause(self, scope: Scope, until: int | None) -> None:
+    async def _pause(self, scope: Scope, until: int | None, *, relative: bool = False) -> None:
         self._opened()
-        await self._store.pause(scope, self._clock.now_ms(), until)
+        await self._store.pause(scope, self._clock.now_ms(), until, relative=relative)
         self._announcer.scope_paused(scope, None if until is None else from_ms(until))
         self._look_again()
 
@@ -148,7 +147,8 @@ class GroupControl:
     async def pause(self, until: datetime | None = None, duration: Duration | None = None) -> None:
         """Start nothing more of the group, until it is resumed or the time has come; what runs goes on."""
         self._scheduler._opened()
-        await self._scheduler._pause(self._scope, self._scheduler._pause_end(until, duration))
+        ends_at = self._scheduler._pause_end(until, duration)
+        await self._scheduler._pause(self._scope, ends_at, relative=duration is not None)
 
     async def resume(self) -> None:
         """Go on; while it was paused its tasks have neither aged nor come closer to their deadlines."""

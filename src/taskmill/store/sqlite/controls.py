@@ -92,10 +92,10 @@ def _set_change(connection: Connection, scope: Scope, made: Change) -> None:
     connection.execute(SQL["set_change"], (*scope, None if made == NO_CHANGE else encoded(made)))
 
 
-def pause(connection: Connection, scope: Scope, now: int, until: int | None) -> bool:
+def pause(connection: Connection, scope: Scope, now: int, until: int | None, *, relative: bool) -> bool:
     end_pauses(connection, now)
     was_paused = _paused_at(connection, scope) is not None
-    connection.execute(SQL["pause"], (*scope, now, until))
+    connection.execute(SQL["pause"], (*scope, now, until, relative))
     connection.execute(SQL["bump_version"])
     return not was_paused
 

@@ -141,7 +141,7 @@ def _withdraw(connection: Connection, ended: str, effects: Effects) -> None:
 
 def lend(connection: Connection, urgencies: Iterable[tuple[int, int]], effects: Effects) -> None:
     """Make these tasks, and whatever they wait for, at least that urgent."""
-    if connection.execute(SQL["lend_urgency"], (encoded(list(urgencies)),)).rowcount > 0:
+    if connection.execute(SQL["lend_urgency"], (encoded(list(urgencies)),)).fetchall():
         effects.reordered = True
 
 

@@ -69,7 +69,7 @@ def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int)
     for urgency in _decode_urgencies(one(connection, SQL["urgencies"], group)):
         more, equal = (_since(rules, urgency, level, now) for level in (effective - 1, effective))
         lines.append((urgency, more, equal))
-    paused = (encoded(rules.paused(kind, now)) for kind in (ScopeKind.GROUP, ScopeKind.DOMAIN))
+    paused = (encoded(sorted(rules.paused(kind, now))) for kind in (ScopeKind.GROUP, ScopeKind.DOMAIN))
     found = _decode_ahead(
         one(connection, SQL["ahead"], group, situation.queued_at, situation.id, encoded(lines), *paused)
     )

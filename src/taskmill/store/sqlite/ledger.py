@@ -53,6 +53,7 @@ _decode_lanes = msgspec.json.Decoder(list[Lane]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool, Ties]], strict=False).decode
 _decode_stops = msgspec.json.Decoder(list[tuple[int, str]]).decode
+_decode_urgencies = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
 _decode_expired = msgspec.json.Decoder(list[tuple[int, bool, bool]], strict=False).decode
 _decode_orphans = msgspec.json.Decoder(list[_Orphan], strict=False).decode
 
@@ -109,6 +110,7 @@ def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
         result.stops = _decode_stops(_one(connection, "stop_requests"))
         result.hooks = decode_ids(_one(connection, "hooks"))
         result.preempted = len(controls.preempted(connection))
+        result.urgencies = _decode_urgencies(_one(connection, "running_urgencies"))
     if turn.survey or turn.promote:
         result.next_due = _one(connection, "next_due")
     if turn.survey or turn.expire:

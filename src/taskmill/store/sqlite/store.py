@@ -255,8 +255,8 @@ class SqliteStore(ReadSide):
     async def change(self, changes: Mapping[Scope, Change]) -> None:
         await self._write(lambda connection: controls.change(connection, changes))
 
-    async def pause(self, scope: Scope, now: int, until: int | None) -> bool:
-        return await self._write(lambda connection: controls.pause(connection, scope, now, until))
+    async def pause(self, scope: Scope, now: int, until: int | None, *, relative: bool = False) -> bool:
+        return await self._write(lambda connection: controls.pause(connection, scope, now, until, relative=relative))
 
     async def resume(self, scope: Scope, now: int) -> bool:
         return await self._write(lambda connection: controls.resume(connection, scope, now), rows=ledger.BITE)

@@ -136,6 +136,7 @@ CREATE TABLE taskmill_control (
     change TEXT,           -- settings that differ from those the program declares
     paused_at INTEGER,
     resume_at INTEGER,     -- when the pause ends by itself
+    resume_is_relative INTEGER NOT NULL DEFAULT 0, -- the pause has a length, and moves with the clock
     bucket TEXT,           -- what its rate limit has left: [level, at, unit]
     PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;

@@ -31,8 +31,10 @@ ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket;
 SELECT paused_at FROM taskmill_control WHERE kind = ?1 AND name = ?2;
 
 -- name: pause
-INSERT INTO taskmill_control (kind, name, paused_at, resume_at) VALUES (?1, ?2, ?3, ?4)
-ON CONFLICT (kind, name) DO UPDATE SET paused_at = coalesce(paused_at, excluded.paused_at), resume_at = excluded.resume_at;
+INSERT INTO taskmill_control (kind, name, paused_at, resume_at, resume_is_relative) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (kind, name) DO UPDATE SET
+    paused_at = coalesce(paused_at, excluded.paused_at), resume_at = excluded.resume_at,
+    resume_is_relative = excluded.resume_is_relative;
 
 -- name: resume
 UPDATE taskmill_control SET paused_at = NULL, resume_at = NULL WHERE kind = ?1 AND name = ?2;
@@ -119,4 +121,6 @@ UPDATE taskmill_task SET priority = ?2 WHERE id = ?1 AND stop IS NULL;
 
 -- name: shift_pauses
 -- The wall clock was stepped by ?1 ms: nothing was paused longer or shorter for it.
-UPDATE taskmill_control SET paused_at = paused_at + ?1 WHERE paused_at IS NOT NULL;
+UPDATE taskmill_control SET
+    paused_at = paused_at + ?1, resume_at = iif(resume_is_relative, resume_at + ?1, resume_at)
+WHERE paused_at IS NOT NULL;

@@ -98,7 +98,8 @@ WITH RECURSIVE lent (id, urgency) AS (
 )
 UPDATE taskmill_task SET urgency = wanted.urgency
 FROM (SELECT id, min(urgency) AS urgency FROM lent GROUP BY id) AS wanted
-WHERE taskmill_task.id = wanted.id AND taskmill_task.urgency > wanted.urgency;
+WHERE taskmill_task.id = wanted.id AND taskmill_task.urgency > wanted.urgency
+RETURNING taskmill_task.id;
 
 -- name: misjudged
 -- Those of the given tasks whose urgency is not what it should be, with what it should be: their own priority, or that

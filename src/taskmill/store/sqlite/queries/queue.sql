@@ -94,8 +94,9 @@ WHERE due_is_relative = 1 AND due_at IS NOT NULL AND status IN ('scheduled', 'bl
 -- The wall clock was stepped by ?1 ms: nobody has waited longer or shorter for it, and the order of the queue stands. What
 -- is due at an instant begins to wait then.
 UPDATE taskmill_task SET
-    queued_at = queued_at + ?1, renewed_at = renewed_at + ?1, paused_at = paused_at + ?1
-WHERE status <> 'running' AND (due_is_relative = 1 OR due_at IS NULL OR status <> 'scheduled');
+    queued_at = queued_at + ?1, renewed_at = renewed_at + ?1, paused_at = paused_at + ?1,
+    started_at = iif(status = 'running', started_at + ?1, started_at)
+WHERE (due_is_relative = 1 OR due_at IS NULL OR status <> 'scheduled');
 
 -- name: claimable
 -- What the given waiting tasks need to be run under a new attempt token.
@@ -119,6 +120,9 @@ WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
 -- Running tasks that someone, perhaps another process, has asked to stop.
 SELECT json_group_array(json_array(id, stop)) FROM taskmill_task
 WHERE status = 'running' AND stop IS NOT NULL;
+
+-- name: running_urgencies
+SELECT json_group_array(json_array(id, priority, urgency)) FROM taskmill_task WHERE status = 'running';
 
 -- name: hooks
 -- Tasks that were asked to stop and whose hook may run now.
