@@ -39,7 +39,7 @@ def explain(situation: Situation, around: Surroundings, rules: Rules, now: int) 
     return Explanation(
         task_id=situation.id,
         status=shown.status,
-        summary=_summary(situation, shown, holds, start, rules, effective, around.recent[0], now),
+        summary=_summary(situation, shown, holds, start, rules, effective, around, now),
         holds=holds,
         effective_priority=effective,
         ahead=ahead,
@@ -249,7 +249,7 @@ def _summary(
     start: int | None,
     rules: Rules,
     effective: int,
-    measured: int,
+    around: Surroundings,
     now: int,
 ) -> str:
     status, expires_at = shown.status, shown.expires_at
@@ -268,12 +268,15 @@ def _summary(
         if step is not None:
             priority += f", more urgent {when_text(now + step - shown.waited, now)}"
     parts.append(priority)
+    if rules.is_shared and status is Status.PENDING and all(hold.reason != "share" for hold in holds):
+        share, slots = share_of(situation.group, around, rules, now), rules.declared.max_concurrency
+        parts.append(f"the share of its {group_text(situation.group)} is {share} of {plural(slots, 'slot', 'slots')}")
     if expires_at is not None and not situation.interrupted:
         when = f"{span_text(expires_at - now)} after it goes on" if shown.stand_still else when_text(expires_at, now)
         parts.append(f"expires {when} unless it starts before")
     if start is not None and holds:
         is_guess = _QUEUEING.intersection(hold.reason for hold in holds)
-        basis = f", a guess from the last {measured} tasks that ended" if is_guess else ""
+        basis = f", a guess from the last {around.recent[0]} tasks that ended" if is_guess else ""
         parts.append(f"expected to start {when_text(start, now)}{basis}")
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
 
