@@ -21,13 +21,16 @@ class Load:
         self.domains[domain_of(type)] += 1
 
     def end(self, group: str, type: str) -> None:
-        domain = domain_of(type)
+        self.hand_on(group, type)
+        self._eased.add(group)
+        self._eased_domains.add(domain_of(type))
+
+    def hand_on(self, group: str, type: str) -> None:
+        """The slot goes from a plan to the task itself, which takes it in the same moment."""
         self.groups[group] -= 1
         if not self.groups[group]:
             del self.groups[group]
-        self.domains[domain] -= 1
-        self._eased.add(group)
-        self._eased_domains.add(domain)
+        self.domains[domain_of(type)] -= 1
 
     def take_eased_groups(self) -> set[str]:
         """The groups that have given slots back since the last call."""

@@ -238,9 +238,9 @@ class Picker:
             oldest = min(places, key=lambda place: place.aged_from)
             if self._effective(lane, oldest, now) != candidate.effective:
                 candidate = min(self._candidate(lane, place, now) for place in places)
-            self._note_aging(lane, oldest, now)
+            self._note_aging(lane, oldest, self._effective(lane, oldest, now), now)
         else:
-            self._note_aging(lane, candidate.place, now)
+            self._note_aging(lane, candidate.place, candidate.effective, now)
         return candidate
 
     def _candidate(self, lane: Lane, place: Place, now: int) -> Candidate:
@@ -250,10 +250,10 @@ class Picker:
         aging = self.rules.declared.aging
         return lane.urgency if aging is None else effective_priority(aging, lane.urgency, now - place.aged_from)
 
-    def _note_aging(self, lane: Lane, place: Place, now: int) -> None:
+    def _note_aging(self, lane: Lane, place: Place, effective: int, now: int) -> None:
         """Look again when the head of a lane grows more urgent, where that can change whose turn it is."""
         aging = self.rules.declared.aging
-        if aging is None or (effective := self._effective(lane, place, now)) <= aging.ceiling:
+        if aging is None or effective <= aging.ceiling:
             return
         if self.rules.is_shared:
             waits = [wait_until_ms(aging, lane.urgency, line) for line in self._lines() if line < effective]

@@ -6,7 +6,7 @@ for doubt asks for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place
 from taskmill.model.status import Status
@@ -136,19 +136,26 @@ class WaitingRoom:
 
     def turn_ends(self) -> None:
         self.in_turn = False
+
+    def _give_up_picks(self, started: Collection[int]) -> None:
+        """The turn is over: what has started takes its slot when it is launched, the slots of the others are free."""
         for pick in self.picks:
-            # What was claimed takes its slot when it is launched.
-            self._load.end(pick.group, pick.type)
+            if pick.id in started:
+                self._load.hand_on(pick.group, pick.type)
+            else:
+                self._load.end(pick.group, pick.type)
         self.picks.clear()
 
     def turn_failed(self) -> None:
         """Whatever the turn was to do is in doubt."""
+        self._give_up_picks(())
         self.survey_wanted = True
         self._meanwhile.clear()
         self.picker.turn_over((), all_started=False)
 
     def read(self, turn: Turn, result: TurnResult) -> None:
         """The turn is committed: what it found, what it did, and what was committed while it was under way."""
+        self._give_up_picks({task.id for task in result.claimed})
         self.picker.turn_over(result.buckets, all_started=len(result.claimed) >= len(turn.claims) + len(turn.hooks))
         if result.controls is not None:
             # Nothing was claimed, and places may have changed with what was paused.
