@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -73,7 +74,7 @@ def test_each_test_has_a_place_of_its_own(postgres_server: str, postgres_store: 
         assert connection.execute("SELECT to_regclass(%s)", (f"{schema}.mine",)).fetchone() != (None,)
 
 
-@pytest.mark.skipif(ENVIRONMENT in server.os.environ, reason="an existing server is used, none is started")
+@pytest.mark.skipif(ENVIRONMENT in os.environ, reason="an existing server is used, none is started")
 class TestSharing:
     def test_processes_share_one_server_which_goes_with_the_last_of_them(self, tmp_path: Path) -> None:
         users = [_start_user(tmp_path / "meet") for _ in range(3)]
