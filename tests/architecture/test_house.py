@@ -89,11 +89,27 @@ def test_migrations_are_numbered_without_gaps() -> None:
     assert numbers == list(range(1, len(found) + 1))
 
 
-def test_every_statement_by_name_has_a_name_of_its_own() -> None:
-    for file in (PACKAGE / "store" / "sqlite" / "queries").glob("*.sql"):
-        names = re.findall(r"^-- name: (\w+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-        assert names
-        assert len(names) == len(set(names))
+ENGINES = sorted(folder.parent.name for folder in (PACKAGE / "store").glob("*/queries"))
+
+
+def _statements(engine: str) -> list[str]:
+    files = sorted((PACKAGE / "store" / engine / "queries").glob("*.sql"))
+    return [name for file in files for name in re.findall(r"^-- name: (\w+)$", file.read_text("utf-8"), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_statement_by_name_has_a_name_of_its_own(engine: str) -> None:
+    names = _statements(engine)
+    assert names
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_statement_that_is_called_exists_in_every_engine(engine: str) -> None:
+    texts = [file.read_text(encoding="utf-8") for file in (PACKAGE / "store" / "sql").glob("*.py")]
+    called = {name for text in texts for name in re.findall(r'SQL\["(\w+)"\]', text)}
+    assert len(called) > 100
+    assert called <= set(_statements(engine))
 
 
 def test_the_makefile_has_the_promised_targets() -> None:

@@ -19,8 +19,9 @@ from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate, Status
 from taskmill.policy.circles import tie
 from taskmill.policy.duplicates import Holder, Name
-from taskmill.store.sqlite import inbox
+from taskmill.store.sql import inbox
 from taskmill.store.sqlite.migrate import migrate
+from taskmill.store.sqlite.session import Session
 from taskmill.testing.store_contract.samples import NOW, new_task
 
 PARENT = 50
@@ -122,7 +123,7 @@ def counted_calls() -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_chain_of_references_costs_as_much_as_it_is_long(database: sqlite3.Connection, keyed: bool) -> None:
-    (((parent,),), _) = inbox.insert(database, [[new_task()]], NOW)  # type: ignore[misc]
+    (((parent,),), _) = inbox.insert(Session(database), [[new_task()]], NOW)  # type: ignore[misc]
 
     def chain(length: int) -> list[NewTask]:
         return [
@@ -132,9 +133,9 @@ def test_a_chain_of_references_costs_as_much_as_it_is_long(database: sqlite3.Con
 
     def cost(length: int) -> int:
         tasks = chain(length)
-        inbox.insert(database, [tasks], NOW)  # with keys, the second time all of them are replaced
+        inbox.insert(Session(database), [tasks], NOW)  # with keys, the second time all of them are replaced
         with counted_calls() as calls:
-            (answer,), _ = inbox.insert(database, [tasks], NOW)
+            (answer,), _ = inbox.insert(Session(database), [tasks], NOW)
         assert isinstance(answer, list)
         return calls[0]
 
@@ -143,9 +144,9 @@ def test_a_chain_of_references_costs_as_much_as_it_is_long(database: sqlite3.Con
 
 
 def test_replacing_an_ancestor_says_so(database: sqlite3.Connection) -> None:
-    (((root,),), _) = inbox.insert(database, [[new_task(key="k")]], NOW)  # type: ignore[misc]
-    (((middle,),), _) = inbox.insert(database, [[task(parent=root.id)]], NOW)  # type: ignore[misc]
-    (refusal,), _ = inbox.insert(database, [[task(key="k", parent=middle.id)]], NOW)
+    (((root,),), _) = inbox.insert(Session(database), [[new_task(key="k")]], NOW)  # type: ignore[misc]
+    (((middle,),), _) = inbox.insert(Session(database), [[task(parent=root.id)]], NOW)  # type: ignore[misc]
+    (refusal,), _ = inbox.insert(Session(database), [[task(key="k", parent=middle.id)]], NOW)
     assert isinstance(refusal, CyclicDependency)
     assert f"task {root.id} is an ancestor" in str(refusal)
     assert "requeue" in str(refusal)

@@ -13,10 +13,12 @@ import pytest
 from taskmill import Domain, Scheduler, SchemaTooNew, StoreBusy, StoreError
 from taskmill.clock import SystemClock
 from taskmill.model.filters import Filters
+from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sqlite import writer as writer_module
-from taskmill.store.sqlite.connection import Connection, connect
+from taskmill.store.sqlite.connection import connect
 from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES, LogFile
 from taskmill.store.sqlite.migrate import migrations, newest_version
+from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing.store_contract import new_task
 
@@ -109,10 +111,10 @@ async def test_a_lock_that_is_never_given_up_is_a_clear_error(path: str, monkeyp
 async def test_one_faulty_request_does_not_fail_those_that_share_its_transaction(path: str) -> None:
     connection = connect(path)
     connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
-    writer = writer_module.Writer(connection, None, path, full=True, clock=SystemClock())
+    writer = writer_module.Writer(Session(connection), None, path, full=True, clock=SystemClock())
 
     def insert(n: int) -> writer_module.Request[int]:
-        def request(connection: Connection) -> int:
+        def request(connection: AnyConnection) -> int:
             connection.execute("INSERT INTO t VALUES (?)", (n,))
             return n
 

@@ -28,10 +28,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from taskmill.errors import StoreBusy, StoreError
 from taskmill.ports import Clock, StoreMeter
-from taskmill.store.sqlite.connection import Connection, DatabaseError, is_busy, translated
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.thread import StoreThread
+from taskmill.store.sqlite.connection import DatabaseError, is_busy, translated
 from taskmill.store.sqlite.handover import Handover
 from taskmill.store.sqlite.log_file import LogFile
-from taskmill.store.sqlite.thread import StoreThread
+from taskmill.store.sqlite.session import Session
 
 T = TypeVar("T")
 Request = Callable[[Connection], T]
@@ -57,8 +59,9 @@ class _Asked(NamedTuple):
 class Writer:
     """Owns the write connection. Lives on one event loop. ``log`` is ``None`` for a store in memory."""
 
-    def __init__(self, connection: Connection, log: LogFile | None, path: str, *, full: bool, clock: Clock) -> None:
-        self._connection = connection
+    def __init__(self, session: Session, log: LogFile | None, path: str, *, full: bool, clock: Clock) -> None:
+        self._session = session
+        self._connection = session.raw
         self._log = log
         self._path = path
         self._must_sync = full and log is not None
@@ -85,6 +88,7 @@ class Writer:
         request: Request[T],
         rows: int = 1,
         *,
+        alone: bool = False,
         durable: bool = True,
         at_commit: Callable[[T], None] | None = None,
     ) -> Awaitable[T]:
@@ -111,7 +115,7 @@ class Writer:
             else:
                 succeed(result)
 
-        self.post(request, rows, committed, failed)
+        self.post(request, rows, committed, failed, alone=alone)
         return answer
 
     def post(
@@ -120,6 +124,8 @@ class Writer:
         rows: int,
         committed: Callable[[T], None],
         failed: Callable[[Exception], None],
+        *,
+        alone: bool = False,  # noqa: ARG002 - whoever writes to a file is alone
     ) -> None:
         """Like :meth:`ask`, with a call back on the loop at the commit, in its order, whoever still waits."""
         if self._closed:
@@ -286,11 +292,11 @@ class Writer:
     def _finish_transaction(self, batch: Sequence[_Asked]) -> list[Any]:
         """Run the requests in one transaction; requests that only read need none."""
         if not any(asked.rows for asked in batch):
-            return [asked.request(self._connection) for asked in batch]
+            return [asked.request(self._session) for asked in batch]
         try:
             if not self._connection.in_transaction:
                 self._connection.execute("BEGIN IMMEDIATE")
-            results = [asked.request(self._connection) for asked in batch]
+            results = [asked.request(self._session) for asked in batch]
             self._commit()
         except BaseException:
             if self._connection.in_transaction:

@@ -1,6 +1,7 @@
 -- name: begin
 INSERT INTO taskmill_series (template, every_ms, first_at, due_at, ttl_ms, runs, max_runs)
-VALUES (?1, ?2, ?3, ?3, ?4, 1, ?5);
+VALUES (?1, ?2, ?3, ?3, ?4, 1, ?5)
+RETURNING id;
 
 -- name: join_series
 UPDATE taskmill_task SET series_id = ?2 WHERE id = ?1 AND series_id IS NULL;

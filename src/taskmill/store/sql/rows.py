@@ -1,7 +1,7 @@
 """Rows as JSON arrays, and the records users read, made from them.
 
-Reads come out of SQLite as one JSON text each, decoded by msgspec into these structs: one call into SQLite and one
-into msgspec, however many rows.
+Reads come out of the engine as one JSON text each, decoded by msgspec into these structs: one call into the engine and
+one into msgspec, however many rows.
 """
 
 from __future__ import annotations
@@ -25,27 +25,6 @@ from taskmill.policy.rules import Rules
 from taskmill.policy.standstill import clocks
 
 T = TypeVar("T")
-
-COMMON_COLUMNS = (
-    "id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,"
-    " started_at, parent_id, progress, last_error"
-)
-# Of a parent: [children, ended, the sum of the fractions that the others have reported].
-_FAMILY = (
-    "json(CASE WHEN children THEN json_array(children, children_ended, (SELECT sum(child.progress ->> 'fraction')"
-    " FROM taskmill_task AS child WHERE child.parent_id = taskmill_task.id AND child.progress IS NOT NULL)) END)"
-)
-# Where the time-to-live of a task counts from: its submission, that of an occurrence from when it is due. Of what was
-# due at once the place in the queue tells, which steps of the clock have moved.
-CLOCK_FROM = (
-    "CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)"
-    " WHEN series_id IS NOT NULL THEN due_at ELSE created_at END"
-)
-ACTIVE_ROW = (
-    f"json_array({COMMON_COLUMNS}, status, urgency, {_FAMILY}, coalesce(renewed_at, queued_at), paused_at,"
-    f" {CLOCK_FROM})"
-)
-HISTORY_ROW = f"json_array({COMMON_COLUMNS}, ending, ended_at, duration_ms, result, error)"
 
 
 class EndingRow(NamedTuple):

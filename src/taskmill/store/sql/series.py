@@ -15,17 +15,15 @@ from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
 from taskmill.policy.recurrence import is_spent, next_occurrence
 from taskmill.ports import Effects, SeriesChange, Skipped
-from taskmill.store.sqlite import controls, keys
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.describing import describe
-from taskmill.store.sqlite.families import stop_trees
-from taskmill.store.sqlite.inserting import insert_rows
-from taskmill.store.sqlite.json_sql import decode_ids, encoded, one
-from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.releasing import release
-from taskmill.store.sqlite.rows import EndingRow
-
-SQL = load("series.sql")
+from taskmill.store.sql import controls, keys
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.describing import describe
+from taskmill.store.sql.families import stop_trees
+from taskmill.store.sql.inserting import insert_rows
+from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.releasing import release
+from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.statements import SQL
 
 
 class Series(msgspec.Struct, array_like=True):
@@ -55,7 +53,7 @@ def begin(connection: Connection, id: int, task: NewTask, kin: Kin) -> None:
     first_at = task.created_at if task.due_at is None else task.due_at
     ttl_ms = None if task.expires_at is None else task.expires_at - max(first_at, task.created_at)
     parameters = (encoded(template), kin.every_ms, first_at, ttl_ms, kin.max_runs)
-    series_id = connection.execute(SQL["begin"], parameters).lastrowid
+    series_id = one(connection, SQL["begin"], *parameters)
     connection.execute(SQL["join_series"], (id, series_id))
 
 

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from taskmill.model.stages import Described
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.json_sql import encoded, one
-from taskmill.store.sqlite.queries import load
-
-SQL = load("describing.sql")
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.statements import SQL
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeError)
 """What decoding a damaged row raises."""

@@ -18,14 +18,12 @@ from taskmill.model.stages import Claimed
 from taskmill.policy.rates import permits_at, take_permits
 from taskmill.policy.rules import combined, still_valid
 from taskmill.ports import Effects, TurnResult
-from taskmill.store.sqlite import dependencies
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.describing import describe
-from taskmill.store.sqlite.json_sql import decode_ids, encoded, one
-from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.releasing import note_queued
-
-SQL = load("controls.sql")
+from taskmill.store.sql import dependencies
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.describing import describe
+from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.releasing import note_queued
+from taskmill.store.sql.statements import SQL
 
 
 class _Row(msgspec.Struct, array_like=True):

@@ -1,10 +1,12 @@
-"""The reading half of the SQLite store."""
+"""The reading half of a store in SQL."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
+
+import msgspec
 
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.filters import Filters
@@ -15,11 +17,15 @@ from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock
-from taskmill.store.sqlite import controls, reading, series
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.rows import View
+from taskmill.store.sql import controls, reading, series
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import one
+from taskmill.store.sql.rows import View
+from taskmill.store.sql.statements import SQL
 
 T = TypeVar("T")
+
+_decode_types = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class ReadSide(ABC):
@@ -61,6 +67,9 @@ class ReadSide(ABC):
     async def controls(self) -> Controls:
         return await self._read(controls.read)
 
+    async def published_types(self) -> Mapping[str, str]:
+        return await self._read(lambda connection: _decode_types(one(connection, SQL["published_types"])))
+
     async def get(self, id: int) -> TaskRecord | HistoryRecord | None:
         return await self._view(lambda connection, view: reading.get(connection, view, id))
 
@@ -68,7 +77,7 @@ class ReadSide(ABC):
         return await self._view(lambda connection, view: reading.find(connection, view, type, key))
 
     async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
-        from taskmill.store.sqlite import explaining
+        from taskmill.store.sql import explaining
 
         def read(connection: Connection, view: View) -> tuple[Situation, Surroundings, Controls] | None:
             found = explaining.situation(connection, id, view.rules, view.now)
@@ -78,12 +87,12 @@ class ReadSide(ABC):
         return await self._view(read)
 
     async def crossings(self, crossings: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:
-        from taskmill.store.sqlite import explaining
+        from taskmill.store.sql import explaining
 
         return await self._read(lambda connection: explaining.crossings(connection, crossings))
 
     async def load_of_groups(self) -> GroupLoad:
-        from taskmill.store.sqlite import explaining
+        from taskmill.store.sql import explaining
 
         def read(connection: Connection, view: View) -> GroupLoad:
             running, waiting = explaining.load_of_groups(connection)

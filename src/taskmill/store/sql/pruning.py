@@ -9,12 +9,10 @@ import msgspec
 
 from taskmill.model.retention import PruneRule
 from taskmill.model.status import Ending
-from taskmill.store.sqlite import dependencies
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
-from taskmill.store.sqlite.queries import load
-
-SQL = load("retention.sql")
+from taskmill.store.sql import dependencies
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sql.statements import SQL
 
 _decode_counts = msgspec.json.Decoder(dict[str, int]).decode
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.queries import load
-
-SQL = load("keys.sql")
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.statements import SQL
 
 
 def holder(connection: Connection, type: str, key: str | None) -> int | None:

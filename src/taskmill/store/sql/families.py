@@ -1,6 +1,6 @@
 """Parents and children in the store: stopping trees, waking parents, spawning. The decisions are the policy's.
 
-Functions that make tasks end return the rows of their endings; :mod:`taskmill.store.sqlite.endings` commits them and
+Functions that make tasks end return the rows of their endings; :mod:`taskmill.store.sql.endings` commits them and
 follows up in turn.
 """
 
@@ -26,13 +26,11 @@ from taskmill.policy.families import (
     plan_stop,
 )
 from taskmill.ports import Effects, Origin
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
-from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.releasing import let_in, let_siblings_in, note_queued, release, unhold
-from taskmill.store.sqlite.rows import EndingRow
-
-SQL = load("families.sql")
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sql.releasing import let_in, let_siblings_in, note_queued, release, unhold
+from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.statements import SQL
 
 ENDING_OF_STOP: Mapping[str, Ending] = {
     StopReason.CANCEL: Ending.CANCELLED,

@@ -13,13 +13,11 @@ from taskmill.model.stages import Crossing, Described
 from taskmill.policy.aging import effective_priority, wait_until_ms
 from taskmill.policy.rules import Rules
 from taskmill.policy.standstill import clocks, pauses_of, stood_still
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.describing import describe
-from taskmill.store.sqlite.json_sql import decode_ids, encoded, one
-from taskmill.store.sqlite.ledger import SQL as LEDGER
-from taskmill.store.sqlite.queries import load
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.describing import describe
+from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.statements import SQL
 
-SQL = load("explaining.sql")
 RECENT = 200
 """How many endings tell how fast tasks end."""
 
@@ -33,8 +31,7 @@ _decode_heads = msgspec.json.Decoder(list[tuple[str, str, int, int, int | None]]
 
 
 def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[Situation, Surroundings] | None:
-    connection.execute("BEGIN")
-    try:
+    with connection.snapshot():
         row = connection.execute(SQL["situation"], (id,)).fetchone()
         if row is None:
             return None
@@ -47,8 +44,6 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
             ahead=_ahead(connection, found, rules, now),
             recent=_decode_recent(one(connection, SQL["recent_endings"], RECENT, group)),
         )
-    finally:
-        connection.execute("COMMIT")
 
 
 def load_of_groups(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
@@ -90,7 +85,7 @@ def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
 
 def next_priorities(connection: Connection, rules: Rules, now: int) -> dict[str, int]:
     """The effective priority of the task that each group would start next."""
-    lanes = one(connection, LEDGER["lanes"])
+    lanes = one(connection, SQL["lanes"])
     found: dict[str, int] = {}
     for group, type, urgency, aged_from, paused_at in _decode_heads(one(connection, SQL["heads"], lanes)):
         stood = stood_still(pauses_of(rules, group, type, paused_at), aged_from, now)

@@ -14,15 +14,13 @@ from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on
 from taskmill.ports import Arrived, Effects, Origin
-from taskmill.store.sqlite import dependencies, families, series
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.endings import NOBODY, end_tasks, present_ties
-from taskmill.store.sqlite.inserting import insert_rows
-from taskmill.store.sqlite.json_sql import encoded
-from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.rows import EndingRow
-
-SQL = load("inbox.sql")
+from taskmill.store.sql import dependencies, families, series
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.endings import NOBODY, end_tasks, present_ties
+from taskmill.store.sql.inserting import insert_rows
+from taskmill.store.sql.json_sql import encoded
+from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.statements import SQL
 
 _decode_holders = msgspec.json.Decoder(list[tuple[str, str, Holder]], strict=False).decode
 _decode_stoppers = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
@@ -30,10 +28,16 @@ _decode_stoppers = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 Request = Sequence[NewTask]
 
 
+def is_plain(requests: Sequence[Request]) -> bool:
+    """Whether none of the tasks has a key or kin: then they concern nobody else."""
+    return all(task.key is None and task.kin is None for request in requests for task in request)
+
+
 def insert(connection: Connection, requests: Sequence[Request], now: int) -> tuple[list[Answer], Arrived]:
     """Store the tasks of each request, or answer with the error that refuses it."""
-    if all(task.key is None and task.kin is None for request in requests for task in request):
+    if is_plain(requests):
         return _insert_plain(connection, requests)
+    connection.be_alone()
     keys, last_id = _keys(connection, requests)
     plan = plan_inbox(requests, keys, last_id + 1, _needs(connection, requests, keys))
     arrived = Arrived(
@@ -58,9 +62,10 @@ def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[
 
 
 def _keys(connection: Connection, requests: Sequence[Request]) -> tuple[Keys, int]:
-    """Who has the keys that are wanted, and the last id that was given out."""
+    """Who has the keys that are wanted, and the id after which there is room for all these tasks."""
     wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
-    holders, stoppers, last_id = connection.execute(SQL["key_holders"], (encoded(list(wanted)),)).fetchone()
+    asked = (encoded(list(wanted)), sum(map(len, requests)))
+    holders, stoppers, last_id = connection.execute(SQL["key_holders"], asked).fetchone()
     keys = Keys(
         {(type, key): holder for type, key, holder in _decode_holders(holders)},
         {(type, key): id for type, key, id in _decode_stoppers(stoppers)},
@@ -115,7 +120,7 @@ def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int) 
         stored = [one.old_id for one in plan.superseded if one.old_id < plan.first_id]
         connection.execute(SQL["give_up_keys"], (encoded(stored),))
     if plan.fresh:
-        insert_rows(connection, plan.fresh)
+        insert_rows(connection, plan.fresh, plan.first_id)
         if plan.edges:
             urgencies = {id: task.priority for id, task in enumerate(plan.fresh, plan.first_id)}
             dependencies.link(connection, plan.edges, urgencies, effects)

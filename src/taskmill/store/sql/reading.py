@@ -13,33 +13,22 @@ from taskmill.model.filters import Filters
 from taskmill.model.graph import Dependency, TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.dependencies import SQL as DEPENDENCIES
-from taskmill.store.sqlite.json_sql import one
-from taskmill.store.sqlite.rows import (
-    ACTIVE_ROW,
-    HISTORY_ROW,
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.rows import (
     View,
     decode_active,
     decode_history,
     history_record,
     task_record,
 )
+from taskmill.store.sql.statements import SQL
 
 T = TypeVar("T")
 
 _decode = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
 _decode_edges = msgspec.json.Decoder(list[Dependency]).decode
 
-SHOWN_STATUS = (
-    "CASE WHEN status = 'pending' AND EXISTS (SELECT 1 FROM taskmill_control AS control"
-    " WHERE control.paused_at IS NOT NULL AND (control.resume_at IS NULL OR control.resume_at > {now:d})"
-    " AND (control.kind = 'scheduler'"
-    " OR control.kind = 'group' AND control.name = group_name"
-    " OR control.kind = 'domain' AND control.name = substr(type, 1, instr(type, '::') - 1)))"
-    " THEN 'paused' ELSE status END"
-)
 _TALLIED = frozenset({"status", "type", "domain", "group"})
 
 
@@ -55,22 +44,19 @@ def find(connection: Connection, view: View, type: str, key: str) -> TaskRecord 
 def _first(
     connection: Connection, view: View, where: str, parameters: Sequence[Any]
 ) -> TaskRecord | HistoryRecord | None:
-    # One read transaction, so that a task on its way to history is seen in one of the two places.
-    connection.execute("BEGIN")
-    try:
+    # So that a task on its way to history is seen in one of the two places.
+    with connection.snapshot():
         if active := _active(connection, view, where, parameters, "LIMIT 1"):
             return active[0]
         ended = _ended(connection, where, parameters, "ORDER BY ended_at DESC, id DESC LIMIT 1")
         return ended[0] if ended else None
-    finally:
-        connection.execute("COMMIT")
 
 
 def tasks(connection: Connection, view: View, filters: Filters) -> list[TaskRecord]:
     """Active tasks, oldest first."""
     if isinstance(filters.status, Ending):
         return []
-    where, parameters = _conditions(filters, "taskmill_task", _status_column(view))
+    where, parameters = _conditions(filters, "taskmill_task", _status_column(connection, view))
     if filters.before is not None:
         where += " AND id < ?"
         parameters.append(filters.before)
@@ -102,7 +88,7 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
         table, column = (
             ("taskmill_history", "ending")
             if isinstance(filters.status, Ending)
-            else ("taskmill_task", _status_column(view))
+            else ("taskmill_task", _status_column(connection, view))
         )
         where, parameters = _conditions(filters, table, column)
         if filters.before is not None:
@@ -116,24 +102,13 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
 def counts(connection: Connection, view: View) -> dict[str, int]:
     """Every status and ending with the number of tasks in it."""
     found = {str(word): 0 for word in (*Status, *Ending)}
-    (active,) = connection.execute(
-        "SELECT json_group_object(shown, n) FROM"  # noqa: S608
-        f" (SELECT {_status_column(view)} AS shown, count(*) AS n FROM taskmill_task GROUP BY 1)"
-    ).fetchone()
-    (ended,) = connection.execute(
-        "SELECT json_group_object(ending, n) FROM (SELECT ending, sum(kept) AS n FROM taskmill_tally GROUP BY ending)"
-    ).fetchone()
+    counted = connection.text(SQL["active_counts"]).replace("{status}", _status_column(connection, view))
+    active, ended = one(connection, counted), one(connection, SQL["ended_counts"])
     return {**found, **_decode(active), **_decode(ended)}
 
 
 def stats(connection: Connection, type: str) -> TypeStats:
-    rows: dict[str, list[int]] = _decode(
-        connection.execute(
-            "SELECT json_group_object(ending, json_array(n, ms)) FROM (SELECT ending, sum(ended) AS n,"
-            " sum(duration_ms) AS ms FROM taskmill_tally WHERE type = ? GROUP BY ending)",
-            (type,),
-        ).fetchone()[0]
-    )
+    rows: dict[str, list[int]] = _decode(one(connection, SQL["stats"], type))
     total = sum(n for n, _ in rows.values())
     completed, duration_ms = rows.get("completed", [0, 0])
     failed = sum(rows.get(ending, [0, 0])[0] for ending in ("failed", "dead_letter"))
@@ -148,11 +123,7 @@ def stats(connection: Connection, type: str) -> TypeStats:
 
 def tag_values(connection: Connection, name: str) -> dict[str, int]:
     """How many active tasks have each value of a tag, most frequent first."""
-    rows = connection.execute(
-        "SELECT value, count(*) FROM taskmill_task_tag WHERE name = ? GROUP BY value ORDER BY 2 DESC, 1",
-        (name,),
-    ).fetchall()
-    return dict(rows)
+    return dict(connection.execute(SQL["tag_values"], (name,)).fetchall())
 
 
 def children(connection: Connection, id: int) -> list[HistoryRecord]:
@@ -167,34 +138,27 @@ def children(connection: Connection, id: int) -> list[HistoryRecord]:
 
 def graph(connection: Connection, view: View, id: int) -> TaskGraph | None:
     """Everything that hangs together with a task."""
-    connection.execute("BEGIN")
-    try:
-        ids = one(connection, DEPENDENCIES["tied"], id)
-        where = "id IN (SELECT value FROM json_each(?))"
+    with connection.snapshot():
+        ids = one(connection, SQL["tied"], id)
+        where = connection.text(SQL["among_ids"])
         found: list[TaskRecord | HistoryRecord] = [
             *_active(connection, view, where, (ids,), ""),
             *_ended(connection, where, (ids,), ""),
         ]
-        edges = _decode_edges(one(connection, DEPENDENCIES["edges_among"], ids))
-    finally:
-        connection.execute("COMMIT")
+        edges = _decode_edges(one(connection, SQL["edges_among"], ids))
     tasks = {record.id: record for record in sorted(found, key=lambda record: record.id)}
     return TaskGraph(tasks=tasks, dependencies=edges) if id in tasks else None
 
 
 def ended_among(connection: Connection, ids: Sequence[int]) -> list[int]:
-    given = _encode(ids).decode()
-    (found,) = connection.execute(
-        "SELECT json_group_array(id) FROM taskmill_history WHERE id IN (SELECT value FROM json_each(?))",
-        (given,),
-    ).fetchone()
-    ended: list[int] = _decode(found)
-    return ended
+    return decode_ids(one(connection, SQL["ended_among"], encoded(ids)))
 
 
-def _status_column(view: View) -> str:
+def _status_column(connection: Connection, view: View) -> str:
     """The status as it is shown; only while something is paused does that take more than a look at the row."""
-    return SHOWN_STATUS.format(now=view.now) if view.rules.controls.pauses else "status"
+    if not view.rules.controls.pauses:
+        return "status"
+    return connection.text(SQL["shown_status"]).replace("{now}", str(view.now))
 
 
 def _limit(order: str, filters: Filters, parameters: list[Any]) -> str:
@@ -231,7 +195,7 @@ def _conditions(filters: Filters, table: str, status_column: str) -> tuple[str, 
     if filters.tag_prefix is not None:
         prefix = filters.tag_prefix
         add(
-            f"id IN (SELECT task_id FROM {table}_tag WHERE substr(name, 1, ?) = ?)",  # noqa: S608
+            f"id IN (SELECT task_id FROM {table}_tag WHERE substr(name, 1, CAST(? AS INTEGER)) = ?)",  # noqa: S608
             len(prefix),
             prefix,
         )
@@ -239,31 +203,28 @@ def _conditions(filters: Filters, table: str, status_column: str) -> tuple[str, 
 
 
 def _active(connection: Connection, view: View, where: str, parameters: Sequence[Any], order: str) -> list[TaskRecord]:
-    rows = _rows(connection, "taskmill_task", ACTIVE_ROW, decode_active, (where, parameters, order))
+    rows = _rows(connection, "taskmill_task", "active_rows", decode_active, (where, parameters, order))
     return [task_record(row, view) for row in rows]
 
 
 def _ended(connection: Connection, where: str, parameters: Sequence[Any], order: str) -> list[HistoryRecord]:
-    rows = _rows(connection, "taskmill_history", HISTORY_ROW, decode_history, (where, parameters, order))
+    rows = _rows(connection, "taskmill_history", "history_rows", decode_history, (where, parameters, order))
     return [history_record(row) for row in rows]
 
 
 def _rows(
     connection: Connection,
     table: str,
-    row: str,
+    statement: str,
     decode: Callable[[str], list[T]],
     wanted: tuple[str, Sequence[Any], str],
 ) -> list[T]:
     where, parameters, order = wanted
-    (found,) = connection.execute(
-        f"SELECT json_group_array(json(row)) FROM (SELECT {row} AS row FROM {table} WHERE {where} {order})",  # noqa: S608
-        parameters,
-    ).fetchone()
+    rows = connection.text(SQL[statement]).replace("{where}", where).replace("{order}", order)
     try:
-        return decode(found)
+        return decode(one(connection, rows, *parameters))
     except (msgspec.MsgspecError, UnicodeError) as wrong:
         ids = connection.execute(f"SELECT id FROM {table} WHERE {where} {order}", parameters).fetchall()  # noqa: S608
         if len(ids) == 1:
             raise StoreCorrupt(f"the stored row of task {ids[0][0]} is unreadable: {wrong}") from wrong
-        return [one for (id,) in ids for one in _rows(connection, table, row, decode, ("id = ?", (id,), ""))]
+        return [one for (id,) in ids for one in _rows(connection, table, statement, decode, ("id = ?", (id,), ""))]

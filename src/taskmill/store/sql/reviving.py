@@ -5,13 +5,11 @@ from __future__ import annotations
 from taskmill.errors import DuplicateTask
 from taskmill.model.stages import Described
 from taskmill.ports import Effects
-from taskmill.store.sqlite import keys
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.describing import describe
-from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.releasing import release
-
-SQL = load("reviving.sql")
+from taskmill.store.sql import keys
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.describing import describe
+from taskmill.store.sql.releasing import release
+from taskmill.store.sql.statements import SQL
 
 
 def revive(connection: Connection, id: int, now: int) -> Described | None:

@@ -7,20 +7,17 @@ from collections.abc import Sequence
 from taskmill.model.kin import Kin
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.json_sql import encoded
-from taskmill.store.sqlite.queries import load
-
-SQL = load("inserting.sql")
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import encoded
+from taskmill.store.sql.statements import SQL
 
 
-def insert_rows(connection: Connection, tasks: Sequence[NewTask]) -> int:
-    """Write the rows; returns the id of the first, the others follow it."""
+def insert_rows(connection: Connection, tasks: Sequence[NewTask], first_id: int | None = None) -> int:
+    """Write the rows; returns the first id, which others follow. ``first_id`` is the one they were planned with."""
     statement, rows = _shortest(tasks)
-    last_id = connection.execute(SQL[statement], (encoded(rows),)).lastrowid or 0
-    first_id = last_id - len(tasks) + 1
+    first_id = connection.insert(SQL[statement], encoded(rows), len(tasks), first_id)
     if rows is tasks and any(task.tags for task in tasks):
-        connection.execute(SQL["insert_tags"], (first_id, last_id))
+        connection.execute(SQL["insert_tags"], (first_id, first_id + len(tasks) - 1))
     return first_id
 
 

@@ -1,7 +1,7 @@
 """Committing what happened: turns, cancellations, recovery.
 
 Each function runs inside the writer's transaction. Endings and what follows from them are committed by
-:mod:`taskmill.store.sqlite.endings`.
+:mod:`taskmill.store.sql.endings`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,14 @@ from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.ranking import front_size, rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
-from taskmill.store.sqlite import controls, families, series
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.describing import UNREADABLE, describe
-from taskmill.store.sqlite.endings import SQL as ENDINGS
-from taskmill.store.sqlite.endings import Ties, end_tasks, leave_active
-from taskmill.store.sqlite.json_sql import decode_ids, encoded, one
-from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.releasing import note_queued
-from taskmill.store.sqlite.rows import EndingRow
-
-SQL = {**load("queue.sql"), **load("ledger.sql")}
+from taskmill.store.sql import controls, families, series
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.describing import UNREADABLE, describe
+from taskmill.store.sql.endings import Ties, end_tasks, leave_active
+from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.releasing import note_queued
+from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.statements import SQL
 
 BITE = 500
 """How many tasks upkeep moves in one transaction, so that nobody waits long behind it."""
@@ -80,8 +77,10 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
         connection.execute(SQL["promote"], (ids,))
         result.promoted = ids != "[]"
     if turn.resume_preempted:
+        connection.be_alone()
         controls.resume_preempted(connection, turn.now, result.effects)
     if turn.expire:
+        connection.be_alone()
         controls.freeze_paused(connection, turn.now)
         _expire(connection, turn, result)
     _start(connection, turn, result)
@@ -191,6 +190,7 @@ def _completed(result: str | None, judged: Judged) -> str:
 def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> None:
     if _all_just_ended(connection, turn):
         return
+    connection.be_alone()
     tokens = [(judged.task.id, judged.task.attempt) for judged in turn.judged]
     held = {row[0]: row[1:] for row in _decode_held(_one(connection, "held_tokens", encoded(tokens)))}
     verdicts = _Verdicts()
@@ -251,12 +251,8 @@ def _all_just_ended(connection: Connection, turn: Turn) -> bool:
         rows.append(
             (task.id, verdict.ending, turn.now, judged.duration_ms, verdict.result, verdict.error, task.attempt)
         )
-    connection.execute("SAVEPOINT endings")
-    if connection.execute(ENDINGS["record_endings"], (encoded(rows), None, None)).rowcount != len(rows):
-        connection.execute("ROLLBACK TO endings")
-        connection.execute("RELEASE endings")
+    if not connection.execute_if_all(SQL["record_endings"], (encoded(rows), None, None), len(rows)):
         return False
-    connection.execute("RELEASE endings")
     tagged = any(judged.task.tags for judged in turn.judged)
     leave_active(connection, encoded([row[0] for row in rows]), _sums(turn.judged), tagged=tagged)
     return True
@@ -307,6 +303,7 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
                 damaged.append(id)
     connection.execute(SQL["claim"], (ids, now))
     if damaged:
+        connection.be_alone()
         rows = [EndingRow(id, Ending.DEAD_LETTER, now, None, None, UNREADABLE_ROW) for id in damaged]
         end_tasks(connection, rows, now, result.effects)
     if result.effects.released:

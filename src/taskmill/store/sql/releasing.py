@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from taskmill.ports import Effects, Released
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
-from taskmill.store.sqlite.queries import load
-
-SQL = load("releasing.sql")
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sql.statements import SQL
 
 _decode_released = msgspec.json.Decoder(list[Released]).decode
 

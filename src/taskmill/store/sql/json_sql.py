@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sql.connection import Connection
 
 _encode = msgspec.json.Encoder().encode
 

@@ -16,15 +16,13 @@ from taskmill.model.stages import Described
 from taskmill.model.status import Ending
 from taskmill.model.verdict import End
 from taskmill.ports import Effects, Ended
-from taskmill.store.sqlite import dependencies, families, series
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.describing import describe
-from taskmill.store.sqlite.json_sql import decode_pairs, encoded, one
-from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.releasing import release
-from taskmill.store.sqlite.rows import EndingRow
-
-SQL = load("endings.sql")
+from taskmill.store.sql import dependencies, families, series
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.describing import describe
+from taskmill.store.sql.json_sql import decode_pairs, encoded, one
+from taskmill.store.sql.releasing import release
+from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.statements import SQL
 
 
 class Ties(NamedTuple):

@@ -10,14 +10,12 @@ from taskmill.model.status import Ending, OnDependencyFailure
 from taskmill.policy.dependencies import answer_ending
 from taskmill.policy.references import DependencyState
 from taskmill.ports import Effects
-from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.describing import describe
-from taskmill.store.sqlite.json_sql import decode_ids, decode_pairs, encoded, one
-from taskmill.store.sqlite.queries import load
-from taskmill.store.sqlite.releasing import release
-from taskmill.store.sqlite.rows import EndingRow
-
-SQL = load("dependencies.sql")
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.describing import describe
+from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sql.releasing import release
+from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.statements import SQL
 
 _decode_states = msgspec.json.Decoder(list[tuple[int, bool, Ending | None]], strict=False).decode
 _decode_dependents = msgspec.json.Decoder(list[tuple[int, int, OnDependencyFailure, bool]], strict=False).decode

@@ -1,0 +1,37 @@
+"""SQL by name. Each ``-- name: word`` of a ``.sql`` file starts a statement; its comment says what it is for.
+
+The shared half of the store calls statements by their words. Each engine has files of its own, with the same words, the
+same parameters and the same answers in its dialect; tests compare them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+
+class _Names:
+    """``SQL["claim"]`` says that the word is the name of a statement, so that tests can look it up in every engine."""
+
+    def __getitem__(self, word: str) -> str:
+        return word
+
+
+SQL = _Names()
+
+
+def load(folder: Path) -> dict[str, str]:
+    """Every statement of an engine by its name."""
+    found: dict[str, str] = {}
+    for file in sorted(folder.glob("*.sql")):
+        parts = _HEADING.split(file.read_text(encoding="utf-8"))
+        found.update((word, _bare(sql)) for word, sql in zip(parts[1::2], parts[2::2], strict=True))
+    return found
+
+
+def _bare(sql: str) -> str:
+    """Without the comment; an engine that has nothing to do for a word has an empty statement."""
+    lines = [line for line in sql.splitlines() if not line.startswith("--")]
+    return "\n".join(lines).strip().rstrip(";").rstrip()

@@ -1,0 +1,226 @@
+"""The writing half of a store in SQL: every verb as a request to the writer."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from taskmill.errors import SubmissionError
+from taskmill.model.controls import Change, Declared, Scope
+from taskmill.model.retention import PruneRule
+from taskmill.model.stages import Described, NewTask, Stored
+from taskmill.policy.inbox import Answer
+from taskmill.ports import (
+    Arrived,
+    CancelResult,
+    Clock,
+    Effects,
+    Origin,
+    Recovery,
+    SeriesChange,
+    StoreMeter,
+    Turn,
+    TurnResult,
+)
+from taskmill.store.sql import controls, inbox, ledger, pruning, reviving, series
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import encoded
+from taskmill.store.sql.statements import SQL
+
+T = TypeVar("T")
+
+CANCEL_ROWS = 64
+"""How many rows a cancellation is taken for: enough to be written in the thread, unless the loop would starve it."""
+MOST_ARRIVALS = 64
+"""Concurrent submits that share one insert; more are written in turns, so that their callers work meanwhile."""
+
+
+class Writer(Protocol):
+    """Runs requests in transactions, those that arrive together in one. A request must be repeatable.
+
+    ``rows`` says how much work it is, and 0 that it only reads. ``alone`` that nobody else may write meanwhile, which
+    an engine with many writers wants to know before it begins.
+    """
+
+    meter: StoreMeter | None
+
+    def ask(
+        self,
+        request: Callable[[Connection], T],
+        rows: int = 1,
+        *,
+        alone: bool = False,
+        durable: bool = True,
+        at_commit: Callable[[T], None] | None = None,
+    ) -> Awaitable[T]:
+        """The answer comes when the request is committed and, if asked, durable; ``at_commit`` is called before."""
+        ...
+
+    def post(
+        self,
+        request: Callable[[Connection], T],
+        rows: int,
+        committed: Callable[[T], None],
+        failed: Callable[[Exception], None],
+        *,
+        alone: bool = False,
+    ) -> None:
+        """Like ``ask``, with a call back at the commit, in its order, whoever still waits."""
+        ...
+
+    def kick(self) -> None: ...
+    def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None]) -> None: ...
+    def sync_soon(self) -> None: ...
+
+
+class WriteSide(ABC):
+    """Everything that changes a store."""
+
+    _clock: Clock
+    _writer: Writer
+
+    def __init__(self) -> None:
+        self._arrivals: list[tuple[Sequence[NewTask], asyncio.Future[list[Stored]]]] = []
+        self.watch_added: Callable[[Arrived], None] = lambda _arrived: None
+
+    def measure(self, meter: StoreMeter) -> None:
+        self._writer.meter = meter
+
+    def _write(self, request: Callable[[Connection], T], rows: int = 1) -> Awaitable[T]:
+        return self._writer.ask(request, rows, alone=True)
+
+    def when_durable(self, callback: Callable[[], None]) -> None:
+        # If the disk refuses, the commit stands all the same, and the writer has said so.
+        self._writer.when_durable(callback, lambda _wrong: callback())
+
+    def make_durable_soon(self) -> None:
+        self._writer.sync_soon()
+
+    async def durable(self) -> None:
+        done = asyncio.Event()
+        self.when_durable(done.set)
+        await done.wait()
+
+    def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]:
+        """Concurrent callers share one insert as well as one commit."""
+        answer: asyncio.Future[list[Stored]] = asyncio.get_running_loop().create_future()
+        self._arrivals.append((tasks, answer))
+        if len(self._arrivals) == 1:
+            asyncio.get_running_loop().call_soon(self._store_arrivals)
+        elif len(self._arrivals) >= MOST_ARRIVALS:
+            self._store_arrivals()
+        return answer
+
+    def _store_arrivals(self) -> None:
+        arrivals, self._arrivals = self._arrivals, []
+        if not arrivals:
+            return
+        requests = [tasks for tasks, _ in arrivals]
+
+        def committed(stored: tuple[list[Answer], Arrived]) -> None:
+            answers, arrived = stored
+            self.watch_added(arrived)
+            self._writer.when_durable(lambda: answered(answers), failed)
+
+        def answered(answers: list[Answer]) -> None:
+            for (_, waiting), answer in zip(arrivals, answers, strict=True):
+                if not waiting.done():
+                    if isinstance(answer, SubmissionError):
+                        waiting.set_exception(answer)
+                    else:
+                        waiting.set_result(answer)
+
+        def failed(wrong: Exception) -> None:
+            for _, waiting in arrivals:
+                if not waiting.done():
+                    waiting.set_exception(wrong)
+
+        now = self._clock.now_ms()
+        self._writer.post(
+            lambda connection: inbox.insert(connection, requests, now),
+            sum(map(len, requests)),
+            committed,
+            failed,
+            alone=not inbox.is_plain(requests),
+        )
+        self._writer.kick()
+
+    async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
+        now = self._clock.now_ms()
+        answer, _ = await self._writer.ask(
+            lambda connection: inbox.spawn(connection, tasks, origin, now),
+            len(tasks),
+            alone=True,
+            at_commit=lambda spawned: self.watch_added(spawned[1]),
+        )
+        if isinstance(answer, SubmissionError):
+            raise answer
+        return answer
+
+    async def turn(self, turn: Turn) -> TurnResult:
+        heavy = turn.promote or turn.expire or turn.survey
+        rows = (
+            len(turn.judged) + len(turn.hooks) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
+        )
+        return await self._writer.ask(lambda connection: ledger.commit_turn(connection, turn), rows, durable=False)
+
+    async def recover(self, now: int) -> Recovery:
+        return await self._write(lambda connection: ledger.recover(connection, now), rows=ledger.BITE)
+
+    async def publish_types(self, types: Mapping[str, str]) -> None:
+        await self._write(lambda connection: connection.execute(SQL["publish_types"], (encoded(types),)).rowcount)
+
+    async def declare(self, declared: Declared) -> None:
+        await self._write(lambda connection: controls.declare(connection, declared))
+
+    async def change(self, changes: Mapping[Scope, Change]) -> None:
+        await self._write(lambda connection: controls.change(connection, changes))
+
+    async def pause(self, scope: Scope, now: int, until: int | None, *, relative: bool = False) -> bool:
+        return await self._write(lambda connection: controls.pause(connection, scope, now, until, relative=relative))
+
+    async def resume(self, scope: Scope, now: int) -> bool:
+        return await self._write(lambda connection: controls.resume(connection, scope, now), rows=ledger.BITE)
+
+    async def end_pauses(self, now: int) -> list[Scope]:
+        return await self._write(lambda connection: controls.end_pauses(connection, now), rows=ledger.BITE)
+
+    async def set_priority(self, id: int, priority: int) -> Effects | None:
+        return await self._write(lambda connection: controls.set_priority(connection, id, priority))
+
+    async def save(self, id: int, attempt: int, saved: str) -> bool:
+        return await self._writer.ask(
+            lambda connection: connection.execute(SQL["save"], (id, attempt, saved)).rowcount == 1
+        )
+
+    async def cancel(self, ids: Sequence[int], now: int) -> CancelResult:
+        # A tree may hang on each.
+        rows = max(len(ids), CANCEL_ROWS)
+        return await self._write(lambda connection: ledger.cancel(connection, ids, now), rows)
+
+    async def revive(self, id: int, now: int) -> Described | None:
+        return await self._write(lambda connection: reviving.revive(connection, id, now))
+
+    async def pause_series(self, id: int, now: int) -> SeriesChange:
+        return await self._write(lambda connection: series.pause(connection, id, now))
+
+    async def resume_series(self, id: int, now: int) -> SeriesChange:
+        return await self._write(lambda connection: series.resume(connection, id, now))
+
+    async def cancel_series(self, id: int, now: int) -> SeriesChange:
+        return await self._write(lambda connection: ledger.cancel_series(connection, id, now))
+
+    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
+        return await self._write(lambda connection: pruning.prune(connection, rules, now, limit), rows=limit)
+
+    async def shift_clock(self, by_ms: int) -> None:
+        def write(connection: Connection) -> None:
+            connection.execute(SQL["shift_relative"], (by_ms,))
+            connection.execute(SQL["shift_deadlines"], (by_ms,))
+            connection.execute(SQL["shift_waits"], (by_ms,))
+            connection.execute(SQL["shift_pauses"], (by_ms,))
+            connection.execute(SQL["bump_version"])
+
+        await self._write(write, rows=ledger.BITE)

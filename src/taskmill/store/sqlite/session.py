@@ -1,0 +1,51 @@
+"""A connection to SQLite as the shared half of the store wants it. Whoever writes is alone: there is one write lock."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from taskmill.store.sql.connection import Cursor
+from taskmill.store.sql.statements import load
+from taskmill.store.sqlite.connection import Connection
+
+STATEMENTS = load(Path(__file__).with_name("queries"))
+
+
+class Session:
+    """Runs statements by name; ``raw`` is SQLite's own connection."""
+
+    def __init__(self, raw: Connection) -> None:
+        self.raw = raw
+        self._run = raw.execute
+
+    def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor:
+        return self._run(STATEMENTS.get(statement, statement), parameters)
+
+    def text(self, name: str, /) -> str:
+        return STATEMENTS[name]
+
+    def insert(self, statement: str, rows: str, count: int, _first_id: int | None = None, /) -> int:
+        # SQLite gives out ids one after the other; what was planned with is what comes next.
+        return (self._run(STATEMENTS[statement], (rows,)).lastrowid or 0) - count + 1
+
+    def execute_if_all(self, statement: str, parameters: Sequence[Any], count: int, /) -> bool:
+        self._run("SAVEPOINT all_or_none")
+        concerned = self._run(STATEMENTS[statement], parameters).rowcount
+        if concerned != count:
+            self._run("ROLLBACK TO all_or_none")
+        self._run("RELEASE all_or_none")
+        return concerned == count
+
+    def be_alone(self) -> None:
+        return
+
+    @contextmanager
+    def snapshot(self) -> Generator[None, None, None]:
+        self._run("BEGIN")
+        try:
+            yield
+        finally:
+            self._run("COMMIT")
