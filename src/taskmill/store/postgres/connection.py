@@ -1,0 +1,113 @@
+"""Connecting to PostgreSQL: settings that our statements rely on, and errors that a person can act on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+from taskmill.errors import ConfigError, StoreBusy, StoreError, SubmissionError
+
+try:
+    import psycopg
+    from psycopg import conninfo
+    from psycopg.adapt import AdaptersMap
+    from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
+    from psycopg.types.string import TextLoader
+except ImportError as wrong:
+    raise ConfigError(
+        f"a store on PostgreSQL needs psycopg, which cannot be imported here ({wrong}); install taskmill[postgres]"
+    ) from wrong
+
+if TYPE_CHECKING:
+    RawConnection = psycopg.Connection[tuple[Any, ...]]
+else:
+    RawConnection = psycopg.Connection
+
+Durability = Literal["full", "process"]
+OLDEST_SERVER = 130000
+"""The first with pg_current_xact_id and pg_xact_status, which tell what became of a commit that was cut off."""
+
+# Statements are planned once and for all sizes of tables: a plan that was made while the queue was empty must not read
+# all of it when it is full.
+WRITING = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+READING = {"jit": "off", "default_transaction_read_only": "on"}
+
+# SQLSTATEs after which the same transaction may simply be tried again.
+_TRY_AGAIN = {"40001", "40P01"}
+
+
+def connect(address: str, settings: dict[str, str], durability: Durability = "full") -> RawConnection:
+    """A connection in autocommit mode; transactions are begun in so many words."""
+    try:
+        connection = psycopg.connect(address, autocommit=True, application_name="taskmill")
+    except psycopg.Error as wrong:
+        raise translated(wrong, shown(address)) from wrong
+    try:
+        if connection.info.server_version < OLDEST_SERVER:
+            found = connection.info.server_version // 10000
+            raise StoreError(f"{shown(address)}: PostgreSQL {found} is too old, {OLDEST_SERVER // 10000} is needed")
+        connection.prepared_max = 1000
+        given = {**settings, "synchronous_commit": "on" if durability == "full" else "off"}
+        # Fixed words and values, none of them from outside.
+        connection.execute("; ".join(f"SET {name} = {value}" for name, value in given.items()))
+        adapt(connection.adapters)
+    except psycopg.Error as wrong:
+        connection.close()
+        raise translated(wrong, shown(address)) from wrong
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def adapt(adapters: AdaptersMap) -> None:
+    """Integers always travel as bigint, so that a statement has one plan; JSON comes as text, which msgspec reads."""
+    adapters.register_dumper(int, Int8Dumper)
+    adapters.register_dumper(int, Int8BinaryDumper)
+    adapters.register_loader("json", TextLoader)
+
+
+def shown(address: str) -> str:
+    """The address without its password."""
+    try:
+        parts = conninfo.conninfo_to_dict(address)
+    except psycopg.Error as wrong:
+        raise ConfigError(f"store: this is not an address of PostgreSQL: {str(wrong).strip()}") from wrong
+    user = f"{quote(str(parts['user']))}@" if parts.get("user") else ""
+    host = str(parts.get("host") or "")
+    port = f":{parts['port']}" if parts.get("port") else ""
+    name = quote(str(parts.get("dbname") or ""))
+    return f"postgresql://{user}{'' if host.startswith('/') else host}{port}/{name}"
+
+
+def is_lost(wrong: BaseException, connection: RawConnection) -> bool:
+    """Whether the connection is gone, and not merely a statement refused."""
+    return connection.closed or (isinstance(wrong, psycopg.OperationalError) and connection.broken)
+
+
+def may_try_again(wrong: BaseException) -> bool:
+    return isinstance(wrong, psycopg.Error) and wrong.sqlstate in _TRY_AGAIN
+
+
+def translated(wrong: Exception, name: str) -> Exception:
+    """PostgreSQL's errors as ours."""
+    if not isinstance(wrong, psycopg.Error):
+        return wrong
+    text = str(wrong).strip().partition("\n")[0]
+    if wrong.sqlstate in ("55P03", "57014", *_TRY_AGAIN):
+        return StoreBusy(f"{name}: others hold what is needed for too long: {text}")
+    if wrong.sqlstate == "54000":
+        return SubmissionError(f"{name}: a key, a type or a group is too long for an index of PostgreSQL: {text}")
+    if wrong.sqlstate in ("42501",):
+        return StoreError(f"{name}: this user may not do that: {text}")
+    if wrong.sqlstate in ("53100",):
+        return StoreError(f"{name}: the disk is full; nothing was stored. Free some space and try again")
+    if isinstance(wrong, psycopg.OperationalError):
+        return StoreError(f"{name}: the server cannot be reached: {text}")
+    return StoreError(f"{name}: {text}")

@@ -1,0 +1,58 @@
+"""The schema as the sum of numbered migrations, all in one transaction, safe when nodes start at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from taskmill.errors import SchemaTooNew, StoreError
+from taskmill.store.postgres.connection import OLDEST_SERVER, RawConnection
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+_LOCK = 0x7461736B6D696C6C
+"""Whoever migrates in a database holds this lock; it is ``taskmill`` in ASCII."""
+
+
+def migrations() -> list[tuple[int, str, str]]:
+    """``(number, name, sql)`` of every migration, in order."""
+    found: list[tuple[int, str, str]] = []
+    for entry in MIGRATIONS.iterdir():
+        if entry.suffix == ".sql":
+            number, _, _ = entry.name.partition("_")
+            found.append((int(number), entry.name, entry.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+def newest_version() -> int:
+    return migrations()[-1][0]
+
+
+def migrate(connection: RawConnection, name: str) -> int:
+    """Bring the schema up to date; the caller holds no transaction. Returns the version found before."""
+    found = _version(connection)
+    if found == newest_version():
+        # A user who may not create tables can use those that are there.
+        return found
+    if connection.info.encoding not in ("utf-8", "UTF8", "utf8"):
+        raise StoreError(f"{name}: the database must be in UTF-8, it is in {connection.info.encoding}")
+    assert connection.info.server_version >= OLDEST_SERVER  # noqa: S101 - connect has seen to it
+    with connection.transaction():
+        connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        found = _version(connection)
+        if found > newest_version():
+            raise SchemaTooNew(f"{name} has schema {found}, this taskmill knows up to {newest_version()}; upgrade it")
+        if found == 0:
+            connection.execute("CREATE TABLE taskmill_schema (version bigint PRIMARY KEY, name text NOT NULL)")
+        for number, title, sql in migrations():
+            if number > found:
+                connection.execute(sql.encode())
+                connection.execute("INSERT INTO taskmill_schema (version, name) VALUES (%s, %s)", (number, title))
+    return found
+
+
+def _version(connection: RawConnection) -> int:
+    row = connection.execute("SELECT to_regclass('taskmill_schema') IS NOT NULL").fetchone()
+    if row is None or not row[0]:
+        return 0
+    row = connection.execute("SELECT coalesce(max(version), 0) FROM taskmill_schema").fetchone()
+    version: int = row[0] if row is not None else 0
+    return version

@@ -1,0 +1,213 @@
+"""A thread with a connection of its own that says "alive", listens to the other nodes, and tells them of changes.
+
+It beats whatever the event loop and the writer are doing, so that a busy node is not taken for a dead one. Time is the
+database's: clocks of nodes need not agree.
+
+Others are told by NOTIFY, at most once in a moment and never inside a transaction that stores something, because a
+notification makes commits wait for each other. Whoever misses one looks at a counter that moves with each commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import psycopg
+
+from taskmill.errors import StoreError
+from taskmill.store.postgres.connection import RawConnection
+from taskmill.store.postgres.session import Session
+
+logger = logging.getLogger("taskmill")
+
+BEAT = 1.0
+"""Seconds between two signs of life, and between two looks at the counter."""
+LEASE = 15.0
+"""Seconds without a sign of life after which a node is dead."""
+MOMENT = 0.02
+"""Seconds within which changes are told together."""
+
+
+class Pulse:
+    """Lives from the opening of a store to its closing, and longer if a handler lingers."""
+
+    def __init__(self, connect: Callable[[], RawConnection], own_changes: Callable[[], int]) -> None:
+        self._connect = connect
+        self._own_changes = own_changes
+        self._session: Session | None = None
+        self._sender = os.urandom(8).hex()
+        self._channel = ""
+        self._thread = threading.Thread(target=self._serve, name="taskmill-pulse", daemon=True)
+        self._node: int | None = None
+        self._leaving = False
+        self._closing = False
+        self._closed = threading.Event()
+        self._to_tell = False
+        self._told_at = 0.0
+        self._foreign: int | None = None
+        self._look_again = False
+        self._changed = False
+        self.somebody_dispatches = False
+        """Whether any node was alive at the last look."""
+        self.somebody_died = False
+        """Whether the tasks of a dead node wait to be rescued."""
+        self.lost = False
+        """Whether this node was taken for dead by the others."""
+
+    def open(self) -> None:
+        """Connect and look around once; called in the thread that opens the store."""
+        self._begin(Session(self._connect()))
+        self._look()
+        self._woken, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+        self._thread.start()
+
+    def _begin(self, session: Session) -> None:
+        self._session = session
+        # One channel per set of tables: a database may hold several.
+        self._channel = session.script("SELECT 'taskmill_' || 'taskmill_change'::regclass::oid")
+        session.script(f"LISTEN {self._channel}")
+
+    # What the loop and the writer say
+
+    def enter(self, node: int) -> None:
+        """Beat for this node."""
+        self._node = node
+        self._leaving = self.lost = False
+        self.somebody_dispatches = True
+
+    def leave(self) -> None:
+        """The node stops; what it had begun was returned."""
+        self._leaving = True
+        self._nudge()
+
+    def tell(self) -> None:
+        """Something was committed that other nodes may want to know."""
+        self._to_tell = True
+        self._nudge()
+
+    def take_changed(self) -> bool:
+        """Whether another node has committed since the last call."""
+        changed, self._changed = self._changed, False
+        return changed
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Stop, if no handler of this node lingers; called off the loop."""
+        self._closing = True
+        self._nudge()
+        if self._node is None or self._leaving:
+            self._closed.wait(timeout)
+
+    def _nudge(self) -> None:
+        # A full pipe has woken the thread already.
+        try:
+            self._wake.send(b".")
+        except (BlockingIOError, OSError):
+            return
+
+    # In the thread
+
+    def _serve(self) -> None:
+        beat_at = time.monotonic() + BEAT
+        while True:
+            self._wait(max(0.0, beat_at - time.monotonic()))
+            try:
+                if self._session is None:
+                    self._begin(Session(self._connect()))
+                self._work(is_due=time.monotonic() >= beat_at)
+            except (psycopg.Error, StoreError) as wrong:
+                self._connection_lost(wrong)
+            if time.monotonic() >= beat_at:
+                beat_at = time.monotonic() + BEAT
+            if self._closing and self._node is None:
+                break
+        if self._session is not None:
+            self._session.raw.close()
+        self._woken.close()
+        self._wake.close()
+        self._closed.set()
+
+    def _work(self, *, is_due: bool) -> None:
+        session = self._session
+        assert session is not None  # noqa: S101 - the caller has connected
+        if self._to_tell and time.monotonic() >= self._told_at + MOMENT:
+            self._to_tell = False
+            self._told_at = time.monotonic()
+            session.script(f"NOTIFY {self._channel}, '{self._sender}'")
+        for told in session.raw.notifies(timeout=0):
+            if told.payload != self._sender:
+                self._changed = True
+        if self._leaving and self._node is not None:
+            session.execute("leave_node", (self._node,))
+            self._node = None
+            self._to_tell = True
+        if is_due:
+            if self._node is not None and not session.execute("heartbeat", (self._node,)).rowcount and not self.lost:
+                self.lost = True
+                logger.error("node %d was taken for dead; its tasks were given to others", self._node)
+            self._look()
+
+    def _look(self) -> None:
+        """Whether somebody has committed, is alive, has died."""
+        session = self._session
+        assert session is not None  # noqa: S101 - the caller has connected
+        moved, self.somebody_dispatches, died = session.execute("pulse", (LEASE,)).fetchone()
+        # Our own changes are counted after they were made: read in this order, the difference never hides others'.
+        foreign = moved - self._own_changes()
+        if self._foreign is not None and (foreign > self._foreign or self._look_again):
+            self._changed = True
+            # What moved the counter may not have been visible yet.
+            self._look_again = foreign > self._foreign
+        self._foreign = foreign if self._foreign is None else max(foreign, self._foreign)
+        if died and not self.somebody_died:
+            self.somebody_died = self._changed = True
+
+    def _wait(self, longest: float) -> None:
+        if self._to_tell:
+            longest = min(longest, max(0.0, self._told_at + MOMENT - time.monotonic()))
+        watched: list[int] = [self._woken.fileno()]
+        if self._session is not None and not self._session.raw.closed:
+            watched.append(self._session.raw.fileno())
+        select.select(watched, [], [], longest)
+        if select.select([self._woken], [], [], 0)[0]:
+            self._woken.recv(4096)
+
+    def _connection_lost(self, wrong: Exception) -> None:
+        logger.warning("the server cannot be asked about other nodes, trying again: %s", wrong)
+        if self._session is not None:
+            self._session.raw.close()
+            self._session = None
+        if self._closing:
+            # Nobody hears us any longer; the lease ends by itself.
+            self._node = None
+        else:
+            time.sleep(0.1)
+            self._changed = True
+
+
+class NodeRight:
+    """The right to dispatch, which on PostgreSQL any number of nodes have."""
+
+    def __init__(self, pulse: Pulse) -> None:
+        self._pulse = pulse
+
+    def inheritable(self) -> list[int]:
+        return []
+
+    def release(self) -> None:
+        self._pulse.leave()
+
+
+class RescueRight:
+    """The right to look after the tasks of dead nodes, which everybody has."""
+
+    def inheritable(self) -> list[int]:
+        return []
+
+    def release(self) -> None:
+        return

@@ -1,0 +1,130 @@
+-- name: version
+SELECT value::bigint FROM taskmill_setting WHERE name = 'controls_version';
+
+-- name: bump_version
+UPDATE taskmill_setting SET value = value::bigint + 1 WHERE name = 'controls_version';
+
+-- name: declared
+SELECT value FROM taskmill_setting WHERE name = 'declared';
+
+-- name: declare
+INSERT INTO taskmill_setting (name, value) VALUES ('declared', $1)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: controls
+SELECT coalesce(json_agg(json_build_array(kind, name, change, paused_at, resume_at, bucket) ORDER BY kind, name), '[]')
+FROM taskmill_control;
+
+-- name: change_of
+SELECT change FROM taskmill_control WHERE kind = $1 AND name = $2;
+
+-- name: set_change
+INSERT INTO taskmill_control (kind, name, change) VALUES ($1, $2, $3)
+ON CONFLICT (kind, name) DO UPDATE SET change = excluded.change;
+
+-- name: fill_buckets
+-- Rows of [kind, name, bucket].
+INSERT INTO taskmill_control (kind, name, bucket)
+SELECT value ->> 0, value ->> 1, value ->> 2 FROM jsonb_array_elements($1::jsonb) AS given (value) ORDER BY 1, 2
+ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket;
+
+-- name: paused_at
+SELECT paused_at FROM taskmill_control WHERE kind = $1 AND name = $2;
+
+-- name: pause
+INSERT INTO taskmill_control AS control (kind, name, paused_at, resume_at, resume_is_relative)
+VALUES ($1, $2, $3::bigint, $4::bigint, $5::boolean)
+ON CONFLICT (kind, name) DO UPDATE SET
+    paused_at = coalesce(control.paused_at, excluded.paused_at), resume_at = excluded.resume_at,
+    resume_is_relative = excluded.resume_is_relative;
+
+-- name: resume
+UPDATE taskmill_control SET paused_at = NULL, resume_at = NULL WHERE kind = $1 AND name = $2;
+
+-- name: is_anything_paused
+SELECT EXISTS (SELECT 1 FROM taskmill_control WHERE paused_at IS NOT NULL);
+
+-- name: overdue
+-- Pauses that should have ended by $1, in the order in which they should have.
+SELECT kind, name, resume_at FROM taskmill_control WHERE resume_at <= $1::bigint ORDER BY resume_at, kind, name;
+
+-- name: give_back_paused_time
+-- Scope $1, $2 was paused from $3 to $4, and is no longer. Its tasks have neither waited nor come closer to their deadlines
+-- meanwhile, unless something else has paused them too: then what that covers is given back when it ends. What lies before
+-- the paused_at of a task was given back already, or the task was running.
+UPDATE taskmill_task AS own SET
+    queued_at = own.queued_at + greatest(0, paused.until - greatest(paused.since, coalesce(own.renewed_at, own.queued_at))),
+    renewed_at = own.renewed_at + greatest(0, paused.until - greatest(paused.since, own.renewed_at)),
+    expires_at = own.expires_at + greatest(0, paused.until - greatest(paused.since, paused.clock_from)),
+    frozen = false
+FROM (
+    SELECT
+        t.id,
+        greatest($3::bigint, t.paused_at) AS since,
+        least($4::bigint, CASE WHEN t.status = 'paused' THEN coalesce(t.paused_at, t.created_at) END, (
+            SELECT min(other.paused_at) FROM taskmill_control AS other
+            WHERE other.paused_at IS NOT NULL AND (
+                other.kind = 'scheduler' OR other.kind = 'group' AND other.name = t.group_name
+                OR other.kind = 'domain' AND other.name = split_part(t.type, '::', 1))
+        )) AS until,
+        CASE WHEN t.due_at IS NULL OR t.attempt > 0 THEN coalesce(t.renewed_at, t.queued_at)
+            WHEN t.series_id IS NOT NULL THEN t.due_at ELSE t.created_at END AS clock_from
+    FROM taskmill_task AS t
+    WHERE t.status <> 'running'
+        AND ($1::text = 'scheduler' OR $1::text = 'group' AND t.group_name = $2::text
+            OR $1::text = 'domain' AND t.type >= $2::text || '::' AND t.type < $2::text || ':;')
+) AS paused
+WHERE own.id = paused.id;
+
+-- name: freeze
+-- What is past its deadline at $1 but paused with others does not expire: its time stands still.
+UPDATE taskmill_task AS t SET frozen = true
+WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
+    AND stop IS NULL AND NOT interrupted AND NOT frozen AND expires_at <= $1::bigint
+    AND EXISTS (
+        SELECT 1 FROM taskmill_control AS control
+        WHERE control.paused_at IS NOT NULL AND (
+            control.kind = 'scheduler' OR control.kind = 'group' AND control.name = t.group_name
+            OR control.kind = 'domain' AND control.name = split_part(t.type, '::', 1))
+    );
+
+-- name: preempted
+-- Tasks that made way for more urgent ones.
+SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task WHERE status = 'paused' AND preempted;
+
+-- name: resume_preempted
+-- The given tasks return to the queue at $2, unless their series is paused. They have not waited meanwhile; what a pause
+-- of their scheduler, domain or group covers is given back when that ends.
+UPDATE taskmill_task AS task SET
+    status = CASE
+        WHEN task.series_id IS NOT NULL AND (SELECT paused FROM taskmill_series AS s WHERE s.id = task.series_id)
+            THEN 'paused'
+        ELSE 'pending' END,
+    preempted = false,
+    queued_at = task.queued_at + greatest(0, own.until - own.since),
+    renewed_at = task.renewed_at + greatest(0, own.until - own.since),
+    expires_at = task.expires_at + greatest(0, own.until - own.since),
+    paused_at = greatest(own.until, own.since)
+FROM (
+    SELECT
+        t.id, coalesce(t.paused_at, $2::bigint) AS since,
+        least($2::bigint, (
+            SELECT min(scope.paused_at) FROM taskmill_control AS scope
+            WHERE scope.paused_at IS NOT NULL AND (
+                scope.kind = 'scheduler' OR scope.kind = 'group' AND scope.name = t.group_name
+                OR scope.kind = 'domain' AND scope.name = split_part(t.type, '::', 1))
+        )) AS until
+    FROM taskmill_task AS t
+    WHERE t.id = ANY (taskmill_ids($1))
+) AS own
+WHERE task.id = own.id;
+
+-- name: set_priority
+UPDATE taskmill_task SET priority = $2::bigint WHERE id = $1::bigint AND stop IS NULL;
+
+-- name: shift_pauses
+-- The wall clock was stepped by $1 ms: nothing was paused longer or shorter for it.
+UPDATE taskmill_control SET
+    paused_at = paused_at + $1::bigint,
+    resume_at = CASE WHEN resume_is_relative THEN resume_at + $1::bigint ELSE resume_at END
+WHERE paused_at IS NOT NULL;

@@ -1,0 +1,105 @@
+-- name: situation
+-- Everything about task $1 that can hold it back.
+SELECT json_build_array(
+    t.id, t.type, t.group_name, t.priority, t.urgency, t.status, t.stop, t.created_at, t.queued_at, t.renewed_at, t.due_at,
+    t.expires_at, t.started_at, t.attempt, t.last_error, t.gate_id, t.held, t.parent_id,
+    (SELECT max_children FROM taskmill_task WHERE id = t.parent_id),
+    (SELECT coalesce(json_agg(on_id ORDER BY on_id), '[]') FROM taskmill_dependency WHERE task_id = t.id AND open),
+    t.children - t.children_ended,
+    coalesce((SELECT paused FROM taskmill_series WHERE id = t.series_id), false),
+    t.preempted, t.paused_at, t.interrupted,
+    CASE WHEN t.due_at IS NULL OR t.attempt > 0 THEN coalesce(t.renewed_at, t.queued_at)
+        WHEN t.series_id IS NOT NULL THEN t.due_at ELSE t.created_at END)
+FROM taskmill_task AS t
+WHERE t.id = $1::bigint;
+
+-- name: running
+-- [group, type, count] of what runs.
+SELECT coalesce(json_agg(json_build_array(group_name, type, n)), '[]') FROM (
+    SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'running' GROUP BY group_name, type
+) AS counted;
+
+-- name: waiting
+-- [group, type, count] of what may start, one or more rows for each: the index of the queue counts without sorting.
+SELECT coalesce(json_agg(json_build_array(group_name, type, n)), '[]') FROM (
+    SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'pending' AND stop IS NULL
+    GROUP BY group_name, urgency, type
+) AS counted;
+
+-- name: ahead
+-- Of each group ($1, or all of them), how many waiting tasks are more urgent than effective priority E, and how many are
+-- equally urgent and began to wait before ($2, $3) or at all. $4 has rows of [urgency, T1, T2]: tasks of that urgency are
+-- more urgent if they have waited since T1, and equally urgent if since T2. What is paused is nobody's rival: $5 has the
+-- groups and $6 the domains that are.
+SELECT coalesce(json_agg(json_build_array(group_name, more_urgent, equal_before, equal)), '[]') FROM (
+    SELECT
+        t.group_name,
+        count(*) FILTER (WHERE coalesce(t.renewed_at, t.queued_at) <= line.more) AS more_urgent,
+        count(*) FILTER (WHERE coalesce(t.renewed_at, t.queued_at) > line.more
+            AND coalesce(t.renewed_at, t.queued_at) <= line.equal
+            AND (t.queued_at, t.id) < ($2::bigint, $3::bigint)) AS equal_before,
+        count(*) FILTER (WHERE coalesce(t.renewed_at, t.queued_at) > line.more
+            AND coalesce(t.renewed_at, t.queued_at) <= line.equal) AS equal
+    FROM taskmill_task AS t
+    JOIN (
+        SELECT (value ->> 0)::smallint AS urgency, (value ->> 1)::bigint AS more, (value ->> 2)::bigint AS equal
+        FROM jsonb_array_elements($4::jsonb) AS given (value)
+    ) AS line ON t.urgency = line.urgency
+    WHERE t.status = 'pending' AND t.stop IS NULL AND ($1::text IS NULL OR t.group_name = $1::text)
+        AND t.group_name NOT IN (SELECT jsonb_array_elements_text($5::jsonb))
+        AND split_part(t.type, '::', 1) NOT IN (SELECT jsonb_array_elements_text($6::jsonb))
+    GROUP BY t.group_name
+) AS rivals;
+
+-- name: urgencies
+SELECT coalesce(json_agg(DISTINCT urgency), '[]') FROM taskmill_task
+WHERE status = 'pending' AND stop IS NULL AND ($1::text IS NULL OR group_name = $1::text);
+
+-- name: recent_endings
+-- [count, first, last] of the last $1 endings of tasks that ran.
+SELECT json_build_array(count(*), min(ended_at), max(ended_at)) FROM (
+    SELECT ended_at FROM taskmill_history
+    WHERE duration_ms IS NOT NULL AND ($2::text IS NULL OR group_name = $2::text)
+    ORDER BY ended_at DESC, id DESC LIMIT $1::bigint
+) AS recent;
+
+-- name: heads
+-- [group, type, urgency, aged_from, paused_at] of the first task of each lane in $1.
+SELECT coalesce(json_agg(json_build_array(
+    t.group_name, t.type, t.urgency, coalesce(t.renewed_at, t.queued_at), t.paused_at)), '[]')
+FROM jsonb_array_elements($1::jsonb) AS lane (value)
+CROSS JOIN LATERAL (
+    SELECT * FROM taskmill_task
+    WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0
+        AND urgency = (lane.value ->> 1)::smallint AND type = lane.value ->> 2
+        AND (renewed_at IS NOT NULL) = (lane.value ->> 3)::boolean
+    ORDER BY queued_at, id LIMIT 1
+) AS t;
+
+-- name: crossed
+-- Of rows of [group, urgency, type, renewed, since, until]: the waiting tasks of the lane whose age began in that span.
+SELECT coalesce(json_agg(t.id ORDER BY t.id), '[]')
+FROM jsonb_array_elements($1::jsonb) AS given (value)
+JOIN taskmill_task AS t ON t.status = 'pending' AND t.stop IS NULL AND t.group_name = given.value ->> 0
+    AND t.urgency = (given.value ->> 1)::smallint AND t.type = given.value ->> 2
+    AND (t.renewed_at IS NOT NULL) = (given.value ->> 3)::boolean
+    AND t.queued_at <= (given.value ->> 5)::bigint
+    AND (t.renewed_at IS NOT NULL OR t.queued_at > (given.value ->> 4)::bigint)
+WHERE t.renewed_at IS NULL
+    OR t.renewed_at > (given.value ->> 4)::bigint AND t.renewed_at <= (given.value ->> 5)::bigint;
+
+-- name: following
+-- For each of the same rows: when the age of the next task of the lane began.
+SELECT coalesce(json_agg(CASE WHEN (given.value ->> 3)::boolean THEN (
+    SELECT min(renewed_at) FROM taskmill_task
+    WHERE status = 'pending' AND stop IS NULL AND group_name = given.value ->> 0
+        AND urgency = (given.value ->> 1)::smallint AND type = given.value ->> 2
+        AND renewed_at IS NOT NULL AND renewed_at > (given.value ->> 5)::bigint
+) ELSE (
+    SELECT queued_at FROM taskmill_task
+    WHERE status = 'pending' AND stop IS NULL AND group_name = given.value ->> 0
+        AND urgency = (given.value ->> 1)::smallint AND type = given.value ->> 2
+        AND (renewed_at IS NOT NULL) = false AND queued_at > (given.value ->> 5)::bigint
+    ORDER BY queued_at LIMIT 1
+) END ORDER BY given.n), '[]')
+FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n);

@@ -1,0 +1,137 @@
+-- name: tree
+-- The given tasks and all their active descendants.
+WITH RECURSIVE tree (id) AS (
+    SELECT unnest(taskmill_ids($1))
+    UNION
+    SELECT child.id FROM tree JOIN taskmill_task AS child ON child.parent_id = tree.id
+)
+SELECT coalesce(json_agg(json_build_array(
+    t.id, t.parent_id, t.status, t.stop, t.finalizing, t.on_parent_expiry) ORDER BY t.id), '[]')
+FROM tree JOIN taskmill_task AS t ON t.id = tree.id;
+
+-- name: mark_stopped
+-- Rows of [id, status, stop]: asked to stop; what does not run waits for its children or for its hook.
+UPDATE taskmill_task AS t SET status = given.value ->> 1, stop = given.value ->> 2
+FROM jsonb_array_elements($1::jsonb) AS given (value)
+WHERE t.id = (given.value ->> 0)::bigint;
+
+-- name: parents_of_ended
+-- [child, parent] of those of the given ended tasks that had one.
+SELECT coalesce(json_agg(json_build_array(id, parent_id) ORDER BY id), '[]')
+FROM taskmill_history
+WHERE id = ANY (taskmill_ids($1)) AND parent_id IS NOT NULL;
+
+-- name: parents
+-- What has to be known of the given tasks when children of theirs have ended.
+SELECT coalesce(json_agg(json_build_array(
+    t.id, t.status, t.stop, t.finalizing, t.fail_fast, t.max_children, t.rerun IS NOT NULL, t.outcome,
+    EXISTS (SELECT 1 FROM taskmill_task AS child WHERE child.parent_id = t.id), t.children - t.children_ended)
+    ORDER BY array_position(taskmill_ids($1), t.id)), '[]')
+FROM taskmill_task AS t
+WHERE t.id = ANY (taskmill_ids($1));
+
+-- name: childless
+-- Tasks that wait for children they no longer have.
+SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task AS t
+WHERE status = 'waiting' AND NOT EXISTS (SELECT 1 FROM taskmill_task AS child WHERE child.parent_id = t.id);
+
+-- name: live_children
+SELECT coalesce(json_agg(id ORDER BY held, urgency, id), '[]') FROM taskmill_task WHERE parent_id = $1::bigint;
+
+-- name: count_ended_children
+-- [parent, n] pairs.
+UPDATE taskmill_task AS t SET children_ended = children_ended + (given.value ->> 1)::integer
+FROM jsonb_array_elements($1::jsonb) AS given (value)
+WHERE t.id = (given.value ->> 0)::bigint;
+
+-- name: count_children
+-- The tasks of the given id range have been stored: count them with their parents.
+UPDATE taskmill_task SET children = children + born.n
+FROM (
+    SELECT parent_id, count(*)::integer AS n FROM taskmill_task
+    WHERE id BETWEEN $1::bigint AND $2::bigint AND parent_id IS NOT NULL GROUP BY parent_id
+) AS born
+WHERE taskmill_task.id = born.parent_id;
+
+-- name: ended_child
+SELECT type, error FROM taskmill_history WHERE id = $1::bigint;
+
+-- name: await_children
+-- Rows of [id, outcome, finalizing]: the attempt is over, the children are not. What the task was asked meanwhile counts.
+UPDATE taskmill_task AS t SET
+    status = 'waiting', retries = 0, crashes = 0, node_id = NULL,
+    outcome = CASE WHEN t.stop IS NULL THEN given.value ->> 1 ELSE t.outcome END,
+    finalizing = t.stop IS NULL AND t.children > 0 AND (given.value ->> 2)::boolean
+FROM jsonb_array_elements($1::jsonb) AS given (value)
+WHERE t.id = (given.value ->> 0)::bigint;
+
+-- name: fail_with_children
+-- Rows of [id, outcome]: the task fails once its children have ended.
+UPDATE taskmill_task AS t SET
+    status = CASE t.status WHEN 'running' THEN 'running' ELSE 'waiting' END, stop = 'fail',
+    outcome = given.value ->> 1, finalizing = false
+FROM jsonb_array_elements($1::jsonb) AS given (value)
+WHERE t.id = (given.value ->> 0)::bigint;
+
+-- name: attempt_over
+UPDATE taskmill_task SET status = 'waiting', node_id = NULL WHERE id = $1::bigint AND status = 'running';
+
+-- name: await_release
+-- A parent has no children left: it runs its finalize as soon as nothing else holds it back.
+UPDATE taskmill_task SET
+    status = 'blocked', interrupted = true,
+    held = coalesce((SELECT parent.max_children IS NOT NULL FROM taskmill_task AS parent
+        WHERE parent.id = taskmill_task.parent_id), false)
+WHERE id = $1::bigint;
+
+-- name: start_over
+-- The given tasks run once more, as the newest submission of their key wants it.
+UPDATE taskmill_task SET
+    status = CASE WHEN held THEN 'blocked' ELSE 'pending' END, stop = NULL, payload = rerun::json ->> 0,
+    expires_at = (rerun::json ->> 1)::bigint, rerun = NULL, retries = 0, crashes = 0,
+    interrupted = false, finalizing = false, outcome = NULL, children = 0, children_ended = 0,
+    children_after = (SELECT last_value FROM taskmill_task_id), created_at = $2::bigint,
+    queued_at = $2::bigint, renewed_at = NULL, due_at = NULL, last_error = NULL, progress = NULL, node_id = NULL
+WHERE id = ANY (taskmill_ids($1)) AND rerun IS NOT NULL;
+
+-- name: has_successor
+-- Whether another waits for the task to end, to take its place.
+SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE gate_id = $1::bigint AND gate_id IS NOT NULL);
+
+-- name: hold_child
+-- The given task is about to enter the queue: where only so many siblings may be there, it takes its turn among them.
+UPDATE taskmill_task SET held = true
+WHERE id = $1::bigint AND EXISTS (
+    SELECT 1 FROM taskmill_task AS parent WHERE parent.id = taskmill_task.parent_id AND parent.max_children IS NOT NULL);
+
+-- name: ancestors
+-- The given tasks and their ancestors.
+WITH RECURSIVE above (id) AS (
+    SELECT unnest(taskmill_ids($1))
+    UNION
+    SELECT t.parent_id FROM above JOIN taskmill_task AS t ON t.id = above.id WHERE t.parent_id IS NOT NULL
+)
+SELECT coalesce(json_agg(id), '[]') FROM above;
+
+-- name: queue_again
+-- The given parents have no children left but their hook to run.
+UPDATE taskmill_task SET status = 'pending', interrupted = true WHERE id = ANY (taskmill_ids($1));
+
+-- name: spawner
+-- The attempt that wants to spawn, if it is alive.
+SELECT parent_id FROM taskmill_task
+WHERE id = $1::bigint AND attempt = $2::bigint AND status = 'running' AND stop IS NULL;
+
+-- name: traits
+-- What a parent hands down, and how many of its children may be in the queue.
+SELECT json_build_array(json_build_array(urgency, expires_at, tags::json), max_children)
+FROM taskmill_task WHERE id = $1::bigint AND stop IS NULL;
+
+-- name: become_parent
+-- A limit that its children were let in by stays, whatever the code says by now.
+UPDATE taskmill_task SET fail_fast = $2::boolean, max_children = coalesce($3::bigint, max_children) WHERE id = $1::bigint;
+
+-- name: held_children
+-- The children of the given tasks that wait until fewer of their siblings are in the queue.
+SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task
+WHERE parent_id IS NOT NULL AND parent_id = ANY (taskmill_ids($1)) AND held;

@@ -1,0 +1,45 @@
+-- name: key_holders
+-- Of the given [type, key] pairs: the active tasks that hold them, and those that were asked to stop and have not ended;
+-- and the id after which there is room for $2 more, which are set aside here.
+SELECT
+    (
+        SELECT coalesce(json_agg(json_build_array(t.type, t.key, json_build_array(
+            t.id, t.status, t.priority, t.queued_at, t.gate_id, t.parent_id, t.series_id,
+            t.finalizing OR t.children > t.children_ended, coalesce(t.saved, t.replaced), t.held,
+            t.parent_id IS NOT NULL
+                AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL))), '[]')
+        FROM jsonb_array_elements($1::jsonb) AS wanted (value)
+        JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
+        WHERE t.key IS NOT NULL AND t.stop IS NULL
+    ),
+    CASE WHEN EXISTS (SELECT 1 FROM taskmill_task WHERE key IS NOT NULL AND stop IS NOT NULL) THEN (
+        SELECT coalesce(json_agg(json_build_array(t.type, t.key, t.id)), '[]')
+        FROM jsonb_array_elements($1::jsonb) AS wanted (value)
+        JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
+        WHERE t.key IS NOT NULL AND t.stop IS NOT NULL
+    ) ELSE '[]' END,
+    taskmill_take_ids($2::bigint) - 1;
+
+-- name: give_up_keys
+-- The given tasks are being replaced.
+UPDATE taskmill_task SET stop = 'supersede' WHERE id = ANY (taskmill_ids($1)) AND stop IS NULL;
+
+-- name: run_again
+-- [id, payload, expires_at] rows: run once more with these when the present attempt has ended.
+UPDATE taskmill_task AS t SET rerun = json_build_array(given.value ->> 1, (given.value ->> 2)::bigint)
+FROM jsonb_array_elements($1::jsonb) AS given (value)
+WHERE t.id = (given.value ->> 0)::bigint;
+
+-- name: raise_priority
+-- A more urgent duplicate raises the holder: [id, priority] pairs.
+UPDATE taskmill_task AS t SET priority = (wanted.value ->> 1)::smallint
+FROM jsonb_array_elements($1::jsonb) AS wanted (value)
+WHERE t.id = (wanted.value ->> 0)::bigint;
+
+-- name: publish_types
+INSERT INTO taskmill_type AS known (name, defaults)
+SELECT key, value FROM jsonb_each_text($1::jsonb) ORDER BY key
+ON CONFLICT (name) DO UPDATE SET defaults = excluded.defaults WHERE known.defaults <> excluded.defaults;
+
+-- name: published_types
+SELECT coalesce(json_object_agg(name, defaults), '{}') FROM taskmill_type;

@@ -1,0 +1,82 @@
+-- name: insert_plain
+-- Store $2 new tasks of which nothing more is known than [type, group, priority, payload, created_at]: almost all of them.
+-- Ids ascend in input order, from $3 on if they were set aside before. Answers with the first.
+WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
+    INSERT INTO taskmill_task (id, type, group_name, priority, urgency, status, payload, created_at, queued_at)
+    SELECT
+        ids.first + given.n - 1, value ->> 0, value ->> 1, (value ->> 2)::smallint, (value ->> 2)::smallint, 'pending',
+        value ->> 3, (value ->> 4)::bigint, (value ->> 4)::bigint
+    FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
+)
+SELECT first FROM ids;
+
+-- name: insert_children
+-- The same for children: [type, group, priority, payload, created_at, parent_id].
+WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
+    INSERT INTO taskmill_task (id, type, group_name, priority, urgency, status, payload, created_at, queued_at, parent_id)
+    SELECT
+        ids.first + given.n - 1, value ->> 0, value ->> 1, (value ->> 2)::smallint, (value ->> 2)::smallint, 'pending',
+        value ->> 3, (value ->> 4)::bigint, (value ->> 4)::bigint, (value ->> 5)::bigint
+    FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
+)
+SELECT first FROM ids;
+
+-- name: insert_keyed
+-- The same for tasks with keys, which may stand in the place of others:
+-- [type, key, group, priority, payload, created_at, queued_at, replaced]. One that is queued before it was created has the
+-- place of another, but not its age.
+WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
+    INSERT INTO taskmill_task (
+        id, type, key, group_name, priority, urgency, status, payload, created_at, queued_at, replaced, renewed_at
+    )
+    SELECT
+        ids.first + given.n - 1, value ->> 0, value ->> 1, value ->> 2, (value ->> 3)::smallint, (value ->> 3)::smallint,
+        'pending', value ->> 4, (value ->> 5)::bigint, (value ->> 6)::bigint, value ->> 7,
+        CASE WHEN (value ->> 6)::bigint < (value ->> 5)::bigint THEN (value ->> 5)::bigint END
+    FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
+)
+SELECT first FROM ids;
+
+-- name: insert
+-- The same for tasks of which more is known.
+WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
+    INSERT INTO taskmill_task (
+        id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
+        created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, renewed_at
+    )
+    SELECT
+        ids.first + given.n - 1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, (value ->> 4)::smallint,
+        (value ->> 4)::smallint, value ->> 5, value ->> 6, value ->> 7, value ->> 8, (value ->> 9)::bigint,
+        (value ->> 10)::bigint, (value ->> 11)::bigint, (value ->> 12)::boolean, (value ->> 13)::bigint,
+        (value ->> 14)::bigint, (value ->> 15)::bigint, value ->> 16, value ->> 19,
+        CASE WHEN (value ->> 10)::bigint < (value ->> 9)::bigint THEN (value ->> 9)::bigint END
+    FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
+)
+SELECT first FROM ids;
+
+-- name: insert_kin
+-- The same for tasks that are tied to others.
+WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
+    INSERT INTO taskmill_task (
+        id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
+        created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, parent_id, series_id,
+        on_dependency_failure, on_parent_expiry, held, renewed_at
+    )
+    SELECT
+        ids.first + given.n - 1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, (value ->> 4)::smallint,
+        (value ->> 4)::smallint, value ->> 5, value ->> 6, value ->> 7, value ->> 8, (value ->> 9)::bigint,
+        (value ->> 10)::bigint, (value ->> 11)::bigint, (value ->> 12)::boolean, (value ->> 13)::bigint,
+        (value ->> 14)::bigint, (value ->> 15)::bigint, value ->> 16, value ->> 19,
+        (value -> 18 ->> 0)::bigint, (value -> 18 ->> 1)::bigint, value -> 18 ->> 2, value -> 18 ->> 3,
+        coalesce((value -> 18 ->> 4)::boolean, false),
+        CASE WHEN (value ->> 10)::bigint < (value ->> 9)::bigint THEN (value ->> 9)::bigint END
+    FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
+)
+SELECT first FROM ids;
+
+-- name: insert_tags
+-- Make tagged tasks of the given id range findable.
+INSERT INTO taskmill_task_tag (name, value, task_id)
+SELECT tag.key, tag.value, t.id
+FROM taskmill_task AS t, jsonb_each_text(t.tags::jsonb) AS tag
+WHERE t.id BETWEEN $1::bigint AND $2::bigint AND t.tags IS NOT NULL;

@@ -1,0 +1,147 @@
+-- name: lanes
+-- Every lane that has waiting tasks, by skipping through the index: cost grows with lanes, not tasks.
+WITH RECURSIVE lane (group_name, urgency, type, renewed) AS (
+    SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
+        SELECT group_name, urgency, type, renewed_at FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL
+        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+    ) AS first
+    UNION ALL
+    SELECT following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL
+    FROM lane
+    JOIN taskmill_task AS following ON following.id = coalesce(
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+                AND type = lane.type AND (renewed_at IS NOT NULL) > lane.renewed
+            ORDER BY (renewed_at IS NOT NULL) LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+                AND type > lane.type
+            ORDER BY type, (renewed_at IS NOT NULL) LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency > lane.urgency
+            ORDER BY urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name > lane.group_name
+            ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+        )
+    )
+)
+SELECT coalesce(json_agg(json_build_array(group_name, urgency, type, renewed)), '[]') FROM lane;
+
+-- name: front_of_lanes
+-- The first $2 places of each given lane, passing over what may no longer start at $3: a sweep under way has not come to
+-- it yet, and it must not stand in the way of the others.
+SELECT coalesce(json_agg(json_build_array(lane.group_name, lane.urgency, lane.type, lane.renewed, (
+    SELECT coalesce(json_agg(json_build_array(front.queued_at, front.id, front.renewed_at)), '[]') FROM (
+        SELECT queued_at, id, renewed_at FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+            AND type = lane.type AND (renewed_at IS NOT NULL) = lane.renewed
+            AND (expires_at IS NULL OR expires_at > $3::bigint OR interrupted)
+        ORDER BY queued_at, id LIMIT $2::bigint
+    ) AS front
+))), '[]')
+FROM (
+    SELECT value ->> 0 AS group_name, (value ->> 1)::smallint AS urgency, value ->> 2 AS type,
+        (value ->> 3)::boolean AS renewed
+    FROM jsonb_array_elements($1::jsonb) AS given (value)
+) AS lane;
+
+-- name: next_due
+SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
+
+-- name: next_expiry
+SELECT min(expires_at) FROM taskmill_task
+WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
+    AND stop IS NULL AND NOT interrupted AND NOT frozen;
+
+-- name: due
+-- Scheduled tasks whose time has come, at most $2. What another node promotes right now is left to it.
+SELECT coalesce(json_agg(id), '[]') FROM (
+    SELECT id FROM taskmill_task WHERE status = 'scheduled' AND due_at <= $1::bigint
+    ORDER BY due_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
+) AS due;
+
+-- name: promote
+UPDATE taskmill_task SET status = 'pending' WHERE id = ANY (taskmill_ids($1)) AND status = 'scheduled';
+
+-- name: expired
+-- Waiting tasks past their deadline, at most $2. One that was asked to stop ends that way, and one that was started
+-- in time and interrupted runs on.
+SELECT coalesce(json_agg(json_build_array(id, children > children_ended, rerun IS NOT NULL)), '[]') FROM (
+    SELECT id, children, children_ended, rerun FROM taskmill_task
+    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
+        AND stop IS NULL AND NOT interrupted AND NOT frozen AND expires_at <= $1::bigint
+    ORDER BY expires_at LIMIT $2::bigint
+) AS expired;
+
+-- name: shift_deadlines
+-- The wall clock was stepped by $1 ms: a time-to-live is a duration and moves with it. That of an occurrence counts
+-- from when it is due, which the step does not move.
+UPDATE taskmill_task SET expires_at = expires_at + $1::bigint
+WHERE expires_at IS NOT NULL
+    AND (series_id IS NULL OR due_is_relative OR status NOT IN ('scheduled', 'blocked'));
+
+-- name: shift_relative
+-- The wall clock was stepped by $1 ms: what was due "after a delay" moves with it.
+UPDATE taskmill_task SET due_at = due_at + $1::bigint
+WHERE due_is_relative AND due_at IS NOT NULL AND status IN ('scheduled', 'blocked', 'waiting', 'paused');
+
+-- name: shift_waits
+-- The wall clock was stepped by $1 ms: nobody has waited longer or shorter for it, and the order of the queue stands. What
+-- is due at an instant begins to wait then.
+UPDATE taskmill_task SET
+    queued_at = queued_at + $1::bigint, renewed_at = renewed_at + $1::bigint, paused_at = paused_at + $1::bigint,
+    started_at = CASE WHEN status = 'running' THEN started_at + $1::bigint ELSE started_at END
+WHERE (due_is_relative OR due_at IS NULL OR status <> 'scheduled');
+
+-- name: claimable
+-- Claims those of the given tasks that still wait, for the node of this session, and tells what is needed to run them under
+-- their new attempt tokens. What another node claims right now is left to it. Rows are locked first and updated by their
+-- ids, so that a claim never waits.
+WITH free AS MATERIALIZED (
+    SELECT id FROM taskmill_task
+    WHERE id = ANY (taskmill_ids($1)) AND status = 'pending'
+        AND (expires_at IS NULL OR expires_at > $2::bigint OR stop IS NOT NULL OR interrupted)
+    FOR UPDATE SKIP LOCKED
+), claimed AS (
+    UPDATE taskmill_task AS t SET
+        status = 'running', attempt = t.attempt + 1, started_at = $2::bigint,
+        expires_at = coalesce(t.expires_at, $2::bigint + t.ttl_ms),
+        node_id = nullif(current_setting('taskmill.node', true), '')::bigint
+    FROM free WHERE t.id = free.id
+    RETURNING t.*
+)
+SELECT coalesce(json_agg(json_build_array(
+    id, attempt, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
+    created_at, queued_at, due_at, expires_at, started_at, parent_id, saved, replaced, stop,
+    last_error, urgency,
+    CASE WHEN children > 0 OR finalizing
+        THEN json_build_array(children, finalizing::int, outcome::json ->> 1) END,
+    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0)::int, renewed_at)), '[]')
+FROM claimed;
+
+-- name: claim
+-- Nothing is left to do: looking and claiming are one statement here.
+;
+
+-- name: stop_requests
+-- Running tasks of this node that someone, perhaps another one, has asked to stop.
+SELECT coalesce(json_agg(json_build_array(id, stop) ORDER BY id), '[]') FROM taskmill_task
+WHERE status = 'running' AND stop IS NOT NULL
+    AND node_id IS NOT DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint;
+
+-- name: running_urgencies
+SELECT coalesce(json_agg(json_build_array(id, priority, urgency)), '[]') FROM taskmill_task
+WHERE status = 'running' AND node_id IS NOT DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint;
+
+-- name: hooks
+-- Tasks that were asked to stop and whose hook may run now.
+SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL;

@@ -1,0 +1,42 @@
+-- name: releasable
+-- Those of the given tasks that nothing holds back any longer.
+SELECT coalesce(json_agg(json_build_array(
+    id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at) ORDER BY id), '[]')
+FROM taskmill_task AS t
+WHERE id = ANY (taskmill_ids($1)) AND status = 'blocked' AND stop IS NULL AND gate_id IS NULL AND NOT held
+    AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open);
+
+-- name: release
+UPDATE taskmill_task SET status = CASE WHEN due_at > $2::bigint THEN 'scheduled' ELSE 'pending' END
+WHERE id = ANY (taskmill_ids($1));
+
+-- name: in_queue
+-- The places of those of the given tasks that are in the queue.
+SELECT coalesce(json_agg(json_build_array(
+    id, group_name, urgency, type, queued_at, renewed_at, NULL::bigint, expires_at) ORDER BY id), '[]')
+FROM taskmill_task
+WHERE id = ANY (taskmill_ids($1)) AND status = 'pending' AND stop IS NULL;
+
+-- name: capped_parents
+-- [id, max_children] of the parents of the given tasks that let only so many children into the queue.
+SELECT coalesce(json_agg(json_build_array(id, max_children) ORDER BY id), '[]') FROM (
+    SELECT DISTINCT parent.id, parent.max_children
+    FROM taskmill_task AS child
+    JOIN taskmill_task AS parent ON parent.id = child.parent_id
+    WHERE child.id = ANY (taskmill_ids($1)) AND parent.max_children IS NOT NULL
+) AS capped;
+
+-- name: let_in
+-- The next children of parent $1 that may enter the queue, of which $2 may be there. One that waits for children of its
+-- own takes no place.
+SELECT coalesce(json_agg(id ORDER BY urgency, id), '[]') FROM (
+    SELECT id, urgency FROM taskmill_task AS t
+    WHERE parent_id = $1::bigint AND held AND stop IS NULL AND gate_id IS NULL
+        AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open)
+    ORDER BY urgency, id
+    LIMIT greatest(0, $2::bigint - (
+        SELECT count(*) FROM taskmill_task WHERE parent_id = $1::bigint AND NOT held AND status <> 'waiting'))
+) AS next;
+
+-- name: unhold
+UPDATE taskmill_task SET held = false WHERE id = ANY (taskmill_ids($1));

@@ -1,0 +1,37 @@
+-- name: revive
+-- Bring a dead letter back with its id, its payload and its saved state, and a fresh retry counter. It is released next,
+-- unless something holds it back: $3, or a parent that lets only so many children into the queue.
+INSERT INTO taskmill_task (
+    id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides, attempt, created_at, queued_at,
+    gate_id, parent_id, children_after, saved, last_error, held
+)
+SELECT
+    id, type, key, label, group_name, priority, priority, 'blocked', payload, tags, overrides, attempt, created_at,
+    $2::bigint, $3::bigint, parent_id, (SELECT last_value FROM taskmill_task_id), saved, error,
+    EXISTS (SELECT 1 FROM taskmill_task AS parent
+        WHERE parent.id = taskmill_history.parent_id AND parent.max_children IS NOT NULL)
+FROM taskmill_history WHERE id = $1::bigint AND ending = 'dead_letter';
+
+-- name: recount_child
+-- A child has come back: if its parent still waits, it waits for this one too.
+UPDATE taskmill_task SET children_ended = children_ended - 1
+WHERE id = (SELECT parent_id FROM taskmill_task WHERE id = $1::bigint) AND children_ended > 0;
+
+-- name: forget_ending
+DELETE FROM taskmill_history WHERE id = $1::bigint;
+
+-- name: forget_ending_tags
+DELETE FROM taskmill_history_tag WHERE task_id = $1::bigint;
+
+-- name: untally
+INSERT INTO taskmill_tally AS tally (type, group_name, ending, ended, kept, duration_ms, shard)
+VALUES ($1, $2, $3, -1, -1, -coalesce($4::bigint, 0), pg_backend_pid() % 64)
+ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
+    ended = tally.ended + excluded.ended, kept = tally.kept + excluded.kept,
+    duration_ms = tally.duration_ms + excluded.duration_ms;
+
+-- name: dead_letter
+SELECT type, group_name, duration_ms, key FROM taskmill_history WHERE id = $1::bigint AND ending = 'dead_letter';
+
+-- name: return_tags
+INSERT INTO taskmill_task_tag SELECT name, value, task_id FROM taskmill_history_tag WHERE task_id = $1::bigint;

@@ -1,0 +1,213 @@
+"""The PostgreSQL store: the Store socket filled with a writer, a reader and a pulse, each with its connection."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+
+from taskmill.errors import SubmissionError
+from taskmill.model.stages import NewTask, Stored
+from taskmill.ports import Clock, DispatchRight, Effects, Recovery, Turn, TurnResult
+from taskmill.store.postgres.connection import (
+    READING,
+    WRITING,
+    Durability,
+    RawConnection,
+    connect,
+    is_lost,
+    shown,
+    translated,
+)
+from taskmill.store.postgres.migrate import migrate, newest_version
+from taskmill.store.postgres.pulse import LEASE, NodeRight, Pulse, RescueRight
+from taskmill.store.postgres.session import CallersSession, Session
+from taskmill.store.postgres.writer import Writer
+from taskmill.store.sql import inbox, ledger
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.read_side import ReadSide
+from taskmill.store.sql.statements import SQL
+from taskmill.store.sql.thread import StoreThread
+from taskmill.store.sql.write_side import WriteSide
+
+T = TypeVar("T")
+
+# Which tables of which server a connection sees.
+_PLACE = "SELECT to_regclass('taskmill_task')::oid::bigint, current_database(), pg_postmaster_start_time()"
+
+
+class PostgresStore(WriteSide, ReadSide):
+    """The tables of one schema of a database. Any number of stores may be open on it."""
+
+    is_shared = True
+
+    def __init__(self, address: str, durability: Durability, clock: Clock) -> None:
+        super().__init__()
+        self._address = address
+        self.name = shown(address)
+        self._durability: Durability = durability
+        self._clock = clock
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        self._reader = StoreThread("taskmill-reader", self._clock)
+        self._writer: Writer = Writer(self._connect_to_write, self.name, self._clock)
+        self._pulse = Pulse(self._connect_to_write, lambda: self._writer.changes)
+        try:
+            await self._reader.run(self._open)
+        except BaseException:
+            await self._reader.close()
+            await self._writer.close()
+            raise
+        self._writer.told = self._pulse.tell
+
+    def _open(self) -> None:
+        try:
+            with self._connect_to_write() as connection:
+                migrate(connection, self.name)
+        except psycopg.Error as wrong:
+            raise translated(wrong, self.name) from wrong
+        self._writer.open()
+        self._reading = Session(self._connect_to_read())
+        self._pulse.open()
+
+    def _connect_to_write(self) -> RawConnection:
+        return connect(self._address, WRITING, self._durability)
+
+    def _connect_to_read(self) -> RawConnection:
+        return connect(self._address, READING)
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._reader.run(self._pulse.close)
+        await self._reader.close()
+        self._reading.raw.close()
+
+    # Nodes
+
+    async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
+        if recovering:
+            return RescueRight()
+        name = f"{socket.gethostname()}:{os.getpid()}"
+        node: int = await self._write(lambda connection: connection.execute(SQL["enter_node"], (name,)).fetchone()[0])
+        self._writer.node = node
+        self._pulse.enter(node)
+        return NodeRight(self._pulse)
+
+    def dispatcher_is_alive(self) -> bool:
+        return self._pulse.somebody_dispatches
+
+    async def foreign_changes(self) -> bool:
+        return self._pulse.take_changed()
+
+    async def recover(self, now: int) -> Recovery:
+        """Return the tasks of dead nodes to the queue."""
+        return await self._write(lambda connection: _rescue(connection, now), rows=ledger.BITE)
+
+    async def turn(self, turn: Turn) -> TurnResult:
+        if not (turn.survey and self._pulse.somebody_died):
+            return await super().turn(turn)
+
+        def rescue_first(connection: Connection) -> TurnResult:
+            effects = _rescue(connection, turn.now).effects
+            result = ledger.commit_turn(connection, turn)
+            _add(result.effects, effects)
+            return result
+
+        result = await self._write(rescue_first, rows=ledger.BITE)
+        self._pulse.somebody_died = False
+        return result
+
+    # Submitting inside a transaction of the caller's own
+
+    def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
+        """Store tasks inside the caller's own transaction; they exist once the caller commits."""
+        if not isinstance(connection, psycopg.Connection):
+            raise SubmissionError(
+                f"connection must be a psycopg.Connection to {self.name}, "
+                f"not {type(connection).__module__}.{type(connection).__name__}"
+            )
+        try:
+            session = CallersSession(connection)
+            self._check_same_place(session)
+            # If our statements fail, the caller's transaction goes on without them.
+            with connection.transaction():
+                (answer,), _ = inbox.insert(session, [tasks], self._clock.now_ms())
+        except psycopg.Error as wrong:
+            raise translated(wrong, self.name) from wrong
+        if isinstance(answer, SubmissionError):
+            raise answer
+        return answer
+
+    def _check_same_place(self, session: Session) -> None:
+        if session.raw.closed:
+            raise SubmissionError("connection is closed")
+        if session.execute(_PLACE).fetchone() != self._place:
+            raise SubmissionError(f"connection must see the tables of {self.name}: another server, database or schema")
+
+    @property
+    def _place(self) -> Any:
+        # Asked anew each time: the server may have been restarted since.
+        with self._connect_to_read() as connection:
+            return Session(connection).execute(_PLACE).fetchone()
+
+    # Reading
+
+    async def _read(self, request: Callable[[Connection], T]) -> T:
+        def read() -> T:
+            try:
+                return self._ask_reader(request)
+            except psycopg.Error as wrong:
+                raise translated(wrong, self.name) from wrong
+
+        return await self._reader.run(read)
+
+    def _ask_reader(self, request: Callable[[Connection], T]) -> T:
+        try:
+            return request(self._reading)
+        except psycopg.Error as wrong:
+            if not is_lost(wrong, self._reading.raw):
+                raise
+        # The server was restarted, or the connection cut: reading can be repeated.
+        self._reading.raw.close()
+        self._reading = Session(self._connect_to_read())
+        return request(self._reading)
+
+    async def facts(self) -> dict[str, Any]:
+        def read(connection: Connection) -> dict[str, Any]:
+            size, nodes, version = connection.execute(
+                "SELECT (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r'"
+                " AND relname LIKE 'taskmill%' AND pg_table_is_visible(oid)),"
+                " (SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node), current_setting('server_version')"
+            ).fetchone()
+            return {"integrity": "ok", "bytes": size, "wal_bytes": 0, "dispatcher": nodes, "server_version": version}
+
+        return {
+            "store": self.name,
+            "kind": "postgresql",
+            "schema": newest_version(),
+            "durability": self._durability,
+            **await self._read(read),
+        }
+
+
+def _rescue(connection: Connection, now: int) -> Recovery:
+    connection.execute(SQL["bury_nodes"], (LEASE,))
+    return ledger.recover(connection, now)
+
+
+def _add(effects: Effects, more: Effects) -> None:
+    effects.ended[:0] = more.ended
+    effects.released[:0] = more.released
+    effects.unblocked[:0] = more.unblocked
+    effects.stopping[:0] = more.stopping
+    effects.hooks[:0] = more.hooks
+    effects.successors |= more.successors
+    effects.occurrences[:0] = more.occurrences
+    effects.skipped[:0] = more.skipped
+    effects.resumed[:0] = more.resumed
+    effects.reordered = effects.reordered or more.reordered

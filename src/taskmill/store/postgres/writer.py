@@ -1,0 +1,284 @@
+"""One writer per node with group commit: requests that arrive while a transaction is under way share the next one.
+
+A batch runs in the writer's thread, because the server may be far away and its commit waits for a disk. It begins with
+the right to write, shared or alone; one that turns out to need to be alone is rolled back and begins anew.
+
+**When the server goes away.** A transaction that was cut off before its commit has done nothing, and is repeated. If it
+was cut off while committing, its number tells what became of it once the server is back: nothing is lost and nothing is
+done twice. Requests must be repeatable, as everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from taskmill.errors import StoreBusy, StoreError
+from taskmill.ports import Clock, StoreMeter
+from taskmill.store.postgres.connection import RawConnection, is_lost, may_try_again, translated
+from taskmill.store.postgres.session import NotAlone, Session
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.thread import StoreThread
+
+T = TypeVar("T")
+Request = Callable[[Connection], T]
+logger = logging.getLogger("taskmill")
+
+LARGEST_BATCH = 2000
+"""Rows of one transaction; more wait for the next, so that nobody waits long."""
+SERVER_PATIENCE = 30.0
+"""Seconds for which a batch waits for a server that went away, before whoever asked is told."""
+
+
+class _Asked(NamedTuple):
+    request: Request[Any]
+    rows: int
+    committed: Callable[[Any], None]
+    failed: Callable[[Exception], None]
+    alone: bool
+    by_itself: bool = False
+    """Whether it must not share its transaction with other requests."""
+
+
+class Writer:
+    """Owns the write connection. Lives on one event loop; ``connect`` opens the connection, at first and again."""
+
+    def __init__(self, connect: Callable[[], RawConnection], name: str, clock: Clock) -> None:
+        self._connect = connect
+        self._name = name
+        self._session: Session | None = None
+        self._thread = StoreThread("taskmill-writer", clock)
+        self._asked: list[_Asked] = []
+        self._working = False
+        self._kicked = False
+        self._closed = False
+        self._idle: asyncio.Future[None] | None = None
+        self.node: int | None = None
+        """The node in whose name tasks are claimed."""
+        self.changes = 0
+        """How often this writer has moved the counter of changes."""
+        self.told: Callable[[], None] = lambda: None
+        """Called in the thread after each commit."""
+        self.commits = 0
+        self.meter: StoreMeter | None = None
+
+    def ask(
+        self,
+        request: Request[T],
+        rows: int = 1,
+        *,
+        alone: bool = False,
+        durable: bool = True,  # noqa: ARG002 - a commit is durable when the server says that it is done
+        at_commit: Callable[[T], None] | None = None,
+    ) -> Awaitable[T]:
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def failed(wrong: Exception) -> None:
+            if not answer.done():
+                answer.set_exception(wrong)
+
+        def committed(result: T) -> None:
+            if at_commit is not None:
+                at_commit(result)
+            if not answer.done():
+                answer.set_result(result)
+
+        self.post(request, rows, committed, failed, alone=alone)
+        return answer
+
+    def post(
+        self,
+        request: Request[T],
+        rows: int,
+        committed: Callable[[T], None],
+        failed: Callable[[Exception], None],
+        *,
+        alone: bool = False,
+    ) -> None:
+        if self._closed:
+            failed(StoreError(f"{self._name}: the store is closed"))
+            return
+        self._asked.append(_Asked(request, rows, committed, failed, alone))
+        if not self._working and not self._kicked:
+            self._kicked = True
+            asyncio.get_running_loop().call_soon(self.kick)
+
+    def kick(self) -> None:
+        """Write what waits, unless a transaction is under way: then it is written after that."""
+        self._kicked = False
+        if self._working or not self._asked:
+            self._check_idle()
+            return
+        batch = self._next_batch()
+        took = 0.0
+
+        def whole() -> list[Any]:
+            nonlocal took
+            began = time.perf_counter()
+            results = self._transaction(batch)
+            took = time.perf_counter() - began
+            return results
+
+        def done(results: Any, wrong: BaseException | None) -> None:
+            self._working = False
+            if isinstance(wrong, Exception):
+                self._batch_failed(batch, wrong)
+            else:
+                self.commits += 1
+                if self.meter is not None:
+                    self.meter.committed(took, len(batch))
+                for asked, result in zip(batch, results, strict=True):
+                    _guarded(asked.committed, result)
+            self.kick()
+
+        self._working = True
+        self._thread.start(whole, done)
+
+    def _next_batch(self) -> list[_Asked]:
+        """Whatever waits and goes together, up to a size."""
+        first = self._asked[0]
+        rows = 0
+        for number, asked in enumerate(self._asked):
+            rows += asked.rows
+            apart = asked.alone != first.alone or asked.by_itself or first.by_itself
+            if number and (rows > LARGEST_BATCH or apart):
+                batch, self._asked = self._asked[:number], self._asked[number:]
+                return batch
+        batch, self._asked = self._asked, []
+        return batch
+
+    def _batch_failed(self, batch: Sequence[_Asked], wrong: Exception) -> None:
+        if len(batch) > 1 and not isinstance(wrong, StoreBusy):
+            # Each again, by itself, so that only the faulty one fails; before whatever came later.
+            self._asked[:0] = [asked._replace(by_itself=True) for asked in batch]
+            return
+        told = translated(wrong, self._name)
+        for asked in batch:
+            _guarded(asked.failed, told)
+
+    # In the thread
+
+    def open(self) -> None:
+        """Connect; called in the thread that opens the store."""
+        self._session = Session(self._connect())
+
+    def _transaction(self, batch: Sequence[_Asked]) -> list[Any]:
+        """Run the requests in one transaction, again and again while the server is away."""
+        alone = batch[0].alone
+        give_up_at = time.monotonic() + SERVER_PATIENCE
+        pause = 0.01
+        while True:
+            commit = _Commit()
+            try:
+                return self._try(batch, alone, commit)
+            except NotAlone:
+                alone = True
+            except Exception as wrong:
+                session = self._session
+                if session is not None and not is_lost(wrong, session.raw):
+                    self._rollback(session)
+                    if not may_try_again(wrong) or time.monotonic() > give_up_at:
+                        raise
+                    continue
+                self._forget_session()
+                if self._reconnect(give_up_at, pause) and commit.was_done(self._session):
+                    return commit.results
+                if self._session is None:
+                    raise StoreBusy(f"{self._name}: the server went away: {wrong}") from wrong
+                pause = min(pause * 2, 1.0)
+
+    def _try(self, batch: Sequence[_Asked], alone: bool, commit: _Commit) -> list[Any]:
+        session = self._session
+        if session is None or session.raw.closed:
+            session = self._session = Session(self._connect())
+        mode = "EXCLUSIVE" if alone else "SHARE"
+        node = "" if self.node is None else str(self.node)
+        try:
+            commit.number = session.script(
+                f"BEGIN; SET LOCAL taskmill.node = '{node}'; LOCK TABLE taskmill_writing IN {mode} MODE;"
+                " SELECT pg_current_xact_id()::text"
+            )
+            session.is_alone = alone
+            commit.results = [asked.request(session) for asked in batch]
+        except NotAlone:
+            self._rollback(session)
+            raise
+        commit.was_sent = True
+        session.script("SELECT nextval('taskmill_change'); COMMIT")
+        self.changes += 1
+        self.told()
+        return commit.results
+
+    def _rollback(self, session: Session) -> None:
+        if not session.raw.closed:
+            session.script("ROLLBACK")
+
+    def _forget_session(self) -> None:
+        if self._session is not None:
+            self._session.raw.close()
+            self._session = None
+
+    def _reconnect(self, give_up_at: float, pause: float) -> bool:
+        while time.monotonic() < give_up_at:
+            try:
+                self._session = Session(self._connect())
+            except StoreError:
+                time.sleep(pause)
+                pause = min(pause * 2, 1.0)
+            else:
+                return True
+        return False
+
+    # Durability
+
+    def when_durable(self, callback: Callable[[], None], _failed: Callable[[Exception], None]) -> None:
+        """Whatever is committed is as durable as was asked for."""
+        callback()
+
+    def sync_soon(self) -> None:
+        return
+
+    async def close(self) -> None:
+        """Finish what was asked, then stop."""
+        self._closed = True
+        while self._asked or self._working or self._kicked:
+            self._idle = asyncio.get_running_loop().create_future()
+            self._check_idle()
+            await self._idle
+        await self._thread.close()
+        self._forget_session()
+
+    def _check_idle(self) -> None:
+        busy = self._asked or self._working or self._kicked
+        if self._idle is not None and not busy and not self._idle.done():
+            self._idle.set_result(None)
+
+
+class _Commit:
+    """What is known of a transaction: its number, whether its commit was sent, and what its requests answered."""
+
+    def __init__(self) -> None:
+        self.number: str | None = None
+        self.was_sent = False
+        self.results: list[Any] = []
+
+    def was_done(self, session: Session | None) -> bool:
+        """Whether a commit that was cut off has taken place, as the server knows once it is back."""
+        if not self.was_sent or session is None:
+            return False
+        while True:
+            row = session.execute("SELECT pg_xact_status(?::text::xid8)", (self.number,)).fetchone()
+            if row[0] != "in progress":
+                return bool(row[0] == "committed")
+            time.sleep(0.01)
+
+
+def _guarded(callback: Callable[..., None], *args: Any) -> None:
+    """A fault in what one caller does with its answer must not keep the others from theirs."""
+    try:
+        callback(*args)
+    except Exception:
+        logger.exception("a callback after a commit failed")
