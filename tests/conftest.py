@@ -18,7 +18,10 @@ settings.load_profile("taskmill")
 pytest.register_assert_rewrite("tests.acceptance.box", "tests.acceptance.command_line", "tests.runtime.records")
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "postgres"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The name of a store: each test that asks for it runs once per kind."""
+    if request.param == "postgres":
+        address: str = request.getfixturevalue("postgres_store")
+        return address
     return ":memory:" if request.param == "memory" else str(tmp_path / "tasks.db")

@@ -87,7 +87,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             for registered in self._registry:
                 if registered.in_process:
                     check_importable(registered.handler.function, registered.handler.name)
-        from taskmill.store.sqlite.store import open_store
+        from taskmill.store.opening import open_store
 
         self._store = open_store(store, durability, self._clock)
         self._store.declared = self._settings.declared

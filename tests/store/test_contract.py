@@ -8,24 +8,14 @@ import pytest
 
 from taskmill.clock import SystemClock
 from taskmill.ports import Store
-from taskmill.store.postgres.store import PostgresStore
-from taskmill.store.sqlite.store import SqliteStore
+from taskmill.store.opening import open_store
 from taskmill.testing.store_contract import StoreContract
 
 
-class TestSqliteStore(StoreContract):
+class TestStores(StoreContract):
     @pytest.fixture
     async def store(self, any_store: str) -> AsyncIterator[Store]:
-        store = SqliteStore(any_store, "full", SystemClock())
-        await store.open()
-        yield store
-        await store.close()
-
-
-class TestPostgresStore(StoreContract):
-    @pytest.fixture
-    async def store(self, postgres_store: str) -> AsyncIterator[Store]:
-        store = PostgresStore(postgres_store, "full", SystemClock())
+        store = open_store(any_store, "full", SystemClock())
         await store.open()
         yield store
         await store.close()

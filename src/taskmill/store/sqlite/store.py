@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from taskmill.errors import ConfigError, SubmissionError
-from taskmill.model.options import text
+from taskmill.errors import SubmissionError
 from taskmill.model.stages import NewTask, Stored
 from taskmill.ports import Clock, DispatchRight
 from taskmill.store.sql import inbox
@@ -184,14 +183,3 @@ class SqliteStore(WriteSide, ReadSide):
             "durability": self._durability,
             **facts,
         }
-
-
-def open_store(store: str | os.PathLike[str], durability: Durability, clock: Clock) -> SqliteStore:
-    """The store a user's words name."""
-    name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
-    if not isinstance(name, str):
-        raise ConfigError(f"store must be a file name or ':memory:', not {type(store).__name__}")
-    text(name, "store", ConfigError)
-    if name.startswith(("postgresql://", "postgres://")):
-        raise ConfigError("store: PostgreSQL is not supported by this version; give the name of an SQLite file")
-    return SqliteStore(name, durability, clock)

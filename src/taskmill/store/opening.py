@@ -1,0 +1,33 @@
+"""Which store a user's words name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+from taskmill.errors import ConfigError
+from taskmill.model.options import text
+from taskmill.ports import Clock
+
+if TYPE_CHECKING:
+    from taskmill.store.postgres.store import PostgresStore
+    from taskmill.store.sqlite.store import SqliteStore
+
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+def open_store(
+    store: str | os.PathLike[str], durability: Literal["full", "process"], clock: Clock
+) -> SqliteStore | PostgresStore:
+    """A store that is not open yet; each engine is imported when it is wanted."""
+    name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
+    if not isinstance(name, str):
+        raise ConfigError(f"store must be a file name, ':memory:' or 'postgresql://…', not {type(store).__name__}")
+    text(name, "store", ConfigError)
+    if name.startswith(_POSTGRES):
+        from taskmill.store.postgres.store import PostgresStore
+
+        return PostgresStore(name, durability, clock)
+    from taskmill.store.sqlite.store import SqliteStore
+
+    return SqliteStore(name, durability, clock)
