@@ -27,7 +27,7 @@ SETTINGS = {
     "full_page_writes": "off",
     "synchronous_commit": "on",
     "autovacuum_naptime": "10s",
-    "log_min_messages": "warning",
+    "log_min_messages": "fatal",
 }
 
 
@@ -40,12 +40,15 @@ class Server:
         self._prefix, owner = ordinary_user()
         if owner is not None:
             shutil.chown(self.folder, owner)
-        data = self.folder / "data"
-        self._run("initdb", "-D", str(data), "-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        self._data = str(self.folder / "data")
+        self._run("initdb", "-D", self._data, "-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         given = {**SETTINGS, **(settings or {}), "unix_socket_directories": str(self.folder)}
-        words = [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
+        self._words = [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
+        self.start()
+
+    def start(self) -> None:
         self.process = subprocess.Popen(
-            [*self._prefix, str(binaries() / "postgres"), "-D", str(data), *words], stdin=subprocess.DEVNULL
+            [*self._prefix, str(binaries() / "postgres"), "-D", self._data, *self._words], stdin=subprocess.DEVNULL
         )
         self._wait_until_ready()
 
@@ -64,8 +67,8 @@ class Server:
                 raise RuntimeError("the server did not become ready")
             time.sleep(0.02)
 
-    def stop(self) -> None:
-        """A fast shutdown: sessions are ended, what was committed is kept. Then the folder goes."""
+    def halt(self) -> None:
+        """A fast shutdown: sessions are ended, what was committed is kept."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
@@ -73,6 +76,10 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.send_signal(signal.SIGQUIT)
                 self.process.wait()
+
+    def stop(self) -> None:
+        """The end: the data go too."""
+        self.halt()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

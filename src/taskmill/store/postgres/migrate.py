@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from taskmill.errors import SchemaTooNew, StoreError
-from taskmill.store.postgres.connection import OLDEST_SERVER, RawConnection
+from taskmill.store.postgres.connection import RawConnection
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _LOCK = 0x7461736B6D696C6C
@@ -34,18 +34,26 @@ def migrate(connection: RawConnection, name: str) -> int:
         return found
     if connection.info.encoding not in ("utf-8", "UTF8", "utf8"):
         raise StoreError(f"{name}: the database must be in UTF-8, it is in {connection.info.encoding}")
-    assert connection.info.server_version >= OLDEST_SERVER  # noqa: S101 - connect has seen to it
-    with connection.transaction():
-        connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        found = _version(connection)
-        if found > newest_version():
-            raise SchemaTooNew(f"{name} has schema {found}, this taskmill knows up to {newest_version()}; upgrade it")
-        if found == 0:
-            connection.execute("CREATE TABLE taskmill_schema (version bigint PRIMARY KEY, name text NOT NULL)")
-        for number, title, sql in migrations():
-            if number > found:
-                connection.execute(sql.encode())
-                connection.execute("INSERT INTO taskmill_schema (version, name) VALUES (%s, %s)", (number, title))
+    # Before the transaction, so that it sees what whoever had the lock has made.
+    connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
+    try:
+        with connection.transaction():
+            return _upgrade(connection, name)
+    finally:
+        if not connection.closed:
+            connection.execute(f"SELECT pg_advisory_unlock({_LOCK})")
+
+
+def _upgrade(connection: RawConnection, name: str) -> int:
+    found = _version(connection)
+    if found > newest_version():
+        raise SchemaTooNew(f"{name} has schema {found}, this taskmill knows up to {newest_version()}; upgrade it")
+    if found == 0:
+        connection.execute("CREATE TABLE taskmill_schema (version bigint PRIMARY KEY, name text NOT NULL)")
+    for number, title, sql in migrations():
+        if number > found:
+            connection.execute(sql.encode())
+            connection.execute("INSERT INTO taskmill_schema (version, name) VALUES (%s, %s)", (number, title))
     return found
 
 
