@@ -1,0 +1,130 @@
+"""Two engines, one schema: the same tables, columns and statements, each in its dialect."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from taskmill.errors import SchemaTooNew, StoreError
+from taskmill.store.postgres.connection import WRITING, RawConnection, connect, shown
+from taskmill.store.postgres.migrate import migrate, newest_version
+from taskmill.store.postgres.session import STATEMENTS
+from taskmill.store.sqlite.migrate import migrate as migrate_sqlite
+from taskmill.store.sqlite.session import STATEMENTS as SQLITE_STATEMENTS
+
+# What only a cluster needs.
+MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}
+MORE_TABLES = {"taskmill_node", "taskmill_writing"}
+MORE_STATEMENTS = {"enter_node", "leave_node", "heartbeat", "bury_nodes", "pulse"}
+
+FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}
+NOTHING_TO_DO = {"claim", "delete_active"}
+
+# Read or written as a whole, once in a while, or small.
+MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits", "give_back_paused_time"}
+TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
+
+
+@pytest.fixture
+def database(postgres_store: str) -> Iterator[RawConnection]:
+    with connect(postgres_store, WRITING) as connection:
+        migrate(connection, "test")
+        yield connection
+
+
+def _columns(database: RawConnection) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for table, column in database.execute(
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()"
+        " ORDER BY table_name, ordinal_position"
+    ):
+        found.setdefault(table, []).append(column)
+    return found
+
+
+def _sqlite_columns() -> dict[str, list[str]]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        migrate_sqlite(connection, ":memory:")
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {
+            table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            for table in tables
+            if table.startswith("taskmill")
+        }
+    finally:
+        connection.close()
+
+
+def test_the_tables_of_both_engines_have_the_same_columns(database: RawConnection) -> None:
+    ours, theirs = _columns(database), _sqlite_columns()
+    assert set(ours) - MORE_TABLES == set(theirs)
+    for table, columns in theirs.items():
+        assert ours[table] == columns + MORE_COLUMNS.get(table, []), table
+
+
+def test_both_engines_have_the_same_indexes(database: RawConnection) -> None:
+    rows = database.execute("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()").fetchall()
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate_sqlite(connection, ":memory:")
+    theirs = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
+    connection.close()
+    assert {name for (name,) in rows if not name.endswith("_pkey")} == {
+        name for name in theirs if name.startswith("taskmill")
+    }
+
+
+def test_both_engines_have_the_same_statements() -> None:
+    assert set(STATEMENTS) - MORE_STATEMENTS == set(SQLITE_STATEMENTS)
+    assert {name for name, text in STATEMENTS.items() if not text} == NOTHING_TO_DO
+
+
+@pytest.mark.parametrize("name", sorted(set(STATEMENTS) - NOTHING_TO_DO - FRAGMENTS))
+def test_a_statement_takes_as_many_parameters_on_both_engines(name: str) -> None:
+    if name in MORE_STATEMENTS:
+        return
+    wanted = {int(n) for n in re.findall(r"\$(\d+)", STATEMENTS[name])}
+    given = {int(n) for n in re.findall(r"\?(\d+)", SQLITE_STATEMENTS[name])}
+    if name.startswith("insert") and name not in ("insert_edges", "insert_tags"):
+        given = {1, 2, 3}  # their ids are taken in the same statement
+    assert wanted == given
+
+
+def test_every_statement_is_understood_and_none_reads_a_whole_table_of_tasks(database: RawConnection) -> None:
+    if database.info.server_version < 160000:
+        pytest.skip("plans without values are shown since PostgreSQL 16")
+    wrong: dict[str, list[str]] = {}
+    for name in sorted(set(STATEMENTS) - NOTHING_TO_DO - FRAGMENTS):
+        cursor = psycopg.RawCursor(database)
+        plan = [row[0] for row in cursor.execute(f"EXPLAIN (GENERIC_PLAN) {STATEMENTS[name]}".encode(), prepare=False)]
+        scans = [line for line in plan if (found := re.search(r"Seq Scan on (\w+)", line)) and found[1] in TABLES]
+        if scans and name not in MAY_READ_ALL:
+            wrong[name] = scans
+    assert wrong == {}
+
+
+def test_migrating_again_changes_nothing(database: RawConnection) -> None:
+    before = _columns(database)
+    assert migrate(database, "test") == newest_version()
+    assert _columns(database) == before
+
+
+def test_a_newer_schema_is_refused_and_left_alone(database: RawConnection) -> None:
+    database.execute("INSERT INTO taskmill_schema VALUES (99, 'later')")
+    with pytest.raises(SchemaTooNew, match="has schema 99"):
+        migrate(database, "test")
+
+
+def test_a_server_that_is_not_there_is_said_in_one_sentence() -> None:
+    with pytest.raises(StoreError, match="cannot be reached"):
+        connect("postgresql://nobody@/none?host=/nonexistent", WRITING)
+
+
+def test_a_password_is_never_shown() -> None:
+    assert (
+        shown("postgresql://ann:secret@db.example:5433/app?sslmode=require") == "postgresql://ann@db.example:5433/app"
+    )
