@@ -1,0 +1,108 @@
+"""A server that goes away and comes back: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from taskmill import Domain, Scheduler
+from taskmill.clock import SystemClock
+from taskmill.model.filters import Filters
+from taskmill.store.postgres.session import Session
+from taskmill.store.postgres.store import PostgresStore
+from taskmill.testing.store_contract.samples import add, new_task
+from tests.postgres.keeper import Server
+from tests.postgres.server import ENVIRONMENT, address
+
+
+class _Cut:
+    """Cuts the connection of the next writing transaction at its commit, once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, when: str, kill: Callable[[int], None]) -> None:
+        self.happened = 0
+        whole = Session.script
+
+        def script(session: Session, text: str) -> Any:
+            if not text.endswith("COMMIT") or "taskmill_change" not in text or self.happened:
+                return whole(session, text)
+            self.happened += 1
+            if when == "after":
+                whole(session, text)
+            kill(session.raw.info.backend_pid)
+            # The answer, if there was one, never arrives.
+            return whole(session, "SELECT 1")
+
+        monkeypatch.setattr(Session, "script", script)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_commit_that_is_cut_off_is_done_once(
+    postgres_store: str, postgres_server: str, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def kill(process: int) -> None:
+        with psycopg.connect(postgres_server, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(%s, 5000)", (process,))
+
+    store = PostgresStore(postgres_store, "full", SystemClock())
+    await store.open()
+    try:
+        cut = _Cut(monkeypatch, when, kill)
+        (id,) = await add(store, new_task('{"n":1}'))
+        assert cut.happened == 1
+        assert [task.id for task in await store.tasks(Filters())] == [id]
+    finally:
+        await store.close()
+
+
+async def test_reading_goes_on_with_another_connection(postgres_store: str, postgres_server: str) -> None:
+    store = PostgresStore(postgres_store, "full", SystemClock())
+    await store.open()
+    try:
+        (id,) = await add(store, new_task())
+        with psycopg.connect(postgres_server, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(%s, 5000)", (store._reading.raw.info.backend_pid,))
+        assert [task.id for task in await store.tasks(Filters())] == [id]
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.delenv(ENVIRONMENT, raising=False)
+    server = Server()
+    yield server
+    server.stop()
+
+
+async def test_a_restart_of_the_server_loses_and_repeats_nothing(own_server: Server) -> None:
+    domain = Domain("d")
+    runs: Counter[int] = Counter()
+    tasks = 300
+    half_way = asyncio.Event()
+
+    @domain.task
+    async def work(n: int) -> int:
+        runs[n] += 1
+        if len(runs) == tasks // 2:
+            half_way.set()
+        await asyncio.sleep(0.001)
+        return n
+
+    async with Scheduler(address(own_server.folder), domains=[domain], max_concurrency=5) as scheduler:
+        handles = await scheduler.submit_many([work.prepare(n) for n in range(tasks)])
+        async with scheduler.running():
+            await half_way.wait()
+            await asyncio.to_thread(own_server.halt)
+            late = asyncio.create_task(work.submit(tasks))
+            await asyncio.to_thread(own_server.start)
+            handles.append(await late)
+            results = [await handle.result(timeout=60) for handle in handles]
+        counts = (await scheduler.snapshot()).counts
+    assert results == list(range(tasks + 1))
+    assert runs == Counter(range(tasks + 1))
+    assert (counts["completed"], counts["running"], counts["pending"]) == (tasks + 1, 0, 0)
