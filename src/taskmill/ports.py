@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from taskmill.model.cluster import Admission, Elsewhere
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
@@ -77,6 +78,10 @@ class Turn(msgspec.Struct):
     """The controls that the claims were planned with; under others nothing is claimed."""
     meters: Sequence[tuple[Scope, RateLimit, Bucket]] = ()
     """The rate limits that the claims are subject to. Permits are taken for tasks that start, and only for them."""
+    slots: int | None = None
+    """How many there are here, if other nodes dispatch too: then a survey tells what they hold."""
+    admission: Admission | None = None
+    """The plan of the claims, if limits that all nodes share concern it: what these do not allow is not claimed."""
     spare: int = 0
     """Slots that are left when nothing else waits: what this very turn releases may start in them."""
     survey: bool = False
@@ -192,6 +197,10 @@ class TurnResult(msgspec.Struct):
     """If they are not those that the turn was planned with."""
     buckets: Sequence[tuple[Scope, Bucket]] = ()
     """What the rate limits have left."""
+    elsewhere: Elsewhere | None = None
+    """What other nodes hold, if it was asked."""
+    refused: bool = False
+    """Whether limits that all nodes share did not allow all of the claims."""
     urgencies: Sequence[tuple[int, int, int]] = ()
     """What a survey found: ``(id, priority, urgency)`` of running tasks, which others may have made more urgent."""
     preempted: int = 0
@@ -264,6 +273,8 @@ class Store(Protocol):
     name: str
     is_shared: bool
     """Whether other processes may use the store."""
+    is_cluster: bool
+    """Whether other nodes may dispatch at the same time."""
     watch_added: Callable[[Arrived], None]
     """Called after each local commit of submissions, even if the caller has gone away."""
 

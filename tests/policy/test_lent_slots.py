@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.policy.shares import Claim, allocate, lent
+from taskmill.model.cluster import Claim
+from taskmill.policy.shares import allocate, lent
 
 
 def _lent(slots: int, claims: dict[str, Claim]) -> dict[str, int]:

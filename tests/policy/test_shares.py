@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskmill.model.cluster import Claim
 from taskmill.model.group import Group
 from taskmill.model.rate_limit import RateLimit
-from taskmill.policy.shares import Claim, allocate, is_shared
+from taskmill.policy.shares import allocate, is_shared
 
 weights = st.one_of(st.integers(1, 9), st.sampled_from([0.1, 0.3, 0.5, 2.5]))
 bare_claims = st.builds(Claim, st.integers(0, 4), st.integers(0, 30), weights, st.none() | st.integers(1, 12))

@@ -10,8 +10,9 @@ import pytest
 
 from taskmill import Aging, Context, Domain, Group, Priority, RateLimit, Scheduler
 from taskmill.events import Event, GroupAllocationChanged
+from taskmill.model.cluster import Claim
 from taskmill.observe.bus import Listener
-from taskmill.policy.shares import Claim, allocate
+from taskmill.policy.shares import allocate
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 

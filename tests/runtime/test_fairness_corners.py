@@ -6,7 +6,7 @@ import asyncio
 
 from taskmill import Aging, Context, Domain
 from taskmill.events import TaskAged, TaskResumed
-from taskmill.policy.shares import Claim
+from taskmill.model.cluster import Claim
 from taskmill.runtime.share_keeper import ShareKeeper
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory

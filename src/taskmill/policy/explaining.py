@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from taskmill.model.cluster import Claim
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
 from taskmill.model.durations import optional_from_ms
 from taskmill.model.explanation import Explanation, Hold, Reason
@@ -20,7 +21,7 @@ from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms
 from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
-from taskmill.policy.shares import Claim, allocate
+from taskmill.policy.shares import allocate
 from taskmill.policy.standstill import Clocks, clocks
 from taskmill.policy.wording import clock_text, group_text, plural, rate_text, span_text, when_text
 

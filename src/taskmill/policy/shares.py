@@ -20,23 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
+from taskmill.model.cluster import Claim
 from taskmill.model.group import Group
-
-
-class Claim(NamedTuple):
-    """What a group asks for. ``waiting`` counts what may start: nothing of a group that is paused or out of permits."""
-
-    running: int
-    waiting: int
-    weight: float = 1
-    cap: int | None = None
-    min_slots: int = 0
-
-    @property
-    def bound(self) -> int:
-        """The most it can use."""
-        demand = self.running + self.waiting
-        return demand if self.cap is None else min(demand, self.cap)
 
 
 class Share(NamedTuple):

@@ -67,7 +67,7 @@ class Dispatcher:
         self.workshop = Workshop(
             clock, executors, settings.cancel_timeout, store, spawner, self._outcome, self._progress_noticed, load
         )
-        self._room = WaitingRoom(load, self._knows, settings)
+        self._room = WaitingRoom(load, self._knows, settings, in_cluster=store.is_cluster)
         self._aging_watch = AgingWatch(store, announcer)
         self._sweep_pace = SweepPace(clock)
         self._wake = asyncio.Event()

@@ -61,7 +61,7 @@ class Gates:
             return self.knows(lane.type)
         if not self.knows(lane.type) or gate.is_paused:
             return False
-        if gate.cap is not None and self._load.domains[gate.domain.name] >= gate.cap:
+        if gate.cap is not None and self._load.in_domain(gate.domain.name) >= gate.cap:
             self._held_by.setdefault(gate.domain, set()).add(lane.group)
             return False
         if gate.rate is not None and not self._permits(gate.type, gate.rate, now):
@@ -82,9 +82,9 @@ class Gates:
         """How many more tasks of a group, a domain or a task type could start now, given slots."""
         match scope.kind:
             case ScopeKind.GROUP:
-                cap, running = self.rules.group(scope.name).cap, self._load.groups[scope.name]
+                cap, running = self.rules.group(scope.name).cap, self._load.in_group(scope.name)
             case ScopeKind.DOMAIN:
-                cap, running = self.rules.domain_cap(scope.name), self._load.domains[scope.name]
+                cap, running = self.rules.domain_cap(scope.name), self._load.in_domain(scope.name)
             case _:
                 cap, running = None, 0
         room = MANY if cap is None else cap - running

@@ -99,7 +99,7 @@ class HoldCount:
             return "group_paused"
         if settings.rate is not None and not picker.meters.permits(scope, settings.rate):
             return "group_rate"
-        if settings.cap is not None and self._load.groups[group] >= settings.cap:
+        if settings.cap is not None and self._load.in_group(group) >= settings.cap:
             return "group_cap"
         candidate = picker.candidate(group)
         if candidate is None or not rules.is_shared or picker.shares.key(group) is not None:

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 
+from taskmill.model.cluster import NOWHERE, Elsewhere
 from taskmill.model.task_name import domain_of
 
 
 class Load:
-    """Slots taken by group and by domain, those of tasks about to start included."""
+    """Slots taken by group and by domain, those of tasks about to start included; and what other nodes hold."""
 
     def __init__(self) -> None:
         self.groups: Counter[str] = Counter()
         self.domains: Counter[str] = Counter()
+        self.elsewhere: Elsewhere = NOWHERE
         self._eased: set[str] = set()
         self._eased_domains: set[str] = set()
+
+    def in_group(self, group: str) -> int:
+        """Slots that a group has taken, here and elsewhere."""
+        return self.groups[group] + self.elsewhere.groups.get(group, 0)
+
+    def in_domain(self, domain: str) -> int:
+        return self.domains[domain] + self.elsewhere.domains.get(domain, 0)
+
+    def now_elsewhere(self, elsewhere: Elsewhere) -> None:
+        """Other nodes hold this now; what has changed is looked at again."""
+        before, self.elsewhere = self.elsewhere, elsewhere
+        self._eased |= {group for group, _ in before.groups.items() ^ elsewhere.groups.items()}
+        self._eased_domains |= {domain for domain, _ in before.domains.items() ^ elsewhere.domains.items()}
 
     def begin(self, group: str, type: str) -> None:
         self.groups[group] += 1

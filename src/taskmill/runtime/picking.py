@@ -16,12 +16,12 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
+from taskmill.model.cluster import Claim
 from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
 from taskmill.model.stages import Lane, Place
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms, wait_until_ms
 from taskmill.policy.rules import Rules
-from taskmill.policy.shares import Claim
 from taskmill.policy.turns import Ring
 from taskmill.runtime.gates import MANY, Gates
 from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
@@ -49,6 +49,9 @@ class Pick(NamedTuple):
     group: str
     type: str
     effective: int
+    lane: Lane
+    by_turn: bool = True
+    """Whether it starts because of the share of its group, or is so urgent that it passes over shares."""
 
 
 class _Entry(NamedTuple):
@@ -82,7 +85,7 @@ class Picker:
         self._urgent: list[_Entry] = []
         self._pressing: set[str] = set()
         """Groups that would start a task which may pass over shares and preempt."""
-        self._slots = 0
+        self._slots = self._shared_slots = 0
         self.looked: set[str] | None = None
         """Groups that were looked at since whoever counts holds has asked; ``None``: nobody does."""
 
@@ -115,7 +118,9 @@ class Picker:
 
     def look_at_all(self) -> None:
         """Anything may have changed."""
-        self._glimpse.touched.update(self._glimpse.groups, self._load.groups, self._versions)
+        self._glimpse.touched.update(
+            self._glimpse.groups, self._load.groups, self._load.elsewhere.groups, self._versions
+        )
 
     def ended(self, group: str, held_ms: int) -> None:
         """A task of ``group`` has given its slot back after ``held_ms``."""
@@ -181,8 +186,10 @@ class Picker:
         """Look again at the groups of which something has changed."""
         self.meters.at(now)
         touched = self._glimpse.touched | self.gates.changed(now)
-        if slots != self._slots:
-            self._slots = slots
+        self._slots = slots
+        # Groups share the slots of all nodes.
+        if (slots := slots + self._load.elsewhere.slots) != self._shared_slots:
+            self._shared_slots = slots
             self.shares.is_stale = True
         if not touched and not (self.rules.is_shared and self.shares.is_stale):
             return
@@ -203,7 +210,7 @@ class Picker:
     def _look_at(self, group: str, now: int) -> None:
         """Find the task that a group would start next, and when to look again."""
         self._versions[group] = next(self._numbers)
-        running = self._load.groups.get(group, 0)
+        running = self._load.in_group(group)
         lanes = self._glimpse.of(group)
         best: Candidate | None = None
         waiting = 0
@@ -337,7 +344,7 @@ class Picker:
         else:
             self._ring.had_turn(group)
         self._glimpse.touched.add(group)
-        return Pick(candidate.id, group, lane.type, candidate.effective)
+        return Pick(candidate.id, group, lane.type, candidate.effective, lane, by_turn)
 
     def _is_unread(self, lane: Lane) -> bool:
         known = self._glimpse.of(lane.group).get(lane)
@@ -358,4 +365,4 @@ class Picker:
         places = self._glimpse.take_front(lane, free)
         for _ in places:
             self._load.begin(lane.group, lane.type)
-        return [Pick(place.id, lane.group, lane.type, self._effective(lane, place, now)) for place in places]
+        return [Pick(place.id, lane.group, lane.type, self._effective(lane, place, now), lane) for place in places]

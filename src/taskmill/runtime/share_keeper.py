@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from taskmill.model.cluster import Claim
 from taskmill.model.group import AllocationReason
-from taskmill.policy.shares import Claim, Share, allocate, lent
+from taskmill.policy.shares import Share, allocate, lent
 from taskmill.policy.turns import LEAST_MS, Service
 
 if TYPE_CHECKING:
@@ -150,6 +151,10 @@ class ShareKeeper:
         claim, more = self._claims.get(group), held_ms - LEAST_MS
         if claim is not None and more > 0 and claim.running > self._shares.get(group, _NOTHING).least:
             self._service.charge(group, claim.weight, self._weights, more)
+
+    def asked(self) -> dict[str, Claim]:
+        """What each group asks for."""
+        return dict(self._claims)
 
     def slots_of(self, group: str) -> int:
         return self._shares.get(group, _NOTHING).slots

@@ -12,6 +12,7 @@ from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place
 from taskmill.model.status import Status
 from taskmill.policy.rules import Rules
 from taskmill.ports import Arrived, Effects, Released, Turn, TurnResult
+from taskmill.runtime.admitting import admission
 from taskmill.runtime.glimpse import Glimpse
 from taskmill.runtime.hold_count import HoldCount
 from taskmill.runtime.load import Load
@@ -22,10 +23,14 @@ from taskmill.runtime.settings import RunSettings
 class WaitingRoom:
     """What may start now, and when something else may."""
 
-    def __init__(self, load: Load, knows: Callable[[str], bool], settings: RunSettings) -> None:
+    def __init__(
+        self, load: Load, knows: Callable[[str], bool], settings: RunSettings, *, in_cluster: bool = False
+    ) -> None:
         self._glimpse = Glimpse()
         self._load = load
         self._settings = settings
+        self._in_cluster = in_cluster
+        """Whether other nodes dispatch too."""
         self.picks: list[Pick] = []
         """What the turn that is planned or under way is about to start."""
         self.picker = Picker(self._glimpse, load, knows)
@@ -126,6 +131,10 @@ class WaitingRoom:
         turn.claims = [pick.id for pick in self.picks]
         turn.hooks, self._hooks = self._hooks, []
         turn.meters = picker.meters.promised(picker.rules)
+        if self._in_cluster:
+            turn.slots = slots
+            if self.picks and picker.rules.limits_anything:
+                turn.admission = admission(self.picks, picker, self._load, slots)
         turn.refill = self._glimpse.unread()
         turn.lanes_in_sight = self._glimpse.lane_count
         if not turn.survey and not turn.promote and self._glimpse.is_empty and not picker.rules.limits_anything:
@@ -161,6 +170,9 @@ class WaitingRoom:
             # Nothing was claimed, and places may have changed with what was paused.
             self.picker.rule(Rules(self._settings.declared, result.controls), result.controls.buckets.items(), turn.now)
             self.survey_wanted = not turn.survey or self.survey_wanted
+        if result.elsewhere is not None:
+            self._load.now_elsewhere(result.elsewhere)
+        self.survey_wanted = self.survey_wanted or result.refused
         if result.lanes is not None:
             self._glimpse.survey(result.lanes)
         self._glimpse.read(result.fronts, result.front_size)

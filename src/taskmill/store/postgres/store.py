@@ -43,6 +43,7 @@ class PostgresStore(WriteSide, ReadSide):
     """The tables of one schema of a database. Any number of stores may be open on it."""
 
     is_shared = True
+    is_cluster = True
 
     def __init__(self, address: str, durability: Durability, clock: Clock) -> None:
         super().__init__()

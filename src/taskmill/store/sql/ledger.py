@@ -18,7 +18,7 @@ from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.ranking import front_size, rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
-from taskmill.store.sql import controls, families, series
+from taskmill.store.sql import cluster, controls, families, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import UNREADABLE, describe
 from taskmill.store.sql.endings import Ties, end_tasks, leave_active
@@ -92,7 +92,8 @@ def _start(connection: Connection, turn: Turn, result: TurnResult) -> None:
     """Claim what was planned, if it was planned by the rules that hold."""
     claims = [*turn.hooks]
     if turn.controls_version in (None, controls.version(connection)):
-        claims += [*turn.claims, *_released_first(turn, result)]
+        wanted = turn.claims if turn.admission is None else cluster.admit(connection, turn.admission, turn, result)
+        claims += [*wanted, *_released_first(turn, result)]
     else:
         result.controls = controls.read(connection)
     if claims:
@@ -110,6 +111,8 @@ def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
         result.hooks = decode_ids(_one(connection, "hooks"))
         result.preempted = len(controls.preempted(connection))
         result.urgencies = _decode_urgencies(_one(connection, "running_urgencies"))
+        if turn.slots is not None and result.elsewhere is None:
+            result.elsewhere = cluster.elsewhere(connection, turn.slots)
     if turn.survey or turn.promote:
         result.next_due = _one(connection, "next_due")
     if turn.survey or turn.expire:

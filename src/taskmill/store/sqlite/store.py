@@ -39,6 +39,8 @@ T = TypeVar("T")
 class SqliteStore(WriteSide, ReadSide):
     """One database file, or ``":memory:"``."""
 
+    is_cluster = False
+
     def __init__(self, path: str | os.PathLike[str], durability: Durability, clock: Clock) -> None:
         super().__init__()
         self.name = os.fspath(path)

@@ -19,3 +19,24 @@ SELECT
     coalesce(bool_or(seen_at >= clock_timestamp() - make_interval(secs => $1::float8)), false),
     coalesce(bool_or(seen_at < clock_timestamp() - make_interval(secs => $1::float8)), false)
 FROM taskmill_node;
+
+-- name: elsewhere
+-- [[group, type, count] of what other nodes run, how many slots they have]; $1 are ours, which others are to know.
+WITH own AS (
+    UPDATE taskmill_node SET slots = $1::bigint
+    WHERE id = nullif(current_setting('taskmill.node', true), '')::bigint AND slots <> $1::bigint
+)
+SELECT json_build_array(
+    (
+        SELECT coalesce(json_agg(json_build_array(group_name, type, n)), '[]') FROM (
+            SELECT group_name, type, count(*) AS n FROM taskmill_task
+            WHERE status = 'running'
+                AND node_id IS DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint
+            GROUP BY group_name, type
+        ) AS running
+    ),
+    (
+        SELECT coalesce(sum(slots), 0) FROM taskmill_node
+        WHERE id IS DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint
+    )
+);

@@ -1,0 +1,63 @@
+"""What nodes that dispatch together tell each other: what they hold, what they ask for, what they plan to start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+
+class Claim(NamedTuple):
+    """What a group asks for. ``waiting`` counts what may start: nothing of a group that is paused or out of permits."""
+
+    running: int
+    waiting: int
+    weight: float = 1
+    cap: int | None = None
+    min_slots: int = 0
+
+    @property
+    def bound(self) -> int:
+        """The most it can use."""
+        demand = self.running + self.waiting
+        return demand if self.cap is None else min(demand, self.cap)
+
+
+class Elsewhere(msgspec.Struct, frozen=True):
+    """The slots that other nodes have, and those of them that are taken, by group and by domain."""
+
+    groups: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    domains: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    slots: int = 0
+
+
+NOWHERE = Elsewhere()
+"""Nobody else dispatches."""
+
+
+class Start(NamedTuple):
+    """A task that is to start; ``by_turn`` if it is so because of the share of its group."""
+
+    id: int
+    group: str
+    type: str
+    by_turn: bool = True
+
+
+class Admission(NamedTuple):
+    """A plan, and what it minds."""
+
+    starts: Sequence[Start]
+    planned: Elsewhere
+    """The others as they were known when it was planned."""
+    groups: Mapping[str, int]
+    """Slots taken here by group, without the starts."""
+    domains: Mapping[str, int]
+    caps: Mapping[str, int]
+    """The caps of groups, of those that have one."""
+    domain_caps: Mapping[str, int]
+    claims: Mapping[str, Claim] | None
+    """What groups ask for, if slots are shared; ``waiting`` counts the starts too."""
+    slots: int
+    """How many there are here."""

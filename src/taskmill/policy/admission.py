@@ -1,0 +1,65 @@
+"""What of a plan may start, by the true numbers of a cluster.
+
+A node plans with a picture of the others that may be old. The transaction that claims knows what really runs: what was
+planned starts in its order as far as that allows, and the rest waits for another plan.
+
+Laws: with the picture it was planned with, everything starts; with any other, no cap, no share and no permit is
+exceeded by what starts, whatever the others have begun meanwhile; whoever passes over shares still minds caps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from taskmill.model.cluster import Admission, Claim, Elsewhere, Start
+from taskmill.model.controls import Scope, ScopeKind
+from taskmill.model.task_name import domain_of
+from taskmill.policy.shares import allocate
+
+
+def admitted(plan: Admission, elsewhere: Elsewhere, permits: Mapping[Scope, int]) -> list[int]:
+    """Those of the starts that may take place. ``permits`` has what rate limits have left, of those that matter."""
+    room = None if elsewhere == plan.planned else _Room(plan, elsewhere)
+    left = dict(permits)
+    allowed: list[int] = []
+    for start in plan.starts:
+        scopes = [
+            scope for scope in (Scope(ScopeKind.GROUP, start.group), Scope(ScopeKind.TYPE, start.type)) if scope in left
+        ]
+        if all(left[scope] > 0 for scope in scopes) and (room is None or room.takes(start)):
+            allowed.append(start.id)
+            for scope in scopes:
+                left[scope] -= 1
+    return allowed
+
+
+class _Room:
+    """What is taken in the whole cluster, while starts are admitted one after the other."""
+
+    def __init__(self, plan: Admission, elsewhere: Elsewhere) -> None:
+        self._plan = plan
+        self._groups = Counter(plan.groups)
+        self._groups.update(elsewhere.groups)
+        self._domains = Counter(plan.domains)
+        self._domains.update(elsewhere.domains)
+        self._limits = None if plan.claims is None else self._shares(plan.claims, elsewhere)
+
+    def _shares(self, claims: Mapping[str, Claim], elsewhere: Elsewhere) -> dict[str, int]:
+        # A group that only others have work of was not asked about; what it holds is not there to be shared.
+        unknown = sum(held for group, held in elsewhere.groups.items() if group not in claims)
+        true = {group: claim._replace(running=self._groups[group]) for group, claim in claims.items()}
+        slots = max(self._plan.slots + elsewhere.slots - unknown, 0)
+        return {group: share.limit for group, share in allocate(slots, true).items()}
+
+    def takes(self, start: Start) -> bool:
+        group, domain = start.group, domain_of(start.type)
+        held, cap = self._groups[group], self._plan.caps.get(group)
+        domain_cap = self._plan.domain_caps.get(domain)
+        if (cap is not None and held >= cap) or (domain_cap is not None and self._domains[domain] >= domain_cap):
+            return False
+        if self._limits is not None and start.by_turn and held >= self._limits.get(group, 0):
+            return False
+        self._groups[group] += 1
+        self._domains[domain] += 1
+        return True

@@ -1,0 +1,64 @@
+"""Limits that hold for all nodes together: counted, and taken from, in the transaction that claims."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from taskmill.model.cluster import Admission, Elsewhere
+from taskmill.model.controls import Bucket, Scope
+from taskmill.model.rate_limit import RateLimit
+from taskmill.model.task_name import domain_of
+from taskmill.policy.admission import admitted
+from taskmill.policy.rates import full_bucket, permits_at
+from taskmill.ports import Turn, TurnResult
+from taskmill.store.sql import controls
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import one
+from taskmill.store.sql.statements import SQL
+
+CLOCKS_APART_MS = 60_000
+"""Clocks of nodes differ by less; a bucket that is further ahead belongs to a clock that was stepped."""
+
+_decode = msgspec.json.Decoder(tuple[list[tuple[str, str, int]], int]).decode
+
+Meter = tuple[Scope, RateLimit, Bucket]
+
+
+def elsewhere(connection: Connection, slots: int) -> Elsewhere:
+    """What other nodes hold; they are told how many slots there are here."""
+    running, others = _decode(one(connection, SQL["elsewhere"], slots))
+    groups, domains = Counter[str](), Counter[str]()
+    for group, type, count in running:
+        groups[group] += count
+        domains[domain_of(type)] += count
+    return Elsewhere(dict(groups), dict(domains), others)
+
+
+def admit(connection: Connection, plan: Admission, turn: Turn, result: TurnResult) -> Sequence[int]:
+    """What of the claims may start, by what runs and what permits there are at this moment."""
+    connection.be_alone()
+    result.elsewhere = elsewhere(connection, plan.slots)
+    if turn.meters:
+        turn.meters = _true_meters(connection, turn.meters, turn.now)
+        result.buckets = [(scope, bucket) for scope, _, bucket in turn.meters]
+    permits = {scope: permits_at(bucket, limit, turn.now) for scope, limit, bucket in turn.meters}
+    ids = admitted(plan, result.elsewhere, permits)
+    result.refused = len(ids) < len(plan.starts)
+    return ids
+
+
+def _true_meters(connection: Connection, meters: Sequence[Meter], now: int) -> list[Meter]:
+    """The same limits with what their buckets really hold."""
+    stored = controls.read(connection).buckets
+    return [
+        (scope, limit, _by_our_clock(stored.get(scope, full_bucket(limit, now)), now)) for scope, limit, _ in meters
+    ]
+
+
+def _by_our_clock(bucket: Bucket, now: int) -> Bucket:
+    """A bucket that another node has filled ahead of our time gains nothing until that time has come."""
+    ahead = bucket.at - now
+    return Bucket(bucket.level, now, bucket.unit) if ahead > CLOCKS_APART_MS else bucket
