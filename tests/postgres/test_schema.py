@@ -19,7 +19,7 @@ from taskmill.store.sqlite.session import STATEMENTS as SQLITE_STATEMENTS
 # What only a cluster needs.
 MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}
 MORE_TABLES = {"taskmill_node", "taskmill_writing"}
-MORE_STATEMENTS = {"enter_node", "leave_node", "heartbeat", "bury_nodes", "pulse"}
+MORE_STATEMENTS = {"enter_node", "leave_node", "heartbeat", "bury_nodes", "pulse", "transaction_states"}
 
 FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}
 NOTHING_TO_DO = {"claim", "delete_active"}

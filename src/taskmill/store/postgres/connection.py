@@ -35,6 +35,8 @@ WRITING = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "jit": "off",
+    # Somebody who holds what we need for so long is stuck, or waits for us in a transaction of its own.
+    "lock_timeout": "'60s'",
 }
 READING = {"jit": "off", "default_transaction_read_only": "on"}
 

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
 import psycopg
 
 from taskmill.errors import StoreError
@@ -31,6 +32,12 @@ LEASE = 15.0
 """Seconds without a sign of life after which a node is dead."""
 MOMENT = 0.02
 """Seconds within which changes are told together."""
+WATCHING = 0.05
+"""Seconds between two looks at what becomes of callers' transactions."""
+LOOK_ANYWAY = 10
+"""Every so many beats the queue is looked at even if nothing seems to have changed."""
+
+_decode_states = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 
 
 class Pulse:
@@ -52,6 +59,8 @@ class Pulse:
         self._foreign: int | None = None
         self._look_again = False
         self._changed = False
+        self._beats = 0
+        self._watched: set[str] = set()
         self.somebody_dispatches = False
         """Whether any node was alive at the last look."""
         self.somebody_died = False
@@ -89,6 +98,11 @@ class Pulse:
     def tell(self) -> None:
         """Something was committed that other nodes may want to know."""
         self._to_tell = True
+        self._nudge()
+
+    def watch(self, transaction: str) -> None:
+        """A caller has stored tasks in a transaction of its own, which others are told of once it commits."""
+        self._watched.add(transaction)
         self._nudge()
 
     def take_changed(self) -> bool:
@@ -135,6 +149,8 @@ class Pulse:
     def _work(self, *, is_due: bool) -> None:
         session = self._session
         assert session is not None  # noqa: S101 - the caller has connected
+        if self._watched:
+            self._look_at_transactions(session)
         if self._to_tell and time.monotonic() >= self._told_at + MOMENT:
             self._to_tell = False
             self._told_at = time.monotonic()
@@ -151,6 +167,18 @@ class Pulse:
                 self.lost = True
                 logger.error("node %d was taken for dead; its tasks were given to others", self._node)
             self._look()
+            self._beats += 1
+            if self._beats % LOOK_ANYWAY == 0:
+                self._changed = True
+
+    def _look_at_transactions(self, session: Session) -> None:
+        given = msgspec.json.encode(sorted(self._watched)).decode()
+        for number, state in _decode_states(session.execute("transaction_states", (given,)).fetchone()[0]):
+            if state != "in progress":
+                self._watched.discard(number)
+                if state == "committed":
+                    session.script("SELECT nextval('taskmill_change')")
+                    self._changed = self._to_tell = True
 
     def _look(self) -> None:
         """Whether somebody has committed, is alive, has died."""
@@ -170,6 +198,8 @@ class Pulse:
     def _wait(self, longest: float) -> None:
         if self._to_tell:
             longest = min(longest, max(0.0, self._told_at + MOMENT - time.monotonic()))
+        if self._watched:
+            longest = min(longest, WATCHING)
         watched: list[int] = [self._woken.fileno()]
         if self._session is not None and not self._session.raw.closed:
             watched.append(self._session.raw.fileno())

@@ -29,7 +29,6 @@ from taskmill.store.postgres.writer import Writer
 from taskmill.store.sql import inbox, ledger
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.read_side import ReadSide
-from taskmill.store.sql.statements import SQL
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 
@@ -74,6 +73,7 @@ class PostgresStore(WriteSide, ReadSide):
             raise translated(wrong, self.name) from wrong
         self._writer.open()
         self._reading = Session(self._connect_to_read())
+        self._place = self._reading.execute(_PLACE).fetchone()
         self._pulse.open()
 
     def _connect_to_write(self) -> RawConnection:
@@ -93,11 +93,14 @@ class PostgresStore(WriteSide, ReadSide):
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         if recovering:
             return RescueRight()
+        await self._enter()
+        return NodeRight(self._pulse)
+
+    async def _enter(self) -> None:
         name = f"{socket.gethostname()}:{os.getpid()}"
-        node: int = await self._write(lambda connection: connection.execute(SQL["enter_node"], (name,)).fetchone()[0])
+        node: int = await self._write(lambda connection: connection.execute("enter_node", (name,)).fetchone()[0])
         self._writer.node = node
         self._pulse.enter(node)
-        return NodeRight(self._pulse)
 
     def dispatcher_is_alive(self) -> bool:
         return self._pulse.somebody_dispatches
@@ -110,6 +113,9 @@ class PostgresStore(WriteSide, ReadSide):
         return await self._write(lambda connection: _rescue(connection, now), rows=ledger.BITE)
 
     async def turn(self, turn: Turn) -> TurnResult:
+        if self._pulse.lost:
+            # The others took this node for dead. What it had claimed is lost; it goes on under another name.
+            await self._enter()
         if not (turn.survey and self._pulse.somebody_died):
             return await super().turn(turn)
 
@@ -138,23 +144,26 @@ class PostgresStore(WriteSide, ReadSide):
             # If our statements fail, the caller's transaction goes on without them.
             with connection.transaction():
                 (answer,), _ = inbox.insert(session, [tasks], self._clock.now_ms())
+                transaction = session.script("SELECT pg_current_xact_id_if_assigned()::text")
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
         if isinstance(answer, SubmissionError):
             raise answer
+        if transaction is not None:
+            self._pulse.watch(transaction)
         return answer
 
     def _check_same_place(self, session: Session) -> None:
         if session.raw.closed:
             raise SubmissionError("connection is closed")
-        if session.execute(_PLACE).fetchone() != self._place:
-            raise SubmissionError(f"connection must see the tables of {self.name}: another server, database or schema")
-
-    @property
-    def _place(self) -> Any:
-        # Asked anew each time: the server may have been restarted since.
+        place = session.execute(_PLACE).fetchone()
+        if place == self._place:
+            return
+        # The server may have been restarted since.
         with self._connect_to_read() as connection:
-            return Session(connection).execute(_PLACE).fetchone()
+            self._place = Session(connection).execute(_PLACE).fetchone()
+        if place != self._place:
+            raise SubmissionError(f"connection must see the tables of {self.name}: another server, database or schema")
 
     # Reading
 
@@ -197,7 +206,7 @@ class PostgresStore(WriteSide, ReadSide):
 
 
 def _rescue(connection: Connection, now: int) -> Recovery:
-    connection.execute(SQL["bury_nodes"], (LEASE,))
+    connection.execute("bury_nodes", (LEASE,))
     return ledger.recover(connection, now)
 
 

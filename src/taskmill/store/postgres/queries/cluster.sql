@@ -8,9 +8,16 @@ DELETE FROM taskmill_node WHERE id = $1::bigint;
 -- The node is alive. No row: it was taken for dead, and its tasks were given to others.
 UPDATE taskmill_node SET seen_at = clock_timestamp() WHERE id = $1::bigint;
 
+-- name: transaction_states
+-- What became of the transactions whose numbers are given: [number, state] pairs.
+SELECT coalesce(json_agg(json_build_array(value, pg_xact_status(value::xid8))), '[]')
+FROM jsonb_array_elements_text($1::jsonb) AS given (value);
+
 -- name: bury_nodes
--- Forget the nodes that were not seen for $1 seconds.
-DELETE FROM taskmill_node WHERE seen_at < clock_timestamp() - make_interval(secs => $1::float8);
+-- Forget the nodes that were not seen for $1 seconds. Whoever does so is alive.
+DELETE FROM taskmill_node
+WHERE seen_at < clock_timestamp() - make_interval(secs => $1::float8)
+    AND id IS DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint;
 
 -- name: pulse
 -- [change counter, whether a node is alive, whether one is dead]: what nodes ask all the time. $1 as in bury_nodes.

@@ -105,11 +105,14 @@ WHERE (due_is_relative OR due_at IS NULL OR status <> 'scheduled');
 -- name: claimable
 -- Claims those of the given tasks that still wait, for the node of this session, and tells what is needed to run them under
 -- their new attempt tokens. What another node claims right now is left to it. Rows are locked first and updated by their
--- ids, so that a claim never waits.
+-- ids, so that a claim never waits. A node that was taken for dead claims nothing, since nobody would miss it.
 WITH free AS MATERIALIZED (
     SELECT id FROM taskmill_task
     WHERE id = ANY (taskmill_ids($1)) AND status = 'pending'
         AND (expires_at IS NULL OR expires_at > $2::bigint OR stop IS NOT NULL OR interrupted)
+        AND (
+            coalesce(current_setting('taskmill.node', true), '') = ''
+            OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = nullif(current_setting('taskmill.node', true), '')::bigint))
     FOR UPDATE SKIP LOCKED
 ), claimed AS (
     UPDATE taskmill_task AS t SET

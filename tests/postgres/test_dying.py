@@ -1,0 +1,94 @@
+"""Nodes that die: others take over, nobody runs a task twice at a time, and late words count for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from taskmill import Scheduler
+from taskmill.clock import SystemClock
+from taskmill.store.postgres import pulse
+from taskmill.store.postgres.store import PostgresStore
+from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
+from tests.postgres.killed_node import domain, note
+
+
+def _shorten_lease(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    monkeypatch.setattr(pulse, "LEASE", seconds)
+    monkeypatch.setattr("taskmill.store.postgres.store.LEASE", seconds)
+
+
+async def test_the_tasks_of_a_killed_node_run_elsewhere(
+    postgres_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _shorten_lease(monkeypatch, 2.0)
+    async with Scheduler(postgres_store, domains=[domain]) as scheduler:
+        handles = [await note.submit(str(tmp_path), forever=True) for _ in range(3)]
+        node = subprocess.Popen([sys.executable, "-m", "tests.postgres.killed_node", postgres_store])
+        try:
+            for _ in range(1000):
+                if len(list(tmp_path.glob("*.1"))) == 3:
+                    break
+                await asyncio.sleep(0.02)
+            async with scheduler.running():
+                await asyncio.sleep(0.5)
+                assert not list(tmp_path.glob("*.2")), "a node that lives keeps its tasks"
+                node.kill()
+                assert [await handle.result(timeout=30) for handle in handles] == [2, 2, 2]
+        finally:
+            node.kill()
+            node.wait()
+
+
+async def test_a_node_that_was_taken_for_dead_claims_nothing_until_it_has_another_name(
+    postgres_store: str, postgres_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(postgres_store, "full", SystemClock())
+    await store.open()
+    right = await store.acquire_dispatch()
+    try:
+        first, second = await add(store, new_task(), new_task())
+        assert len(await claim(store, first)) == 1
+        with psycopg.connect(postgres_store, autocommit=True) as connection:
+            connection.execute("DELETE FROM taskmill_node")
+        assert await claim(store, second) == []
+        for _ in range(500):
+            if store._pulse.lost:
+                break
+            await asyncio.sleep(0.02)
+        assert [task.id for task in await claim(store, second)] == [second]
+        recovery = await store.recover(NOW)
+        assert recovery.returned == 1, "only what it claimed under its old name"
+    finally:
+        right.release()
+        await store.close()
+
+
+async def test_a_node_that_stops_leaves_at_once(postgres_store: str) -> None:
+    one = PostgresStore(postgres_store, "full", SystemClock())
+    two = PostgresStore(postgres_store, "full", SystemClock())
+    await one.open()
+    await two.open()
+    right = await one.acquire_dispatch()
+    (id,) = await add(one, new_task())
+    await claim(one, id)
+    right.release()
+    await one.close()
+    assert (await two.recover(NOW)).returned == 1
+    await two.close()
+
+
+async def test_what_a_callers_transaction_stores_runs_once_it_commits(postgres_store: str, tmp_path: Path) -> None:
+    async with Scheduler(postgres_store, domains=[domain]) as scheduler, scheduler.running():
+        with psycopg.connect(postgres_store) as connection:
+            handle = await scheduler.submit(note.prepare(str(tmp_path), forever=False), connection=connection)
+            await asyncio.sleep(1.5)
+            assert not list(tmp_path.iterdir())
+            connection.commit()
+            # Long before the next look that would find it anyway.
+            assert await handle.result(timeout=5) == 1
