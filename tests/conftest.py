@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.postgres.fixtures import postgres_server, postgres_store
+from tests.postgres.fixtures import add_option, memory_on_postgres, postgres_server, postgres_store
 
-__all__ = ["postgres_server", "postgres_store"]
+__all__ = ["memory_on_postgres", "postgres_server", "postgres_store"]
 
 settings.register_profile("taskmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("taskmill")
@@ -25,3 +25,7 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         address: str = request.getfixturevalue("postgres_store")
         return address
     return ":memory:" if request.param == "memory" else str(tmp_path / "tasks.db")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_option(parser)
