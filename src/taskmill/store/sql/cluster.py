@@ -37,6 +37,11 @@ def elsewhere(connection: Connection, slots: int) -> Elsewhere:
     return Elsewhere(dict(groups), dict(domains), others)
 
 
+def others(connection: Connection) -> bool:
+    """Whether other nodes dispatch."""
+    return bool(one(connection, SQL["other_nodes"]))
+
+
 def admit(connection: Connection, plan: Admission, turn: Turn, result: TurnResult) -> Sequence[int]:
     """What of the claims may start, by what runs and what permits there are at this moment."""
     connection.be_alone()
@@ -53,12 +58,9 @@ def admit(connection: Connection, plan: Admission, turn: Turn, result: TurnResul
 def _true_meters(connection: Connection, meters: Sequence[Meter], now: int) -> list[Meter]:
     """The same limits with what their buckets really hold."""
     stored = controls.read(connection).buckets
-    return [
-        (scope, limit, _by_our_clock(stored.get(scope, full_bucket(limit, now)), now)) for scope, limit, _ in meters
-    ]
-
-
-def _by_our_clock(bucket: Bucket, now: int) -> Bucket:
-    """A bucket that another node has filled ahead of our time gains nothing until that time has come."""
-    ahead = bucket.at - now
-    return Bucket(bucket.level, now, bucket.unit) if ahead > CLOCKS_APART_MS else bucket
+    # One that another node has filled a little ahead of our time gains nothing until that time has come.
+    if stale := {scope: bucket for scope, bucket in stored.items() if bucket.at > now + CLOCKS_APART_MS}:
+        fresh = {scope: Bucket(bucket.level, now, bucket.unit) for scope, bucket in stale.items()}
+        controls.fill_buckets(connection, fresh)
+        stored = {**stored, **fresh}
+    return [(scope, limit, stored.get(scope) or full_bucket(limit, now)) for scope, limit, _ in meters]

@@ -15,8 +15,8 @@ from taskmill.errors import StoreCorrupt
 from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Claimed
-from taskmill.policy.rates import permits_at, take_permits
-from taskmill.policy.rules import combined, still_valid
+from taskmill.policy.rates import carry_over, permits_at, take_permits
+from taskmill.policy.rules import Rules, combined, still_valid
 from taskmill.ports import Effects, TurnResult
 from taskmill.store.sql import dependencies
 from taskmill.store.sql.connection import Connection
@@ -65,25 +65,57 @@ def _declared(connection: Connection) -> Declared | None:
     return None if row is None else _decode_declared(row[0])
 
 
-def declare(connection: Connection, declared: Declared) -> None:
+def declare(connection: Connection, declared: Declared, now: int) -> None:
     """What the program declares anew counts more than what was set before at run time."""
     before = _declared(connection)
     if before == declared:
         return
-    for scope, made in read(connection).changes.items():
+    found = read(connection)
+    for scope, made in found.changes.items():
         kept = still_valid(made, before, declared, scope)
         if kept != made:
             _set_change(connection, scope, kept)
     connection.execute(SQL["declare"], (encoded(declared),))
     connection.execute(SQL["bump_version"])
+    _carry_buckets_over(connection, found, now)
 
 
-def change(connection: Connection, changes: Mapping[Scope, Change]) -> None:
+def change(connection: Connection, changes: Mapping[Scope, Change], now: int) -> None:
+    found = read(connection)
     for scope, made in changes.items():
         row = connection.execute(SQL["change_of"], scope).fetchone()
         before = NO_CHANGE if row is None or row[0] is None else _decode_change(row[0])
         _set_change(connection, scope, combined(before, made))
     connection.execute(SQL["bump_version"])
+    _carry_buckets_over(connection, found, now)
+
+
+def _carry_buckets_over(connection: Connection, before: Controls, now: int) -> None:
+    """Limits may have changed: what their buckets hold at this moment is kept as far as it fits."""
+    if not before.buckets:
+        return
+    found = read(connection)
+    old, new = (Rules(each.declared or Declared(), each) for each in (before, found))
+    fill_buckets(
+        connection,
+        {
+            scope: carry_over(bucket, was, limit, now)
+            for scope, bucket in before.buckets.items()
+            if (was := old.rate(scope)) is not None and (limit := new.rate(scope)) is not None and was != limit
+        },
+    )
+
+
+def fill_buckets(connection: Connection, buckets: Mapping[Scope, Bucket]) -> None:
+    if buckets:
+        rows = [(*scope, encoded(bucket)) for scope, bucket in buckets.items()]
+        connection.execute(SQL["fill_buckets"], (encoded(rows),))
+
+
+def buckets_go_on(connection: Connection, now: int) -> None:
+    """The wall clock was stepped: buckets that it has left behind go on from the new time."""
+    ahead = {scope: bucket for scope, bucket in read(connection).buckets.items() if bucket.at > now}
+    fill_buckets(connection, {scope: Bucket(bucket.level, now, bucket.unit) for scope, bucket in ahead.items()})
 
 
 def _set_change(connection: Connection, scope: Scope, made: Change) -> None:
@@ -151,8 +183,7 @@ def take_from(
         (scope, take_permits(bucket, limit, now, min(started[scope], permits_at(bucket, limit, now))))
         for scope, limit, bucket in meters
     ]
-    rows = [(*scope, encoded(bucket)) for scope, bucket in result.buckets]
-    connection.execute(SQL["fill_buckets"], (encoded(rows),))
+    fill_buckets(connection, dict(result.buckets))
 
 
 def preempted(connection: Connection) -> list[int]:

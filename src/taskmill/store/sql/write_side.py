@@ -24,7 +24,7 @@ from taskmill.ports import (
     Turn,
     TurnResult,
 )
-from taskmill.store.sql import controls, inbox, ledger, pruning, reviving, series
+from taskmill.store.sql import cluster, controls, inbox, ledger, pruning, reviving, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded
 from taskmill.store.sql.statements import SQL
@@ -173,10 +173,12 @@ class WriteSide(ABC):
         await self._write(lambda connection: connection.execute(SQL["publish_types"], (encoded(types),)).rowcount)
 
     async def declare(self, declared: Declared) -> None:
-        await self._write(lambda connection: controls.declare(connection, declared))
+        now = self._clock.now_ms()
+        await self._write(lambda connection: controls.declare(connection, declared, now))
 
     async def change(self, changes: Mapping[Scope, Change]) -> None:
-        await self._write(lambda connection: controls.change(connection, changes))
+        now = self._clock.now_ms()
+        await self._write(lambda connection: controls.change(connection, changes, now))
 
     async def pause(self, scope: Scope, now: int, until: int | None, *, relative: bool = False) -> bool:
         return await self._write(lambda connection: controls.pause(connection, scope, now, until, relative=relative))
@@ -216,11 +218,17 @@ class WriteSide(ABC):
         return await self._write(lambda connection: pruning.prune(connection, rules, now, limit), rows=limit)
 
     async def shift_clock(self, by_ms: int) -> None:
+        now = self._clock.now_ms()
+
         def write(connection: Connection) -> None:
+            if cluster.others(connection):
+                # Whoever is among others has come back to their time.
+                return
             connection.execute(SQL["shift_relative"], (by_ms,))
             connection.execute(SQL["shift_deadlines"], (by_ms,))
             connection.execute(SQL["shift_waits"], (by_ms,))
             connection.execute(SQL["shift_pauses"], (by_ms,))
             connection.execute(SQL["bump_version"])
+            controls.buckets_go_on(connection, now)
 
         await self._write(write, rows=ledger.BITE)

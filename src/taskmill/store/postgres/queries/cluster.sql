@@ -47,3 +47,8 @@ SELECT json_build_array(
         WHERE id IS DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint
     )
 );
+
+-- name: other_nodes
+-- Whether other nodes dispatch.
+SELECT EXISTS (
+    SELECT 1 FROM taskmill_node WHERE id IS DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint);
