@@ -57,7 +57,7 @@ def connect(address: str, settings: dict[str, str], durability: Durability = "fu
         connection.prepared_max = 1000
         given = {**settings, "synchronous_commit": "on" if durability == "full" else "off"}
         # Fixed words and values, none of them from outside.
-        connection.execute("; ".join(f"SET {name} = {value}" for name, value in given.items()))
+        connection.execute("; ".join(f"SET {name} = {value}" for name, value in given.items()).encode())
         adapt(connection.adapters)
     except psycopg.Error as wrong:
         connection.close()

@@ -35,13 +35,13 @@ def migrate(connection: RawConnection, name: str) -> int:
     if connection.info.encoding not in ("utf-8", "UTF8", "utf8"):
         raise StoreError(f"{name}: the database must be in UTF-8, it is in {connection.info.encoding}")
     # Before the transaction, so that it sees what whoever had the lock has made.
-    connection.execute(f"SELECT pg_advisory_lock({_LOCK})")
+    connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
     try:
         with connection.transaction():
             return _upgrade(connection, name)
     finally:
         if not connection.closed:
-            connection.execute(f"SELECT pg_advisory_unlock({_LOCK})")
+            connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
 
 
 def _upgrade(connection: RawConnection, name: str) -> int:

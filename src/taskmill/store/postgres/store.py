@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import psycopg
 
@@ -55,7 +55,7 @@ class PostgresStore(WriteSide, ReadSide):
 
     async def open(self) -> None:
         self._reader = StoreThread("taskmill-reader", self._clock)
-        self._writer: Writer = Writer(self._connect_to_write, self.name, self._clock)
+        self._requests = self._writer = Writer(self._connect_to_write, self.name, self._clock)
         self._pulse = Pulse(self._connect_to_write, lambda: self._writer.changes)
         try:
             await self._reader.run(self._open)
@@ -139,7 +139,7 @@ class PostgresStore(WriteSide, ReadSide):
                 f"not {type(connection).__module__}.{type(connection).__name__}"
             )
         try:
-            session = CallersSession(connection)
+            session = CallersSession(cast("RawConnection", connection))
             self._check_same_place(session)
             # If our statements fail, the caller's transaction goes on without them.
             with connection.transaction():

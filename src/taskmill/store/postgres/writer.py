@@ -234,7 +234,11 @@ class Writer:
 
     # Durability
 
-    def when_durable(self, callback: Callable[[], None], _failed: Callable[[Exception], None]) -> None:
+    def when_durable(
+        self,
+        callback: Callable[[], None],
+        failed: Callable[[Exception], None],  # noqa: ARG002 - nothing is left that could fail
+    ) -> None:
         """Whatever is committed is as durable as was asked for."""
         callback()
 

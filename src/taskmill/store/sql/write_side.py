@@ -79,24 +79,24 @@ class WriteSide(ABC):
     """Everything that changes a store."""
 
     _clock: Clock
-    _writer: Writer
+    _requests: Writer
 
     def __init__(self) -> None:
         self._arrivals: list[tuple[Sequence[NewTask], asyncio.Future[list[Stored]]]] = []
         self.watch_added: Callable[[Arrived], None] = lambda _arrived: None
 
     def measure(self, meter: StoreMeter) -> None:
-        self._writer.meter = meter
+        self._requests.meter = meter
 
     def _write(self, request: Callable[[Connection], T], rows: int = 1) -> Awaitable[T]:
-        return self._writer.ask(request, rows, alone=True)
+        return self._requests.ask(request, rows, alone=True)
 
     def when_durable(self, callback: Callable[[], None]) -> None:
         # If the disk refuses, the commit stands all the same, and the writer has said so.
-        self._writer.when_durable(callback, lambda _wrong: callback())
+        self._requests.when_durable(callback, lambda _wrong: callback())
 
     def make_durable_soon(self) -> None:
-        self._writer.sync_soon()
+        self._requests.sync_soon()
 
     async def durable(self) -> None:
         done = asyncio.Event()
@@ -122,7 +122,7 @@ class WriteSide(ABC):
         def committed(stored: tuple[list[Answer], Arrived]) -> None:
             answers, arrived = stored
             self.watch_added(arrived)
-            self._writer.when_durable(lambda: answered(answers), failed)
+            self._requests.when_durable(lambda: answered(answers), failed)
 
         def answered(answers: list[Answer]) -> None:
             for (_, waiting), answer in zip(arrivals, answers, strict=True):
@@ -138,18 +138,18 @@ class WriteSide(ABC):
                     waiting.set_exception(wrong)
 
         now = self._clock.now_ms()
-        self._writer.post(
+        self._requests.post(
             lambda connection: inbox.insert(connection, requests, now),
             sum(map(len, requests)),
             committed,
             failed,
             alone=not inbox.is_plain(requests),
         )
-        self._writer.kick()
+        self._requests.kick()
 
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
         now = self._clock.now_ms()
-        answer, _ = await self._writer.ask(
+        answer, _ = await self._requests.ask(
             lambda connection: inbox.spawn(connection, tasks, origin, now),
             len(tasks),
             alone=True,
@@ -164,7 +164,7 @@ class WriteSide(ABC):
         rows = (
             len(turn.judged) + len(turn.hooks) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
         )
-        return await self._writer.ask(lambda connection: ledger.commit_turn(connection, turn), rows, durable=False)
+        return await self._requests.ask(lambda connection: ledger.commit_turn(connection, turn), rows, durable=False)
 
     async def recover(self, now: int) -> Recovery:
         return await self._write(lambda connection: ledger.recover(connection, now), rows=ledger.BITE)
@@ -193,7 +193,7 @@ class WriteSide(ABC):
         return await self._write(lambda connection: controls.set_priority(connection, id, priority))
 
     async def save(self, id: int, attempt: int, saved: str) -> bool:
-        return await self._writer.ask(
+        return await self._requests.ask(
             lambda connection: connection.execute(SQL["save"], (id, attempt, saved)).rowcount == 1
         )
 

@@ -65,7 +65,7 @@ class SqliteStore(WriteSide, ReadSide):
         self._seen_version = self._data_version()
         self._reading_session = Session(self._reading)
         full = self._durability == "full"
-        self._writer: Writer = Writer(Session(self._connection), log, self.name, full=full, clock=self._clock)
+        self._requests = self._writer = Writer(Session(self._connection), log, self.name, full=full, clock=self._clock)
 
     def _connections(self) -> tuple[Connection, Connection, LogFile]:
         """To write, to read, and to keep the log."""
