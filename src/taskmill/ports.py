@@ -74,6 +74,8 @@ class Turn(msgspec.Struct):
     hooks: Sequence[int] = ()
     """Tasks that were asked to stop and whose hooks are due; nothing holds those back."""
     claims: Sequence[int] = ()
+    lanes: Mapping[int, Lane] | None = None
+    """The lanes of claims, if other nodes claim from them too: then any first tasks of a lane will do."""
     controls_version: int | None = None
     """The controls that the claims were planned with; under others nothing is claimed."""
     meters: Sequence[tuple[Scope, RateLimit, Bucket]] = ()

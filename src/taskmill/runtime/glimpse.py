@@ -106,6 +106,14 @@ class Glimpse:
         elif known.needs_reading:
             self._unread.add(lane)
 
+    def drop(self, lane: Lane, place: Place) -> None:
+        """The task at ``place`` has started, though another was meant."""
+        known = self.of(lane.group).get(lane)
+        at = 0 if known is None else bisect_left(known.places, place)
+        if known is not None and at < len(known.places) and known.places[at].id == place.id:
+            del known.places[at]
+            self._noted(lane, known)
+
     def take_front(self, lane: Lane, most: int) -> list[Place]:
         """The first tasks of a lane are about to start."""
         known = self.groups[lane.group][lane]

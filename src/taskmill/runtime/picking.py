@@ -50,6 +50,7 @@ class Pick(NamedTuple):
     type: str
     effective: int
     lane: Lane
+    place: Place
     by_turn: bool = True
     """Whether it starts because of the share of its group, or is so urgent that it passes over shares."""
 
@@ -344,7 +345,7 @@ class Picker:
         else:
             self._ring.had_turn(group)
         self._glimpse.touched.add(group)
-        return Pick(candidate.id, group, lane.type, candidate.effective, lane, by_turn)
+        return Pick(candidate.id, group, lane.type, candidate.effective, lane, candidate.place, by_turn)
 
     def _is_unread(self, lane: Lane) -> bool:
         known = self._glimpse.of(lane.group).get(lane)
@@ -365,4 +366,6 @@ class Picker:
         places = self._glimpse.take_front(lane, free)
         for _ in places:
             self._load.begin(lane.group, lane.type)
-        return [Pick(place.id, lane.group, lane.type, self._effective(lane, place, now), lane) for place in places]
+        return [
+            Pick(place.id, lane.group, lane.type, self._effective(lane, place, now), lane, place) for place in places
+        ]

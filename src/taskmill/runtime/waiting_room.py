@@ -6,7 +6,8 @@ for doubt asks for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 
 from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place
 from taskmill.model.status import Status
@@ -133,6 +134,8 @@ class WaitingRoom:
         turn.meters = picker.meters.promised(picker.rules)
         if self._in_cluster:
             turn.slots = slots
+            # Where aging began anew for some, the first of a lane need not be the most urgent.
+            turn.lanes = {pick.id: pick.lane for pick in self.picks if not pick.lane.renewed}
             if self.picks and picker.rules.limits_anything:
                 turn.admission = admission(self.picks, picker, self._load, slots)
         turn.refill = self._glimpse.unread()
@@ -155,6 +158,21 @@ class WaitingRoom:
                 self._load.end(pick.group, pick.type)
         self.picks.clear()
 
+    def _others_took(self, lanes: Mapping[int, Lane], result: TurnResult) -> None:
+        """Other nodes claim from the same lanes: what started may be others than were meant."""
+        claimed = {task.id for task in result.claimed}
+        for task in result.claimed:
+            if task.id not in lanes:
+                self._glimpse.drop(task.lane, task.place)
+        lost = [pick for pick in self.picks if pick.id in lanes and pick.id not in claimed]
+        for pick in lost:
+            # It may wait still: another of its lane, which nobody here knew, has started in its place.
+            self.queue_again(pick.lane, pick.place)
+        begun = Counter(task.lane for task in result.claimed)
+        meant = Counter(pick.lane for pick in self.picks)
+        # Where there was less than was meant, nobody knows what there is.
+        self._glimpse.doubt([lane for lane in {pick.lane for pick in lost} if begun[lane] < meant[lane]])
+
     def turn_failed(self) -> None:
         """Whatever the turn was to do is in doubt."""
         self._give_up_picks(())
@@ -164,6 +182,8 @@ class WaitingRoom:
 
     def read(self, turn: Turn, result: TurnResult) -> None:
         """The turn is committed: what it found, what it did, and what was committed while it was under way."""
+        if turn.lanes:
+            self._others_took(turn.lanes, result)
         self._give_up_picks({task.id for task in result.claimed})
         self.picker.turn_over(result.buckets, all_started=len(result.claimed) >= len(turn.claims) + len(turn.hooks))
         if result.controls is not None:

@@ -6,6 +6,7 @@ Each function runs inside the writer's transaction. Endings and what follows fro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -96,6 +97,8 @@ def _start(connection: Connection, turn: Turn, result: TurnResult) -> None:
         claims += [*wanted, *_released_first(turn, result)]
     else:
         result.controls = controls.read(connection)
+    if turn.lanes:
+        claims = _claim_fronts(connection, claims, turn, result)
     if claims:
         _claim(connection, claims, turn.now, result)
     if turn.meters and result.claimed:
@@ -291,12 +294,22 @@ def _released_first(turn: Turn, result: TurnResult) -> list[int]:
     return [task.id for task in ready[: turn.spare]]
 
 
+def _claim_fronts(connection: Connection, claims: Sequence[int], turn: Turn, result: TurnResult) -> list[int]:
+    """Claim as many of each lane as were asked for, whichever come first by now; returns the claims of other lanes."""
+    lanes = turn.lanes or {}
+    fronts = Counter(lanes[id] for id in claims if id in lanes)
+    if fronts:
+        rows = _one(connection, "claim_fronts", encoded([(*lane, count) for lane, count in fronts.items()]), turn.now)
+        result.claimed = _decode_claimed(rows)
+    return [id for id in claims if id not in lanes]
+
+
 def _claim(connection: Connection, claims: Sequence[int], now: int, result: TurnResult) -> None:
     ids = encoded(claims)
     damaged: list[int] = []
     rows = _one(connection, "claimable", ids, now)
     try:
-        result.claimed = _decode_claimed(rows)
+        result.claimed += _decode_claimed(rows)
     except UNREADABLE:
         # One damaged row must not hold up the others: it is found by reading them one by one.
         for id in claims:
@@ -314,7 +327,7 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
         result.effects.released = [task for task in result.effects.released if task.id not in started]
     if len(result.claimed) > 1:
         place = {id: position for position, id in enumerate(claims)}
-        result.claimed.sort(key=lambda task: place[task.id])
+        result.claimed.sort(key=lambda task: place.get(task.id, 0))
 
 
 def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult:

@@ -131,6 +131,41 @@ SELECT coalesce(json_agg(json_build_array(
     (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0)::int, renewed_at)), '[]')
 FROM claimed;
 
+-- name: claim_fronts
+-- The same for rows of [group, urgency, type, renewed, n]: the first n of each lane that nobody else claims right now, and
+-- that may still start at $2.
+WITH free AS MATERIALIZED (
+    SELECT front.id
+    FROM jsonb_array_elements($1::jsonb) AS lane (value)
+    CROSS JOIN LATERAL (
+        SELECT t.id FROM taskmill_task AS t
+        WHERE t.status = 'pending' AND t.stop IS NULL AND t.group_name = lane.value ->> 0
+            AND t.urgency = (lane.value ->> 1)::smallint AND t.type = lane.value ->> 2
+            AND (t.renewed_at IS NOT NULL) = (lane.value ->> 3)::boolean
+            AND (t.expires_at IS NULL OR t.expires_at > $2::bigint OR t.interrupted)
+        ORDER BY t.queued_at, t.id LIMIT (lane.value ->> 4)::bigint
+        FOR UPDATE SKIP LOCKED
+    ) AS front
+    WHERE coalesce(current_setting('taskmill.node', true), '') = ''
+        OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = nullif(current_setting('taskmill.node', true), '')::bigint)
+), claimed AS (
+    UPDATE taskmill_task AS t SET
+        status = 'running', attempt = t.attempt + 1, started_at = $2::bigint,
+        expires_at = coalesce(t.expires_at, $2::bigint + t.ttl_ms),
+        node_id = nullif(current_setting('taskmill.node', true), '')::bigint
+    FROM free WHERE t.id = free.id
+    RETURNING t.*
+)
+SELECT coalesce(json_agg(json_build_array(
+    id, attempt, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
+    created_at, queued_at, due_at, expires_at, started_at, parent_id, saved, replaced, stop,
+    last_error, urgency,
+    CASE WHEN children > 0 OR finalizing
+        THEN json_build_array(children, finalizing::int, outcome::json ->> 1) END,
+    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0)::int, renewed_at)
+    ORDER BY urgency, queued_at, id), '[]')
+FROM claimed;
+
 -- name: claim
 -- Nothing is left to do: looking and claiming are one statement here.
 ;

@@ -5,3 +5,7 @@ SELECT json_array(json_array(), 0 * ?1);
 -- name: other_nodes
 -- Whether other nodes dispatch.
 SELECT false;
+
+-- name: claim_fronts
+-- Only nodes that claim from the same lanes need it.
+;
