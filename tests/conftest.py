@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.postgres.fixtures import add_option, memory_on_postgres, postgres_server, postgres_store
+from tests.postgres.fixtures import add_option, memory_on_postgres, own_server, postgres_server, postgres_store
 
-__all__ = ["memory_on_postgres", "postgres_server", "postgres_store"]
+__all__ = ["memory_on_postgres", "own_server", "postgres_server", "postgres_store"]
 
 settings.register_profile("taskmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("taskmill")

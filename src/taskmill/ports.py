@@ -279,6 +279,10 @@ class Store(Protocol):
     """Whether other nodes may dispatch at the same time."""
     watch_added: Callable[[Arrived], None]
     """Called after each local commit of submissions, even if the caller has gone away."""
+    watch_cut_off: Callable[[], None]
+    """Called when this node can no longer prove that it is alive: others are about to run what it runs."""
+    news: asyncio.Event | None
+    """Set when others may have written, if the store is told of that; else it has to be asked."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from taskmill.ports import Clock
+from tests.postgres.keeper import Server
 from tests.postgres.server import shared_server
 
 _numbers = itertools.count(1)
@@ -70,3 +71,11 @@ def postgres_store(postgres_server: str) -> Iterator[str]:
         yield f"{postgres_server}{glue}options={quote(f'-csearch_path={schema}')}"
         connection.execute("SET client_min_messages = warning")
         connection.execute(f"DROP SCHEMA {schema} CASCADE")
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server of the test's own, which it may stop and start."""
+    server = Server()
+    yield server
+    server.stop()

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
+from contextlib import aclosing
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from taskmill import Scheduler
+from taskmill import Domain, Scheduler
 from taskmill.clock import SystemClock
+from taskmill.events import TaskDispatched
 from taskmill.store.postgres import pulse
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
+from tests.postgres.keeper import Server
 from tests.postgres.killed_node import domain, note
+from tests.postgres.server import address
 
 
 def _shorten_lease(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -92,3 +97,32 @@ async def test_what_a_callers_transaction_stores_runs_once_it_commits(postgres_s
             connection.commit()
             # Long before the next look that would find it anyway.
             assert await handle.result(timeout=5) == 1
+
+
+async def test_a_node_that_nobody_hears_stops_what_it_runs_before_others_begin_it(
+    own_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _shorten_lease(monkeypatch, 4.0)
+    stopped_at: list[float] = []
+    alone = Domain("alone")
+
+    @alone.task
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped_at.append(time.monotonic())
+
+    async with Scheduler(address(own_server.folder), domains=[alone]) as scheduler, scheduler.running():
+        async with aclosing(scheduler.events(TaskDispatched)) as events:
+            await endless.submit()
+            await anext(events)
+        await asyncio.to_thread(own_server.halt)
+        halted_at = time.monotonic()
+        for _ in range(400):
+            if stopped_at:
+                break
+            await asyncio.sleep(0.02)
+        assert stopped_at
+        assert stopped_at[0] - halted_at < 4.0
+        await asyncio.to_thread(own_server.start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -17,7 +17,7 @@ from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import add, new_task
 from tests.postgres.keeper import Server
-from tests.postgres.server import ENVIRONMENT, address
+from tests.postgres.server import address
 
 
 class _Cut:
@@ -69,14 +69,6 @@ async def test_reading_goes_on_with_another_connection(postgres_store: str, post
         assert [task.id for task in await store.tasks(Filters())] == [id]
     finally:
         await store.close()
-
-
-@pytest.fixture
-def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.delenv(ENVIRONMENT, raising=False)
-    server = Server()
-    yield server
-    server.stop()
 
 
 async def test_a_restart_of_the_server_loses_and_repeats_nothing(own_server: Server) -> None:

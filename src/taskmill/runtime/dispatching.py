@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from taskmill.define.registry import Registry
 from taskmill.errors import AlreadyRunning, InvalidState
+from taskmill.model.outcome import StopReason
 from taskmill.observe.log import logger
 from taskmill.ports import Clock, DispatchRight, Store
 from taskmill.runtime.announcer import Announcer
@@ -133,6 +134,7 @@ class Dispatching:
             await self._recover()
             await self._store.declare(self._settings.declared)
             self.dispatcher = dispatcher
+            self._store.watch_cut_off = lambda: _stop_what_runs(dispatcher)
             self._neighbours.changed = dispatcher.look_again
             self._neighbours.watch()
             if started is not None:
@@ -156,3 +158,10 @@ class Dispatching:
         if recovery.returned:
             logger.warning("%d tasks of a dead dispatcher return to the queue", recovery.returned)
         self._announcer.effects(recovery.effects, now)
+
+
+def _stop_what_runs(dispatcher: Dispatcher) -> None:
+    """Others are about to run it: at most one attempt of a task is alive."""
+    for id in list(dispatcher.workshop.attempts):
+        dispatcher.workshop.stop(id, StopReason.SHUTDOWN)
+    dispatcher.wake()

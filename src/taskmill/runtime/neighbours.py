@@ -8,6 +8,7 @@ clock, because other processes live in real time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from taskmill.errors import StoreError
@@ -28,6 +29,7 @@ class Neighbours:
         self._store = store
         self._waiters = waiters
         self._watching: asyncio.Task[None] | None = None
+        self._looked_at = 0.0
         self.changed: Callable[[], None] | None = None
 
     def watch(self) -> None:
@@ -44,12 +46,25 @@ class Neighbours:
         quick = ACTIVE_FOR
         try:
             while self.changed is not None or self._waiters.ids:
-                await asyncio.sleep(SOON if quick else SELDOM)
+                await self._wait(SOON if quick else SELDOM)
                 quick = max(quick - 1, 0)
                 if await self._look():
                     quick = ACTIVE_FOR
         finally:
             self._watching = None
+
+    async def _wait(self, longest: float) -> None:
+        """Until it is time to ask, or there is news; who writes all the time is not asked more often for that."""
+        if self._store.news is None:
+            await asyncio.sleep(longest)
+            return
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest):
+                await self._store.news.wait()
+                await asyncio.sleep(self._looked_at + SOON - loop.time())
+        self._store.news.clear()
+        self._looked_at = loop.time()
 
     async def _look(self) -> bool:
         try:

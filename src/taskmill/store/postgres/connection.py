@@ -40,6 +40,9 @@ WRITING = {
 }
 READING = {"jit": "off", "default_transaction_read_only": "on"}
 
+# What the address does not say. A server that is out of reach must be noticed long before a lease ends.
+CONNECTING: dict[str, Any] = {"application_name": "taskmill", "connect_timeout": 5, "tcp_user_timeout": 8000}
+
 # SQLSTATEs after which the same transaction may simply be tried again.
 _TRY_AGAIN = {"40001", "40P01"}
 
@@ -47,7 +50,8 @@ _TRY_AGAIN = {"40001", "40P01"}
 def connect(address: str, settings: dict[str, str], durability: Durability = "full") -> RawConnection:
     """A connection in autocommit mode; transactions are begun in so many words."""
     try:
-        connection = psycopg.connect(address, autocommit=True, application_name="taskmill")
+        given = conninfo.conninfo_to_dict(address)
+        connection = psycopg.connect(address, autocommit=True, **{**CONNECTING, **given})
     except psycopg.Error as wrong:
         raise translated(wrong, shown(address)) from wrong
     try:
@@ -55,9 +59,9 @@ def connect(address: str, settings: dict[str, str], durability: Durability = "fu
             found = connection.info.server_version // 10000
             raise StoreError(f"{shown(address)}: PostgreSQL {found} is too old, {OLDEST_SERVER // 10000} is needed")
         connection.prepared_max = 1000
-        given = {**settings, "synchronous_commit": "on" if durability == "full" else "off"}
+        session = {**settings, "synchronous_commit": "on" if durability == "full" else "off"}
         # Fixed words and values, none of them from outside.
-        connection.execute("; ".join(f"SET {name} = {value}" for name, value in given.items()).encode())
+        connection.execute("; ".join(f"SET {name} = {value}" for name, value in session.items()).encode())
         adapt(connection.adapters)
     except psycopg.Error as wrong:
         connection.close()

@@ -32,6 +32,8 @@ LEASE = 15.0
 """Seconds without a sign of life after which a node is dead."""
 MOMENT = 0.02
 """Seconds within which changes are told together."""
+DOUBT = 0.6
+"""The part of a lease after which a node that could not say that it is alive stops what it runs."""
 WATCHING = 0.05
 """Seconds between two looks at what becomes of callers' transactions."""
 LOOK_ANYWAY = 10
@@ -43,9 +45,21 @@ _decode_states = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 class Pulse:
     """Lives from the opening of a store to its closing, and longer if a handler lingers."""
 
-    def __init__(self, connect: Callable[[], RawConnection], own_changes: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], RawConnection],
+        own_changes: Callable[[], int],
+        heard: Callable[[], None],
+        cut_off: Callable[[], None],
+    ) -> None:
+        """``heard`` and ``cut_off`` are called in the thread: there is news; nobody hears us any longer."""
         self._connect = connect
         self._own_changes = own_changes
+        self._heard = heard
+        self._cut_off = cut_off
+        self._seen_at = 0.0
+        """When the others last heard of this node, by our own clock."""
+        self._is_cut_off = False
         self._session: Session | None = None
         self._sender = os.urandom(8).hex()
         self._channel = ""
@@ -87,7 +101,8 @@ class Pulse:
     def enter(self, node: int) -> None:
         """Beat for this node."""
         self._node = node
-        self._leaving = self.lost = False
+        self._seen_at = time.monotonic()
+        self._leaving = self.lost = self._is_cut_off = False
         self.somebody_dispatches = True
 
     def leave(self) -> None:
@@ -136,6 +151,7 @@ class Pulse:
                 self._work(is_due=time.monotonic() >= beat_at)
             except (psycopg.Error, StoreError) as wrong:
                 self._connection_lost(wrong)
+            self._mind_the_lease()
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + BEAT
             if self._closing and self._node is None:
@@ -145,6 +161,18 @@ class Pulse:
         self._woken.close()
         self._wake.close()
         self._closed.set()
+
+    def _mind_the_lease(self) -> None:
+        """Whoever cannot say that it is alive stops what it runs before others begin it."""
+        in_doubt = self.lost or time.monotonic() - self._seen_at > LEASE * DOUBT
+        if self._node is not None and in_doubt and not self._is_cut_off:
+            self._is_cut_off = True
+            logger.error("node %d cannot prove that it is alive; what it runs is stopped", self._node)
+            self._cut_off()
+
+    def _news(self) -> None:
+        self._changed = True
+        self._heard()
 
     def _work(self, *, is_due: bool) -> None:
         session = self._session
@@ -157,19 +185,27 @@ class Pulse:
             session.script(f"NOTIFY {self._channel}, '{self._sender}'")
         for told in session.raw.notifies(timeout=0):
             if told.payload != self._sender:
-                self._changed = True
+                self._news()
         if self._leaving and self._node is not None:
             session.execute("leave_node", (self._node,))
             self._node = None
             self._to_tell = True
         if is_due:
-            if self._node is not None and not session.execute("heartbeat", (self._node,)).rowcount and not self.lost:
-                self.lost = True
-                logger.error("node %d was taken for dead; its tasks were given to others", self._node)
+            if self._node is not None:
+                self._beat(session, self._node)
             self._look()
             self._beats += 1
             if self._beats % LOOK_ANYWAY == 0:
-                self._changed = True
+                self._news()
+
+    def _beat(self, session: Session, node: int) -> None:
+        now = time.monotonic()
+        if session.execute("heartbeat", (node,)).rowcount:
+            self._seen_at = now
+            self._is_cut_off = False
+        elif not self.lost:
+            self.lost = True
+            logger.error("node %d was taken for dead; its tasks were given to others", node)
 
     def _look_at_transactions(self, session: Session) -> None:
         given = msgspec.json.encode(sorted(self._watched)).decode()
@@ -178,7 +214,8 @@ class Pulse:
                 self._watched.discard(number)
                 if state == "committed":
                     session.script("SELECT nextval('taskmill_change')")
-                    self._changed = self._to_tell = True
+                    self._to_tell = True
+                    self._news()
 
     def _look(self) -> None:
         """Whether somebody has committed, is alive, has died."""
@@ -188,12 +225,13 @@ class Pulse:
         # Our own changes are counted after they were made: read in this order, the difference never hides others'.
         foreign = moved - self._own_changes()
         if self._foreign is not None and (foreign > self._foreign or self._look_again):
-            self._changed = True
+            self._news()
             # What moved the counter may not have been visible yet.
             self._look_again = foreign > self._foreign
         self._foreign = foreign if self._foreign is None else max(foreign, self._foreign)
         if died and not self.somebody_died:
-            self.somebody_died = self._changed = True
+            self.somebody_died = True
+            self._news()
 
     def _wait(self, longest: float) -> None:
         if self._to_tell:
@@ -217,7 +255,7 @@ class Pulse:
             self._node = None
         else:
             time.sleep(0.1)
-            self._changed = True
+            self._news()
 
 
 class NodeRight:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -56,7 +58,20 @@ class PostgresStore(WriteSide, ReadSide):
     async def open(self) -> None:
         self._reader = StoreThread("taskmill-reader", self._clock)
         self._requests = self._writer = Writer(self._connect_to_write, self.name, self._clock)
-        self._pulse = Pulse(self._connect_to_write, lambda: self._writer.changes)
+        self.news = news = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def on_loop(call: Callable[[], None]) -> None:
+            # A loop that was closed under us has nobody left to be told.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(call)
+
+        self._pulse = Pulse(
+            self._connect_to_write,
+            lambda: self._writer.changes,
+            heard=lambda: on_loop(news.set),
+            cut_off=lambda: on_loop(self.watch_cut_off),
+        )
         try:
             await self._reader.run(self._open)
         except BaseException:

@@ -84,6 +84,8 @@ class WriteSide(ABC):
     def __init__(self) -> None:
         self._arrivals: list[tuple[Sequence[NewTask], asyncio.Future[list[Stored]]]] = []
         self.watch_added: Callable[[Arrived], None] = lambda _arrived: None
+        self.watch_cut_off: Callable[[], None] = lambda: None
+        self.news: asyncio.Event | None = None
 
     def measure(self, meter: StoreMeter) -> None:
         self._requests.meter = meter
