@@ -25,7 +25,6 @@ from tests.postgres.server import address
 
 def _shorten_lease(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(pulse, "LEASE", seconds)
-    monkeypatch.setattr("taskmill.store.postgres.store.LEASE", seconds)
 
 
 async def test_the_tasks_of_a_killed_node_run_elsewhere(

@@ -22,7 +22,7 @@ MORE_TABLES = {"taskmill_node", "taskmill_writing"}
 MORE_STATEMENTS = {"enter_node", "leave_node", "heartbeat", "bury_nodes", "pulse", "transaction_states"}
 
 FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}
-NOTHING_TO_DO = {"claim", "delete_active"}
+NOTHING_TO_DO = {"claim", "delete_active", "tally"}
 NOTHING_ON_SQLITE = {"claim_fronts"}
 
 # Read or written as a whole, once in a while, or small.

@@ -14,6 +14,7 @@ import psycopg
 from taskmill.errors import SubmissionError
 from taskmill.model.stages import NewTask, Stored
 from taskmill.ports import Clock, DispatchRight, Effects, Recovery, Turn, TurnResult
+from taskmill.store.postgres import pulse
 from taskmill.store.postgres.connection import (
     READING,
     WRITING,
@@ -25,7 +26,7 @@ from taskmill.store.postgres.connection import (
     translated,
 )
 from taskmill.store.postgres.migrate import migrate, newest_version
-from taskmill.store.postgres.pulse import LEASE, NodeRight, Pulse, RescueRight
+from taskmill.store.postgres.pulse import NodeRight, Pulse, RescueRight
 from taskmill.store.postgres.session import CallersSession, Session
 from taskmill.store.postgres.writer import Writer
 from taskmill.store.sql import inbox, ledger
@@ -221,7 +222,7 @@ class PostgresStore(WriteSide, ReadSide):
 
 
 def _rescue(connection: Connection, now: int) -> Recovery:
-    connection.execute("bury_nodes", (LEASE,))
+    connection.execute("bury_nodes", (pulse.LEASE,))
     return ledger.recover(connection, now)
 
 

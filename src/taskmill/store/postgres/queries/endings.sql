@@ -1,7 +1,8 @@
 -- name: record_endings
 -- Move tasks to history, by rows of [id, ending, ended_at, duration_ms, result, error, attempt]. A row that names its
 -- attempt is moved only while that holds its token, nobody wants anything else of the task, and no other task is concerned;
--- for the others the caller sees to all that. With $2 and $3, an ending and an instant for all, ids in the rows are enough.
+-- for the others the caller sees to all that. They are counted here too, in rows of the session's own and in one order, so
+-- that nobody waits for another in a circle. With $2 and $3, an ending and an instant for all, ids in the rows are enough.
 WITH given AS MATERIALIZED (
     SELECT
         (value ->> 0)::bigint AS id, coalesce($2::text, value ->> 1) AS ending,
@@ -18,6 +19,13 @@ WITH given AS MATERIALIZED (
         t.id, t.type, t.key, t.label, t.group_name, t.priority, given.ending, t.payload, t.tags, t.overrides, t.attempt,
         t.retries, t.created_at, t.due_at, t.expires_at, t.started_at, given.ended_at, given.duration_ms, t.parent_id,
         t.series_id, t.saved, t.progress, t.last_error, given.result, given.error
+), counted AS (
+    INSERT INTO taskmill_tally AS tally (type, group_name, ending, ended, kept, duration_ms, shard)
+    SELECT type, group_name, ending, count(*), count(*), coalesce(sum(duration_ms), 0), pg_backend_pid() % 64
+    FROM gone GROUP BY type, group_name, ending ORDER BY type, group_name, ending
+    ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
+        ended = tally.ended + excluded.ended, kept = tally.kept + excluded.kept,
+        duration_ms = tally.duration_ms + excluded.duration_ms
 )
 INSERT INTO taskmill_history (
     id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
@@ -38,17 +46,8 @@ WHERE task_id = ANY (taskmill_ids($1));
 DELETE FROM taskmill_task_tag WHERE task_id = ANY (taskmill_ids($1));
 
 -- name: tally
--- Add [type, group, ending, count, duration_ms] rows to what has ended: to the rows of this session, in one order, so that
--- nobody waits for another in a circle.
-INSERT INTO taskmill_tally AS tally (type, group_name, ending, ended, kept, duration_ms, shard)
-SELECT
-    value ->> 0, value ->> 1, value ->> 2, (value ->> 3)::bigint, (value ->> 3)::bigint, (value ->> 4)::bigint,
-    pg_backend_pid() % 64
-FROM jsonb_array_elements($1::jsonb) AS given (value)
-ORDER BY 1, 2, 3
-ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
-    ended = tally.ended + excluded.ended, kept = tally.kept + excluded.kept,
-    duration_ms = tally.duration_ms + excluded.duration_ms;
+-- Nothing is left to do: whoever is recorded is counted with the same statement.
+;
 
 -- name: sums_of_endings
 -- The same rows for ended tasks of which only the ids are known.
