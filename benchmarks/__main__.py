@@ -37,6 +37,7 @@ MEASUREMENTS = {
     "fan": "fan_out",
     "tree": "tree_cancel",
     "fair": "fairness",
+    "pg": "postgres",
 }
 """The name of each measurement and the module whose ``measure`` does it."""
 
