@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -9,12 +11,16 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from taskmill.errors import SchemaTooNew, StoreError
+from taskmill.clock import SystemClock
+from taskmill.errors import SchemaTooNew, StoreError, SubmissionError
+from taskmill.model.filters import Filters
 from taskmill.store.postgres.connection import WRITING, RawConnection, connect, shown
 from taskmill.store.postgres.migrate import migrate, newest_version
 from taskmill.store.postgres.session import STATEMENTS
+from taskmill.store.postgres.store import PostgresStore
 from taskmill.store.sqlite.migrate import migrate as migrate_sqlite
 from taskmill.store.sqlite.session import STATEMENTS as SQLITE_STATEMENTS
+from taskmill.testing.store_contract.samples import new_task
 
 # What only a cluster needs.
 MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}
@@ -129,3 +135,18 @@ def test_a_password_is_never_shown() -> None:
     assert (
         shown("postgresql://ann:secret@db.example:5433/app?sslmode=require") == "postgresql://ann@db.example:5433/app"
     )
+
+
+async def test_a_key_that_no_index_can_hold_is_refused_and_spares_the_others(postgres_store: str) -> None:
+    store = PostgresStore(postgres_store, "full", SystemClock())
+    await store.open()
+    try:
+        chance = random.Random(1)
+        long = "".join(chr(chance.randrange(0x4E00, 0x9FFF)) for _ in range(1300))
+        answers = await asyncio.gather(
+            *(store.add([new_task(key=key)]) for key in ("a", long, "b")), return_exceptions=True
+        )
+        assert isinstance(answers[1], SubmissionError)
+        assert await store.count(Filters()) == 2
+    finally:
+        await store.close()

@@ -64,9 +64,12 @@ async def _examine(file: str) -> tuple[Mapping[str, Any], int]:
 
 def _judge(file: str, facts: Mapping[str, Any], dead: int) -> Iterator[Finding]:
     yield Finding("ok", "file", f"{facts['store']}, {words.size(facts['bytes'])}, schema {facts['schema']}")
-    yield _integrity(facts["integrity"])
-    yield _sqlite(facts["sqlite_version"], facts["module"])
-    yield _log(facts["wal_bytes"])
+    if facts["kind"] == "sqlite":
+        yield _integrity(facts["integrity"])
+        yield _sqlite(facts["sqlite_version"], facts["module"])
+        yield _log(facts["wal_bytes"])
+    else:
+        yield Finding("ok", "PostgreSQL", f"{facts['server_version']}, nodes: {facts['dispatcher'] or 'none'}")
     yield Finding(
         "ok", "durability", f"{facts['durability']} for what this command writes; each scheduler chooses its own"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
@@ -54,6 +55,11 @@ def chosen_file_and_ids(words: list[str]) -> tuple[str, list[int]]:
     if any(int(word) > 2**63 - 1 for word in ids):
         raise Refusal("an id has at most 19 digits", WRONG)
     return chosen_file(given), [int(word) for word in ids]
+
+
+def without_password(file: str) -> str:
+    """An address as it may be shown; a file name as it is."""
+    return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", file) if "://" in file else file
 
 
 @contextlib.asynccontextmanager

@@ -37,6 +37,9 @@ MOST_ARRIVALS = 64
 """Concurrent submits that share one insert; more are written in turns, so that their callers work meanwhile."""
 
 
+_Arrival = tuple[Sequence[NewTask], "asyncio.Future[list[Stored]]"]
+
+
 class Writer(Protocol):
     """Runs requests in transactions, those that arrive together in one. A request must be repeatable.
 
@@ -82,7 +85,7 @@ class WriteSide(ABC):
     _requests: Writer
 
     def __init__(self) -> None:
-        self._arrivals: list[tuple[Sequence[NewTask], asyncio.Future[list[Stored]]]] = []
+        self._arrivals: list[_Arrival] = []
         self.watch_added: Callable[[Arrived], None] = lambda _arrived: None
         self.watch_cut_off: Callable[[], None] = lambda: None
         self.news: asyncio.Event | None = None
@@ -117,8 +120,11 @@ class WriteSide(ABC):
 
     def _store_arrivals(self) -> None:
         arrivals, self._arrivals = self._arrivals, []
-        if not arrivals:
-            return
+        if arrivals:
+            self._store_together(arrivals)
+            self._requests.kick()
+
+    def _store_together(self, arrivals: Sequence[_Arrival]) -> None:
         requests = [tasks for tasks, _ in arrivals]
 
         def committed(stored: tuple[list[Answer], Arrived]) -> None:
@@ -134,6 +140,14 @@ class WriteSide(ABC):
                     else:
                         waiting.set_result(answer)
 
+        def refused(wrong: Exception) -> None:
+            if len(arrivals) == 1 or not isinstance(wrong, SubmissionError):
+                failed(wrong)
+                return
+            # The engine cannot store what one of them wants; the others must not suffer for that.
+            for arrival in arrivals:
+                self._store_together([arrival])
+
         def failed(wrong: Exception) -> None:
             for _, waiting in arrivals:
                 if not waiting.done():
@@ -144,10 +158,9 @@ class WriteSide(ABC):
             lambda connection: inbox.insert(connection, requests, now),
             sum(map(len, requests)),
             committed,
-            failed,
+            refused,
             alone=not inbox.is_plain(requests),
         )
-        self._requests.kick()
 
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
         now = self._clock.now_ms()
