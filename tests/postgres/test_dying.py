@@ -87,6 +87,15 @@ async def test_a_node_that_stops_leaves_at_once(postgres_store: str) -> None:
     await two.close()
 
 
+async def test_a_node_that_runs_again_leaves_no_trace_of_its_first_run(postgres_store: str) -> None:
+    async with Scheduler(postgres_store, domains=[domain]) as scheduler:
+        for _ in range(3):
+            async with scheduler.running():
+                pass
+    with psycopg.connect(postgres_store) as connection:
+        assert connection.execute("SELECT count(*) FROM taskmill_node").fetchone() == (0,)
+
+
 async def test_what_a_callers_transaction_stores_runs_once_it_commits(postgres_store: str, tmp_path: Path) -> None:
     async with Scheduler(postgres_store, domains=[domain]) as scheduler, scheduler.running():
         with psycopg.connect(postgres_store) as connection:

@@ -65,7 +65,8 @@ class Pulse:
         self._channel = ""
         self._thread = threading.Thread(target=self._serve, name="taskmill-pulse", daemon=True)
         self._node: int | None = None
-        self._leaving = False
+        self._left: set[int] = set()
+        """Nodes of this process that have stopped, and whose rows are still there."""
         self._closing = False
         self._closed = threading.Event()
         self._to_tell = False
@@ -102,12 +103,12 @@ class Pulse:
         """Beat for this node."""
         self._node = node
         self._seen_at = time.monotonic()
-        self._leaving = self.lost = self._is_cut_off = False
+        self.lost = self._is_cut_off = False
         self.somebody_dispatches = True
 
-    def leave(self) -> None:
+    def leave(self, node: int) -> None:
         """The node stops; what it had begun was returned."""
-        self._leaving = True
+        self._left.add(node)
         self._nudge()
 
     def tell(self) -> None:
@@ -129,7 +130,7 @@ class Pulse:
         """Stop, if no handler of this node lingers; called off the loop."""
         self._closing = True
         self._nudge()
-        if self._node is None or self._leaving:
+        if self._node is None or self._node in self._left:
             self._closed.wait(timeout)
 
     def _nudge(self) -> None:
@@ -154,7 +155,7 @@ class Pulse:
             self._mind_the_lease()
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + BEAT
-            if self._closing and self._node is None:
+            if self._closing and self._node is None and not self._left:
                 break
         if self._session is not None:
             self._session.raw.close()
@@ -186,9 +187,11 @@ class Pulse:
         for told in session.raw.notifies(timeout=0):
             if told.payload != self._sender:
                 self._news()
-        if self._leaving and self._node is not None:
-            session.execute("leave_node", (self._node,))
-            self._node = None
+        for node in list(self._left):
+            session.execute("leave_node", (node,))
+            self._left.discard(node)
+            if node == self._node:
+                self._node = None
             self._to_tell = True
         if is_due:
             if self._node is not None:
@@ -253,6 +256,7 @@ class Pulse:
         if self._closing:
             # Nobody hears us any longer; the lease ends by itself.
             self._node = None
+            self._left.clear()
         else:
             time.sleep(0.1)
             self._news()
@@ -261,14 +265,15 @@ class Pulse:
 class NodeRight:
     """The right to dispatch, which on PostgreSQL any number of nodes have."""
 
-    def __init__(self, pulse: Pulse) -> None:
+    def __init__(self, pulse: Pulse, node: int) -> None:
         self._pulse = pulse
+        self._node = node
 
     def inheritable(self) -> list[int]:
         return []
 
     def release(self) -> None:
-        self._pulse.leave()
+        self._pulse.leave(self._node)
 
 
 class RescueRight:

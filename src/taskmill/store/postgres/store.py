@@ -109,14 +109,14 @@ class PostgresStore(WriteSide, ReadSide):
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         if recovering:
             return RescueRight()
-        await self._enter()
-        return NodeRight(self._pulse)
+        return NodeRight(self._pulse, await self._enter())
 
-    async def _enter(self) -> None:
+    async def _enter(self) -> int:
         name = f"{socket.gethostname()}:{os.getpid()}"
         node: int = await self._write(lambda connection: connection.execute("enter_node", (name,)).fetchone()[0])
         self._writer.node = node
         self._pulse.enter(node)
+        return node
 
     def dispatcher_is_alive(self) -> bool:
         return self._pulse.somebody_dispatches
