@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 CANCEL_ROWS = 64
 """How many rows a cancellation is taken for: enough to be written in the thread, unless the loop would starve it."""
-MOST_ARRIVALS = 64
+MOST_ARRIVALS = 128
 """Concurrent submits that share one insert; more are written in turns, so that their callers work meanwhile."""
 
 
