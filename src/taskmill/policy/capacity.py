@@ -1,0 +1,84 @@
+"""What a machine can sustain, learned from what it has been seen to do.
+
+A rate that was seen was sustained, so the highest is remembered. A disk that has nothing to do shows nothing: rates
+below a floor are not evidence of anything. Where the system tells how much of the time the disk was at work, it could
+have moved more in the rest.
+
+A machine may become slower: another disk, a worse network. Only a machine that was asked for more than it gave shows
+that, so what is known is lowered only while tasks with budgets want all of it, the axis moves, and, where the system
+tells, the disk is at work all the time; and then slowly, by 1 % of the difference with each reading.
+
+Laws: nothing is known before something was seen; an idle axis changes nothing; what is known is never above the
+highest that was seen (or would have been, at work all the time) and never falls below what is seen now.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from taskmill.errors import ConfigError
+from taskmill.model.io_budget import AXES, IoBudget
+from taskmill.model.readings import HIGHEST_RATE, UNKNOWN_CAPACITY, Capacity, Reading
+from taskmill.policy.io_gate import SHARE, WINDOW_SECONDS, IoLoad
+
+IDLE_BELOW = (2.0**20, 2.0**20, 2.0**17, 2.0**17)
+"""By axis, in bytes per second. A disk that moves less than 1 MiB/s, or a network with less than 128 KiB/s, is idle."""
+LOWERED_BY = 0.01
+FULLY_BUSY = 0.9
+BUSY_ENOUGH = 0.1
+"""A disk that was at work for less than this share of the time says little about what it could do in the rest."""
+
+
+def learned(before: Capacity, seen: Reading, load: IoLoad) -> Capacity:
+    """What is known after a smoothed reading; ``load`` is what running tasks have in their budgets."""
+    rates = [
+        _on_axis(known, rate, seen.disk_busy if axis.startswith("disk") else None, wanted, idle_below)
+        for axis, known, rate, wanted, idle_below in zip(
+            AXES, before.rates, seen.rates, load.amounts, IDLE_BELOW, strict=True
+        )
+    ]
+    # Both axes of a disk are at work in the same time, so only the one that moves more can show that it became slower.
+    for index, other in ((0, 1), (1, 0)):
+        if seen.rates[index] < seen.rates[other]:
+            rates[index] = max(rates[index], before.rates[index])
+    return before if tuple(rates) == before.rates else Capacity(*rates)
+
+
+def _on_axis(known: float, rate: float, busy: float | None, wanted: int, idle_below: float) -> float:
+    if rate < idle_below:
+        return known
+    sustained = rate if busy is None or busy < BUSY_ENOUGH else min(rate / min(busy, 1.0), HIGHEST_RATE)
+    if sustained >= known:
+        return sustained
+    is_wanted = wanted >= known * WINDOW_SECONDS * SHARE
+    if is_wanted and (busy is None or busy >= FULLY_BUSY):
+        return known + LOWERED_BY * (sustained - known)
+    return known
+
+
+def capacity_in_use(known: Capacity, given: IoBudget | None, bounds: IoBudget | None = None) -> Capacity:
+    """What the gate goes by: what was given for an axis, else what is known, never above what the system allows.
+
+    ``bounds`` are limits of the system, such as those of a container, in bytes per second; 0: none.
+    """
+    rates: list[float] = []
+    for index, learned_rate in enumerate(known.rates):
+        rate = (given.amounts[index] if given else 0) or learned_rate
+        bound = bounds.amounts[index] if bounds else 0
+        rates.append(float(min(rate, bound) if rate and bound else rate or bound))
+    return Capacity(*(min(rate, HIGHEST_RATE) for rate in rates))
+
+
+def remembered(stored: str | bytes | None) -> Capacity:
+    """What :func:`to_store` has kept. What cannot be read is learned again."""
+    if stored is None:
+        return UNKNOWN_CAPACITY
+    try:
+        return msgspec.json.decode(stored, type=Capacity)
+    except (msgspec.DecodeError, ConfigError, UnicodeError):
+        return UNKNOWN_CAPACITY
+
+
+def to_store(known: Capacity) -> str:
+    """A small JSON value, in whole bytes."""
+    return msgspec.json.encode(Capacity(*(float(round(rate)) for rate in known.rates))).decode()
