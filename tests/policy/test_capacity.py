@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from taskmill.model.io_budget import MOST_BYTES, IoBudget
 from taskmill.model.progress import TaskProgress
 from taskmill.model.readings import HIGHEST_RATE, UNKNOWN_CAPACITY, Capacity, Reading
-from taskmill.policy.capacity import IDLE_BELOW, capacity_in_use, learned, remembered, to_store
+from taskmill.policy.capacity import IDLE_BELOW, capacity_in_use, is_news, learned, remembered, to_store
 from taskmill.policy.io_gate import IoGate, IoLoad
 from taskmill.policy.learned_io import RUNS, LearnedIo, learned_io, mean_io
 from taskmill.policy.progress import extrapolated
@@ -42,7 +42,7 @@ def test_a_machine_that_is_idle_changes_nothing(seen: list[tuple[Reading, IoLoad
     known = UNKNOWN_CAPACITY
     for reading, load in seen:
         known = learned(known, reading, load)
-    quiet = Reading(1.0, *(rate * 0.99 for rate in IDLE_BELOW), disk_busy=1.0)
+    quiet = Reading(1.0, 0.99 * IDLE_BELOW[0], 0.99 * IDLE_BELOW[1], 0.99 * IDLE_BELOW[2], 0.99 * IDLE_BELOW[3], 1.0)
     assert learned(known, quiet, WANTED) == known
 
 
@@ -118,6 +118,13 @@ def test_what_is_known_survives_a_restart(known: Capacity) -> None:
     again = remembered(stored)
     assert all(abs(a - b) <= 0.5 for a, b in zip(again.rates, known.rates, strict=True))
     assert remembered(to_store(again)) == again
+
+
+def test_only_a_change_by_a_tenth_is_worth_a_write() -> None:
+    assert is_news(UNKNOWN_CAPACITY, Capacity(net_rx=1.0))
+    assert is_news(Capacity(disk_read=100.0), Capacity(disk_read=89.0))
+    assert not is_news(Capacity(disk_read=100.0), Capacity(disk_read=109.0))
+    assert not is_news(UNKNOWN_CAPACITY, UNKNOWN_CAPACITY)
 
 
 @pytest.mark.parametrize("stored", [None, "", "{", "[]", '{"disk_read": -1}', '{"disk_read": "x"}', b"\xff", "1e999"])

@@ -17,6 +17,7 @@ from taskmill.model.resources import (
     PressureSource,
     Resources,
     ResourceSampler,
+    checked_bandwidth,
     checked_resources,
     checked_sources,
 )
@@ -62,6 +63,10 @@ class Steady:
         (lambda: Resources(capacity={"disk_read": 1}), "capacity must be an IoBudget.*dict"),  # type: ignore[arg-type]
         (lambda: checked_resources(1), "resources must be True, None or Resources"),
         (lambda: checked_resources("psutil"), "resources must be True, None or Resources"),
+        (lambda: checked_bandwidth("1M"), "bandwidth_limit must be bytes per second or None, not str"),
+        (lambda: checked_bandwidth(0), "bandwidth_limit must be more than 0"),
+        (lambda: checked_bandwidth(NAN), "bandwidth_limit must be more than 0"),
+        (lambda: checked_bandwidth(10**400), "bandwidth_limit must be more than 0"),
         (lambda: checked_sources(Steady()), "pressure must be a list of pressure sources, not Steady"),
         (lambda: checked_sources("cpu"), "pressure must be a list of pressure sources, not str"),
         (lambda: checked_sources([Steady]), "the class Steady, which is not an instance"),
@@ -137,5 +142,7 @@ def test_anything_with_the_right_methods_is_a_sampler_or_a_source() -> None:
     assert isinstance(Steady(), PressureSource)
     assert Resources(sampler=Steady()).sampler is not None
     assert [source.name for source in checked_sources([Steady()])] == ["steady"]
+    assert checked_bandwidth(5) == 5.0
+    assert checked_bandwidth(None) is None
     assert checked_resources(None) is None
     assert checked_resources(False) is None

@@ -11,7 +11,7 @@ import msgspec
 from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration, milliseconds
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import Reading
+from taskmill.model.readings import HIGHEST_RATE, Reading
 
 _SHORTEST_MS, _LONGEST_MS = 10, 3_600_000
 
@@ -97,6 +97,17 @@ def checked_sources(value: object) -> Sequence[PressureSource]:
             raise ConfigError(f"two pressure sources are called {name!r}; the snapshot could not tell them apart")
         names.add(name)
     return tuple(value)
+
+
+def checked_bandwidth(value: object) -> float | None:
+    """The setting ``bandwidth_limit``: bytes per second, both ways together."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"bandwidth_limit must be bytes per second or None, not {type(value).__name__}")
+    if not 0 < value <= HIGHEST_RATE:
+        raise ConfigError(f"bandwidth_limit must be more than 0 bytes per second, got {str(value)[:40]}")
+    return float(value)
 
 
 def _shown(value: object) -> str:

@@ -79,6 +79,11 @@ def remembered(stored: str | bytes | None) -> Capacity:
         return UNKNOWN_CAPACITY
 
 
+def is_news(stored: Capacity, known: Capacity) -> bool:
+    """Whether what is known has changed enough to be worth a write: by a tenth on any axis."""
+    return any(abs(new - old) > 0.1 * old for old, new in zip(stored.rates, known.rates, strict=True))
+
+
 def to_store(known: Capacity) -> str:
     """A small JSON value, in whole bytes."""
     return msgspec.json.encode(Capacity(*(float(round(rate)) for rate in known.rates))).decode()
