@@ -18,7 +18,8 @@ from taskmill.policy.progress import extrapolated
 
 MB = 10**6
 IDLE = IoLoad()
-WANTED = IoLoad([IoBudget(*[10**15] * 4)])
+WANTED = IoLoad([IoBudget(*[10**15] * 4)] * 2)
+ONE = IoLoad([IoBudget(*[10**15] * 4)])
 shares = st.floats(0, 1)
 rates = st.floats(0, HIGHEST_RATE)
 readings = st.builds(Reading, shares, rates, rates, rates, rates, st.none() | shares)
@@ -89,8 +90,27 @@ def test_where_the_system_tells_a_disk_that_rests_is_not_slower_but_less_used() 
 
 def test_where_the_system_tells_a_little_work_shows_what_all_of_the_time_would_give() -> None:
     assert learned(UNKNOWN_CAPACITY, Reading(disk_read=20.0 * MB, disk_busy=0.2), IDLE).disk_read == 100 * MB
-    assert learned(UNKNOWN_CAPACITY, Reading(disk_read=2.0 * MB, disk_busy=0.01), IDLE).disk_read == 2 * MB
+    idle = Reading(disk_read=20.0 * MB, disk_busy=0.01)
+    assert learned(UNKNOWN_CAPACITY, idle, WANTED) == UNKNOWN_CAPACITY
+    assert learned(Capacity(disk_read=10.0 * MB), idle, IDLE).disk_read == 20 * MB
     assert learned(UNKNOWN_CAPACITY, Reading(net_rx=2.0 * MB, disk_busy=0.2), IDLE).net_rx == 2 * MB
+
+
+def test_one_task_alone_may_be_slow_by_itself() -> None:
+    known = Capacity(disk_read=100.0 * MB, net_rx=100.0 * MB)
+    slow = Reading(disk_read=10.0 * MB, net_rx=10.0 * MB)
+    assert _after(known, slow, ONE, 1000) == known
+    assert _after(known, slow, WANTED, 1000).net_rx < 11 * MB
+
+
+def test_tasks_that_compute_more_than_they_read_are_not_held_by_a_fast_disk() -> None:
+    """Eight tasks that read 10 MB and then compute for 10 s show 8 MB/s of a disk that could do 500."""
+    known, fleet = UNKNOWN_CAPACITY, [IoBudget(10 * MB)] * 8
+    for busy in (0.016, 0.11, 0.2):
+        known = _after(known, Reading(disk_read=busy * 500.0 * MB, disk_busy=busy), IoLoad(fleet), 100)
+        gate = IoGate(known, IoLoad())
+        assert all(gate.admit(budget) is None for budget in fleet)
+    assert known.disk_read == pytest.approx(500 * MB)
 
 
 def test_a_disk_busy_with_writing_says_nothing_against_its_reading() -> None:

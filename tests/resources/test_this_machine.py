@@ -165,11 +165,12 @@ names = [m.name for m in pkgutil.walk_packages(taskmill.__path__, "taskmill.") i
 for name in names:
     importlib.import_module(name)
 from taskmill.resources.psutil_sampler import PsutilSampler
-from taskmill.resources.sources import BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure, Pressure
+from taskmill.resources.sources import BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure
+from taskmill.resources.sources import Pressure
 from taskmill.resources.process_io import process_io
 assert Pressure("mine", lambda: 0.5).pressure() == 0.5
-made = (PsutilSampler, BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure, lambda: process_io(1))
-for make in made:
+sources = (BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure)
+for make in (PsutilSampler, *sources, lambda: process_io(1)):
     try:
         make()
     except taskmill.ConfigError as said:

@@ -115,6 +115,7 @@ async def test_what_runs_shows_that_a_disk_became_slower(manual_clock: ManualClo
         await manual_clock.advance(60)
         rates.append(watch.capacity.disk_read)
         load.add(IoBudget(disk_read=10**9))
+        load.add(IoBudget(disk_read=10**9))
         await manual_clock.advance(60)
         rates.append(watch.capacity.disk_read)
     assert rates[0] == 100 * MB

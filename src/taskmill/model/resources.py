@@ -87,7 +87,8 @@ def checked_sources(value: object) -> Sequence[PressureSource]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"pressure must be a list of pressure sources, not {_shown(value)}")
     names: set[str] = set()
-    for source in value:
+    sources = cast("Sequence[object]", value)
+    for source in sources:
         name = getattr(source, "name", None)
         if isinstance(source, type) or not isinstance(name, str) or not callable(getattr(source, "pressure", None)):
             raise ConfigError(f"a pressure source has a name and a method pressure(); {_shown(source)} does not")
@@ -96,7 +97,7 @@ def checked_sources(value: object) -> Sequence[PressureSource]:
         if name in names:
             raise ConfigError(f"two pressure sources are called {name!r}; the snapshot could not tell them apart")
         names.add(name)
-    return tuple(value)
+    return cast("tuple[PressureSource, ...]", tuple(sources))
 
 
 def checked_bandwidth(value: object) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple, cast
 
@@ -65,7 +65,7 @@ class ThrottlePolicy(msgspec.Struct, frozen=True):
 def _checked_limits(given: object) -> tuple[Limit, ...]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise ConfigError(f"limits must be a list of (priority, limit) pairs, not {type(given).__name__}")
-    limits = sorted((_checked_limit(pair) for pair in given), reverse=True)
+    limits = sorted((_checked_limit(pair) for pair in cast("Iterable[object]", given)), reverse=True)
     for lower, higher in pairwise(limits):
         if lower.priority == higher.priority:
             raise ConfigError(f"limits has priority {lower.priority} twice")
@@ -78,9 +78,10 @@ def _checked_limits(given: object) -> tuple[Limit, ...]:
 
 
 def _checked_limit(pair: object) -> Limit:
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
+    parts = cast("Sequence[object]", pair) if isinstance(pair, tuple | list) else ()
+    if len(parts) != 2:
         raise ConfigError(f"limits must be (priority, limit) pairs, got {str(pair)[:40]!r}")
-    return Limit(priority_value(pair[0], "priority in limits"), _check_share(pair[1], "limit in limits"))
+    return Limit(priority_value(parts[0], "priority in limits"), _check_share(parts[1], "limit in limits"))
 
 
 def _check_share(value: object, name: str) -> float:

@@ -1,12 +1,14 @@
 """What a machine can sustain, learned from what it has been seen to do.
 
 A rate that was seen was sustained, so the highest is remembered. A disk that has nothing to do shows nothing: rates
-below a floor are not evidence of anything. Where the system tells how much of the time the disk was at work, it could
-have moved more in the rest.
+below a floor are evidence of nothing, nor are those of a disk that was at work for less than a tenth of the time, where
+the system tells that. Where it was at work for a part of the time, it could have moved more in the rest.
 
 A machine may become slower: another disk, a worse network. Only a machine that was asked for more than it gave shows
-that, so what is known is lowered only while tasks with budgets want all of it, the axis moves, and, where the system
-tells, the disk is at work all the time; and then slowly, by 1 % of the difference with each reading.
+that. So what is known is lowered only while running tasks want at least half of what the gate would let through, the
+axis moves, and there is reason to think that the machine is what they wait for: the disk is at work all the time or,
+where nobody tells, several tasks share the axis (one alone may be slow by itself). And then slowly, by 1 % of the
+difference with each reading.
 
 Laws: nothing is known before something was seen; an idle axis changes nothing; what is known is never above the
 highest that was seen (or would have been, at work all the time) and never falls below what is seen now.
@@ -17,7 +19,7 @@ from __future__ import annotations
 import msgspec
 
 from taskmill.errors import ConfigError
-from taskmill.model.io_budget import AXES, IoBudget
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import HIGHEST_RATE, UNKNOWN_CAPACITY, Capacity, Reading
 from taskmill.policy.io_gate import SHARE, WINDOW_SECONDS, IoLoad
 
@@ -26,16 +28,14 @@ IDLE_BELOW = (2.0**20, 2.0**20, 2.0**17, 2.0**17)
 LOWERED_BY = 0.01
 FULLY_BUSY = 0.9
 BUSY_ENOUGH = 0.1
-"""A disk that was at work for less than this share of the time says little about what it could do in the rest."""
+"""A disk that was at work for less than this share of the time is idle."""
 
 
 def learned(before: Capacity, seen: Reading, load: IoLoad) -> Capacity:
     """What is known after a smoothed reading; ``load`` is what running tasks have in their budgets."""
     rates = [
-        _on_axis(known, rate, seen.disk_busy if axis.startswith("disk") else None, wanted, idle_below)
-        for axis, known, rate, wanted, idle_below in zip(
-            AXES, before.rates, seen.rates, load.amounts, IDLE_BELOW, strict=True
-        )
+        _on_axis(known, rate, seen.disk_busy if index < 2 else None, load.amounts[index], load.counts[index], floor)
+        for index, (known, rate, floor) in enumerate(zip(before.rates, seen.rates, IDLE_BELOW, strict=True))
     ]
     # Both axes of a disk are at work in the same time, so only the one that moves more can show that it became slower.
     for index, other in ((0, 1), (1, 0)):
@@ -44,16 +44,20 @@ def learned(before: Capacity, seen: Reading, load: IoLoad) -> Capacity:
     return before if tuple(rates) == before.rates else Capacity(*rates)
 
 
-def _on_axis(known: float, rate: float, busy: float | None, wanted: int, idle_below: float) -> float:
+def _on_axis(known: float, rate: float, busy: float | None, wanted: int, tasks: int, idle_below: float) -> float:
     if rate < idle_below:
         return known
-    sustained = rate if busy is None or busy < BUSY_ENOUGH else min(rate / min(busy, 1.0), HIGHEST_RATE)
+    if busy is None:
+        sustained = rate
+    elif busy >= BUSY_ENOUGH:
+        sustained = min(rate / busy, HIGHEST_RATE)
+    else:
+        return max(known, rate) if known else known
     if sustained >= known:
         return sustained
-    is_wanted = wanted >= known * WINDOW_SECONDS * SHARE
-    if is_wanted and (busy is None or busy >= FULLY_BUSY):
-        return known + LOWERED_BY * (sustained - known)
-    return known
+    is_wanted = wanted >= known * WINDOW_SECONDS * SHARE / 2
+    is_bound = tasks > 1 if busy is None else busy >= FULLY_BUSY
+    return known + LOWERED_BY * (sustained - known) if is_wanted and is_bound else known
 
 
 def capacity_in_use(known: Capacity, given: IoBudget | None, bounds: IoBudget | None = None) -> Capacity:

@@ -71,6 +71,7 @@ class ResourceWatch:
         self._load = IoLoad() if load is None else load
         self._changed = changed
         self._stopping = asyncio.Event()
+        self._answered = asyncio.Event()
         self._inquirer: _Inquirer | None = None
         self._failing: set[str] = set()
         self.due_at = clock.monotonic()
@@ -94,13 +95,15 @@ class ResourceWatch:
                 if not self._stopping.is_set() and self._clock.monotonic() >= self.due_at:
                     await self.look()
         finally:
-            if self._inquirer is not None:
-                self._inquirer.end()
-                self._inquirer = None
+            self.stop()
 
     def stop(self) -> None:
         """Let :meth:`run` end. A source that does not answer is not waited for."""
         self._stopping.set()
+        self._answered.set()
+        if self._inquirer is not None:
+            self._inquirer.end()
+            self._inquirer = None
 
     async def look(self) -> None:
         """Ask everyone once, now."""
@@ -108,21 +111,16 @@ class ResourceWatch:
         self.due_at = began + self._interval
         if self._inquirer is None:
             self._inquirer = _Inquirer(self._clock, self._sampler, self._sources)
-        answer = self._inquirer.ask()
-        answered = asyncio.Event()
-        answer.add_done_callback(lambda _: answered.set())
-        stopped = asyncio.ensure_future(self._stopping.wait())
-        stopped.add_done_callback(lambda _: answered.set())
-        try:
-            while not answered.is_set():
-                waited = self._clock.monotonic() - began
-                await self._clock.wait(answered, None if waited >= PATIENCE else began + PATIENCE)
-                if not answered.is_set() and self._clock.monotonic() - began >= PATIENCE:
-                    self._give_up_on(self._inquirer.asking)
-        finally:
-            stopped.cancel()
-        if answer.done():
-            self._take(answer.result())
+        inquirer = self._inquirer
+        self._answered = answered = asyncio.Event()
+        answer = inquirer.ask(answered)
+        while not answered.is_set():
+            waited = self._clock.monotonic() - began
+            await self._clock.wait(answered, None if waited >= PATIENCE else began + PATIENCE)
+            if not answered.is_set() and self._clock.monotonic() - began >= PATIENCE:
+                self._give_up_on(inquirer.asking)
+        if answer:
+            self._take(answer[0])
 
     def _give_up_on(self, name: str) -> None:
         if name not in self._failing:
@@ -168,9 +166,10 @@ class _Inquirer:
         """Who is being asked."""
         threading.Thread(target=self._serve, name="taskmill-monitor", daemon=True).start()
 
-    def ask(self) -> asyncio.Future[Seen]:
+    def ask(self, answered: asyncio.Event) -> list[Seen]:
+        """Put all questions; the answer is in the list when ``answered`` is set by it."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Seen] = loop.create_future()
+        answer: list[Seen] = []
 
         def job() -> None:
             seen = self._seen()
@@ -180,8 +179,8 @@ class _Inquirer:
 
         def done(seen: Seen) -> None:
             self._clock.work_ends(may_block=True)
-            if not answer.done():
-                answer.set_result(seen)
+            answer.append(seen)
+            answered.set()
 
         self._clock.work_begins(may_block=True)
         self._questions.put(job)
