@@ -74,7 +74,7 @@ class Steady:
         (lambda: checked_sources([Steady(), Steady()]), "two pressure sources are called 'steady'"),
         (lambda: ThrottlePolicy(5), "limits must be a list of .* pairs, not int"),  # type: ignore[arg-type]
         (lambda: ThrottlePolicy("no"), "limits must be a list of .* pairs, not str"),  # type: ignore[arg-type]
-        (lambda: ThrottlePolicy([5]), "limits must be .* pairs, got '5'"),  # type: ignore[list-item]
+        (lambda: ThrottlePolicy([5]), "limits must be .* pairs, got 5"),  # type: ignore[list-item]
         (lambda: ThrottlePolicy([(192, 0.5, 1)]), "limits must be .* pairs"),  # type: ignore[list-item]
         (lambda: ThrottlePolicy([(256, 0.5)]), "priority in limits must be from 0"),
         (lambda: ThrottlePolicy([(0.5, 192)]), "priority in limits must be an int"),  # type: ignore[list-item]

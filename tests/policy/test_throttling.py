@@ -15,6 +15,7 @@ from taskmill.policy.throttling import (
     UNTHROTTLED,
     aggregate,
     bandwidth_pressure,
+    held_from,
     holding_limit,
     limits_in_force,
     makes_way,
@@ -68,6 +69,8 @@ def test_a_more_urgent_task_is_held_only_if_all_less_urgent_ones_are(
         throttle = limits_in_force(policy, throttle, pressure)
         if holding_limit(throttle, min(one, other)):
             assert holding_limit(throttle, max(one, other))
+        first = held_from(throttle)
+        assert (holding_limit(throttle, one) is not None) == (first is not None and one >= first)
 
 
 @given(policies(), shares, shares, priorities)

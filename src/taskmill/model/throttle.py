@@ -80,7 +80,7 @@ def _checked_limits(given: object) -> tuple[Limit, ...]:
 def _checked_limit(pair: object) -> Limit:
     parts = cast("Sequence[object]", pair) if isinstance(pair, tuple | list) else ()
     if len(parts) != 2:
-        raise ConfigError(f"limits must be (priority, limit) pairs, got {str(pair)[:40]!r}")
+        raise ConfigError(f"limits must be (priority, limit) pairs, got {pair!s:.40}")
     return Limit(priority_value(parts[0], "priority in limits"), _check_share(parts[1], "limit in limits"))
 
 

@@ -48,6 +48,11 @@ def holding_limit(throttle: Throttle, effective: int) -> Limit | None:
     )
 
 
+def held_from(throttle: Throttle) -> int | None:
+    """The priority from which on all are held, for whoever has many tasks to compare; ``None``: nobody is."""
+    return min((limit.priority for limit in throttle), default=None) if throttle else None
+
+
 def makes_way(policy: ThrottlePolicy, effective: int, pressure: float) -> bool:
     """Whether a running task of this effective priority is asked to pause."""
     if policy.preempt_above is None or pressure <= policy.preempt_above:
