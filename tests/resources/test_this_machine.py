@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from taskmill import ConfigError
+from taskmill.clock import SystemClock
 from taskmill.model.readings import HIGHEST_RATE
 from taskmill.model.resources import PressureSource, ResourceSampler
 from taskmill.resources.cgroup import own_cgroup
@@ -20,6 +21,7 @@ from taskmill.resources.process_io import process_io
 from taskmill.resources.psi import PsiPressure, PsiResource
 from taskmill.resources.psutil_sampler import PsutilSampler
 from taskmill.resources.sources import BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure
+from taskmill.resources.watch import ResourceWatch
 
 MIB = 2**20
 linux = pytest.mark.skipif(sys.platform != "linux", reason="files of Linux")
@@ -50,6 +52,17 @@ def test_a_sample_makes_sense_and_sees_work() -> None:
     assert 0.3 / (os.cpu_count() or 1) <= reading.cpu <= 1
     assert all(0 <= rate <= HIGHEST_RATE for rate in reading.rates)
     assert reading.disk_busy is None or 0 <= reading.disk_busy <= 1
+
+
+async def test_the_watch_works_on_the_real_clock_with_everything_that_is_built_in() -> None:
+    sources: list[PressureSource] = [CpuPressure(), MemoryPressure(), DiskPressure(), BatteryPressure()]
+    sources.append(NetworkPressure(10**9))
+    watch = ResourceWatch(SystemClock(), sampler=PsutilSampler(), sources=sources, bandwidth_limit=1e9)
+    await watch.look()
+    watch.stop()
+    assert set(watch.pressures) == {"cpu", "memory", "disk", "battery", "network", "bandwidth"}
+    assert watch.pressure == max(watch.pressures.values())
+    assert watch.reading is not None
 
 
 def test_the_first_sample_needs_no_waiting_by_the_caller() -> None:

@@ -207,6 +207,23 @@ async def test_a_source_that_does_not_answer_holds_up_neither_the_loop_nor_work_
     assert _messages(caplog) == ["stuck has not answered for 30 s; until it does, tasks start regardless"]
 
 
+async def test_the_loop_goes_on_while_a_source_is_asked(manual_clock: ManualClock) -> None:
+    asked, gate = threading.Event(), threading.Event()
+
+    def patient() -> float:
+        asked.set()
+        return 0.5 if gate.wait(30) else 1.0
+
+    watch = ResourceWatch(manual_clock, sources=[Pressure("patient", patient)])
+    looking = asyncio.create_task(watch.look())
+    while not asked.is_set():
+        await asyncio.sleep(0)
+    gate.set()
+    await looking
+    watch.stop()
+    assert watch.pressure == 0.5
+
+
 async def test_a_source_that_answers_at_last_counts_again(manual_clock: ManualClock) -> None:
     gate = threading.Event()
 
