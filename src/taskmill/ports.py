@@ -15,6 +15,7 @@ import msgspec
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
+from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
@@ -53,6 +54,8 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     task: Claimed
     verdict: Verdict
     duration_ms: int
+    io: str | None = None
+    """What the attempt has moved, as a budget in JSON."""
     stopped: bool = False
     """Whether the verdict already honours a request to stop; otherwise such a request defeats it."""
 
@@ -122,6 +125,7 @@ class Released(msgspec.Struct, frozen=True, array_like=True):
     renewed_at: int | None
     due_at: int | None
     expires_at: int | None
+    io: str | None = None
 
     @property
     def lane(self) -> Lane:
@@ -129,7 +133,7 @@ class Released(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def place(self) -> Place:
-        return Place(self.queued_at, self.id, self.renewed_at)
+        return Place(self.queued_at, self.id, self.renewed_at, self.io)
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -370,6 +374,19 @@ class Store(Protocol):
         """Whether some process dispatches."""
         ...
 
+    async def moved_io(self) -> Mapping[str, MovedIo]:
+        """What the runs of each task type have moved."""
+        ...
+
+    async def running_budgets(self) -> Sequence[tuple[str, str]]:
+        """``(type, io)`` of running tasks that have a budget."""
+        ...
+
+    async def machine(self) -> Machine | None:
+        """What the last dispatcher has seen of its machine."""
+        ...
+
+    async def note_machine(self, seen: Machine) -> None: ...
     async def stats(self, type: str) -> TypeStats: ...
     async def tag_values(self, name: str) -> dict[str, int]: ...
     async def facts(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import msgspec
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Spawned, SpawnedHandle
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.submission import Submission, checked_submissions
@@ -31,6 +32,10 @@ class AttemptLink(Protocol):
 
     def report(self, progress: ProgressReport) -> None:
         """Take note of progress; cheap, may be called a million times."""
+        ...
+
+    def record_io(self, moved: IoBudget) -> None:
+        """Take note of what was moved; cheap."""
         ...
 
     def save(self, saved: str) -> Awaitable[None]:
@@ -101,6 +106,10 @@ class Context:
     def progress(self) -> Progress:
         """``ctx.progress(0.5, "halfway")``, ``ctx.progress.of(3, 10)``, ``ctx.progress.bytes(total)``."""
         return self._progress
+
+    def record_io(self, disk_read: int = 0, disk_write: int = 0, net_rx: int = 0, net_tx: int = 0) -> None:
+        """Say what was read from and written to disk, received and sent, in bytes; what is said adds up."""
+        self._link.record_io(IoBudget(disk_read, disk_write, net_rx, net_tx))
 
     @property
     def saved(self) -> Mapping[str, Any]:

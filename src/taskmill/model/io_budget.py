@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal, get_args
 
 import msgspec
@@ -13,6 +14,9 @@ from taskmill.errors import ConfigError
 
 Axis = Literal["disk_read", "disk_write", "net_rx", "net_tx"]
 AXES: tuple[Axis, ...] = get_args(Axis)
+
+LEARN = "learn"
+"""In place of a budget: what tasks of the type have been seen to move."""
 
 MOST_BYTES = 2**53 - 1
 """Eight pebibytes: more is a mistake in units, and every reader of JSON has this number exactly."""
@@ -61,3 +65,18 @@ def _check_bytes(amount: object, name: str) -> None:
 
 
 NO_IO = IoBudget()
+
+_decode = msgspec.json.Decoder(IoBudget).decode
+
+
+@lru_cache(maxsize=1024)
+def stored_budget(stored: str | None) -> IoBudget | None:
+    """A budget as the store keeps it; ``None`` for none, and for one that is to be learned."""
+    return None if stored is None or stored == LEARN else _decode(stored)
+
+
+def budget_to_store(budget: IoBudget | str | None) -> str | None:
+    """The text that :func:`stored_budget` reads; a budget of nothing is none."""
+    if isinstance(budget, IoBudget):
+        return msgspec.json.encode(budget).decode() if budget != NO_IO else None
+    return budget

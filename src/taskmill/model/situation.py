@@ -9,6 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from taskmill.model.controls import Controls
+from taskmill.model.io_budget import IoBudget
+from taskmill.model.machine import UNSEEN, Machine
 from taskmill.model.status import Status
 
 
@@ -42,6 +44,7 @@ class Situation(msgspec.Struct, array_like=True):
     interrupted: bool
     clock_from: int
     """Where its time-to-live counts from."""
+    io: str | None = None
 
     @property
     def aged_from(self) -> int:
@@ -60,6 +63,11 @@ class Surroundings(msgspec.Struct, kw_only=True):
     """How many tasks ended lately, and when the first and the last of them did."""
     is_dispatching: bool = True
     has_handler: bool = True
+    budget: IoBudget | None = None
+    """What the task is expected to move."""
+    running_budgets: Sequence[IoBudget] = ()
+    """What those are expected to move that run."""
+    machine: Machine = UNSEEN
 
 
 class GroupLoad(NamedTuple):

@@ -97,6 +97,7 @@ class IoGate:
             return None
         amounts = budget.amounts
         held = None
+        is_behind = False
         for index, amount in enumerate(amounts):
             allowed = self._allowed[index]
             if not amount or allowed is None or not self._counts[index]:
@@ -104,7 +105,11 @@ class IoGate:
             running, ahead = self._running[index], self._ahead[index]
             if running + ahead + amount > allowed:
                 held = IoHold(AXES[index], running, ahead, amount, allowed)
+                is_behind = ahead > 0
                 break
+        if is_behind:
+            # Somebody waits for this axis already. Only the first who does keeps room: of many, few could use it.
+            return held
         taken = self._running if held is None else self._ahead
         for index, amount in enumerate(amounts):
             if amount:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from taskmill.model.io_budget import MOST_BYTES, IoBudget
+from taskmill.model.io_budget import LEARN, MOST_BYTES, IoBudget, stored_budget
+from taskmill.model.machine import MovedIo
 
 RUNS = 50
 """How many runs have their say; each later one counts for a fiftieth."""
@@ -29,6 +30,19 @@ class LearnedIo(msgspec.Struct, frozen=True, omit_defaults=True):
             return None
         means = (self.disk_read, self.disk_write, self.net_rx, self.net_tx)
         return IoBudget(*(min(max(round(mean), 0), MOST_BYTES) for mean in means))
+
+
+def learned_from(moved: MovedIo) -> LearnedIo:
+    """What is known from all runs there ever were."""
+    means = (amount / moved.runs for amount in moved.total.amounts)
+    return LearnedIo(min(moved.runs, RUNS), *means)
+
+
+def expected_io(io: str, moved: MovedIo | None) -> IoBudget | None:
+    """What a task with this stored budget is expected to move, given what runs of its type have moved."""
+    if io == LEARN:
+        return None if moved is None else learned_from(moved).budget()
+    return stored_budget(io)
 
 
 def learned_io(before: LearnedIo | None, actual: IoBudget) -> LearnedIo:

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -34,6 +34,10 @@ PATIENCE = 30.0
 BANDWIDTH = "bandwidth"
 """What the snapshot calls the pressure of ``bandwidth_limit``."""
 SAMPLER = "sampler"
+
+
+async def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 class Seen(msgspec.Struct):
@@ -87,13 +91,14 @@ class ResourceWatch:
         self.capacity = capacity_in_use(known, capacity)
         """What the IO gate goes by."""
 
-    async def run(self) -> None:
-        """Look at each interval until :meth:`stop`."""
+    async def run(self, looked: Callable[[], Awaitable[None]] = _nothing) -> None:
+        """Look at each interval until :meth:`stop`; ``looked`` is awaited each time."""
         try:
             while not self._stopping.is_set():
                 await self._clock.wait(self._stopping, self.due_at)
                 if not self._stopping.is_set() and self._clock.monotonic() >= self.due_at:
                     await self.look()
+                    await looked()
         finally:
             self.stop()
 

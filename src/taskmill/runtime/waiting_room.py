@@ -12,6 +12,7 @@ from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place
 from taskmill.model.status import Status
 from taskmill.policy.rules import Rules
 from taskmill.ports import Arrived, Effects, Released, Turn, TurnResult
+from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.glimpse import Glimpse
 from taskmill.runtime.hold_count import HoldCount
 from taskmill.runtime.load import Load
@@ -22,13 +23,13 @@ from taskmill.runtime.settings import RunSettings
 class WaitingRoom:
     """What may start now, and when something else may."""
 
-    def __init__(self, load: Load, knows: Callable[[str], bool], settings: RunSettings) -> None:
+    def __init__(self, load: Load, knows: Callable[[str], bool], settings: RunSettings, courtesy: Courtesy) -> None:
         self._glimpse = Glimpse()
         self._load = load
         self._settings = settings
         self.picks: list[Pick] = []
         """What the turn that is planned or under way is about to start."""
-        self.picker = Picker(self._glimpse, load, knows)
+        self.picker = Picker(self._glimpse, load, knows, courtesy)
         self._holds: HoldCount | None = None
         self.preempted = 0
         """Tasks that have made way for more urgent ones."""
@@ -50,7 +51,8 @@ class WaitingRoom:
         if self.survey_wanted or self._hooks or self.preempted or self._glimpse.unread():
             return False
         self.picker.settle(slots, now)
-        return not self.picker.has_candidates
+        # Pressure falls by itself: what waits for that alone is waited for.
+        return not self.picker.has_candidates and not self.picker.is_held_by_machine
 
     def next_moments(self) -> tuple[int | None, ...]:
         """When something changes by itself: work is due or expires, a permit comes, a pause ends."""
@@ -78,7 +80,7 @@ class WaitingRoom:
             renewed_at = task.created_at if task.queued_at < task.created_at else None
             self.queue_again(
                 Lane(task.group, task.priority, task.type, renewed_at is not None),
-                Place(task.queued_at, id, renewed_at),
+                Place(task.queued_at, id, renewed_at, task.io),
             )
         elif task.status is Status.SCHEDULED and task.due_at is not None:
             self.note_due(task.due_at)
@@ -128,7 +130,8 @@ class WaitingRoom:
         turn.meters = picker.meters.promised(picker.rules)
         turn.refill = self._glimpse.unread()
         turn.lanes_in_sight = self._glimpse.lane_count
-        if not turn.survey and not turn.promote and self._glimpse.is_empty and not picker.rules.limits_anything:
+        is_limited = picker.rules.limits_anything or picker.courtesy.is_watching
+        if not turn.survey and not turn.promote and self._glimpse.is_empty and not is_limited:
             turn.spare = max(free - len(self.picks), 0)
 
     def turn_begins(self) -> None:
@@ -141,9 +144,9 @@ class WaitingRoom:
         """The turn is over: what has started takes its slot when it is launched, the slots of the others are free."""
         for pick in self.picks:
             if pick.id in started:
-                self._load.hand_on(pick.group, pick.type)
+                self._load.hand_on(pick.group, pick.type, pick.budget)
             else:
-                self._load.end(pick.group, pick.type)
+                self._load.end(pick.group, pick.type, pick.budget)
         self.picks.clear()
 
     def turn_failed(self) -> None:

@@ -11,6 +11,7 @@ from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.graph import TaskGraph
+from taskmill.model.machine import UNSEEN, Machine
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.status import Ending
@@ -85,6 +86,7 @@ class Reading(Parts):
             paused_groups=sorted(rules.paused(ScopeKind.GROUP, now)),
             paused_domains=sorted(rules.paused(ScopeKind.DOMAIN, now)),
             rates=rates_of(rules, now),
+            pressure=await self._pressures(),
             schedules=await self._store.schedules(),
             max_concurrency=rules.declared.max_concurrency,
             is_shared=rules.is_shared,
@@ -107,7 +109,22 @@ class Reading(Parts):
         else:
             around.is_dispatching = self._store.dispatcher_is_alive()
             around.has_handler = situation.type in await self._store.published_types()
+        around.machine = await self._machine()
         return explain(situation, around, self._rules(controls), self._clock.now_ms())
+
+    async def _pressures(self) -> Mapping[str, float]:
+        watching = self._dispatching.watching
+        if watching is not None and watching.watch is not None:
+            return dict(watching.watch.pressures)
+        return (await self._machine()).pressures
+
+    async def _machine(self) -> Machine:
+        """What the dispatcher knows about its machine, here or in another process."""
+        if self._dispatching.watching is not None:
+            return self._dispatching.watching.machine
+        if self._dispatcher is not None or not self._store.dispatcher_is_alive():
+            return UNSEEN
+        return await self._store.machine() or UNSEEN
 
     async def graph(self, id: int) -> TaskGraph:
         """Everything that is tied to a task: parents, children, dependencies and dependents."""

@@ -18,7 +18,7 @@ from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.ranking import front_size, rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
-from taskmill.store.sqlite import controls, families, series
+from taskmill.store.sqlite import controls, families, machine, series
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.describing import UNREADABLE, describe
 from taskmill.store.sqlite.endings import SQL as ENDINGS
@@ -72,6 +72,7 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
     if turn.progress:
         connection.execute(SQL["report_progress"], (encoded(turn.progress),))
     if turn.judged:
+        machine.note_io(connection, turn.judged)
         _commit_verdicts(connection, turn, result)
     if turn.returns:
         connection.execute(SQL["unclaim"], (encoded([task.id for task in turn.returns]),))

@@ -13,9 +13,11 @@ from taskmill.model.filters import Filters
 from taskmill.model.graph import Dependency, TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
+from taskmill.policy.learned_io import mean_io
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.dependencies import SQL as DEPENDENCIES
 from taskmill.store.sqlite.json_sql import one
+from taskmill.store.sqlite.machine import moved_by_type
 from taskmill.store.sqlite.rows import (
     ACTIVE_ROW,
     HISTORY_ROW,
@@ -143,6 +145,7 @@ def stats(connection: Connection, type: str) -> TypeStats:
         failed=failed,
         failure_rate=failed / total if total else 0.0,
         avg_duration=timedelta(milliseconds=duration_ms / completed) if completed else None,
+        avg_io=mean_io(moved.runs, moved.total) if (moved := moved_by_type(connection, type)) else None,
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from taskmill.errors import StoreCorrupt
 from taskmill.model.durations import from_ms, optional_from_ms
+from taskmill.model.io_budget import stored_budget
 from taskmill.model.progress import StoredProgress, TaskProgress, readable
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending, Status
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 COMMON_COLUMNS = (
     "id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,"
-    " started_at, parent_id, progress, last_error"
+    " started_at, parent_id, progress, last_error, io"
 )
 # Of a parent: [children, ended, the sum of the fractions that the others have reported].
 _FAMILY = (
@@ -45,7 +46,7 @@ ACTIVE_ROW = (
     f"json_array({COMMON_COLUMNS}, status, urgency, {_FAMILY}, coalesce(renewed_at, queued_at), paused_at,"
     f" {CLOCK_FROM})"
 )
-HISTORY_ROW = f"json_array({COMMON_COLUMNS}, ending, ended_at, duration_ms, result, error)"
+HISTORY_ROW = f"json_array({COMMON_COLUMNS}, ending, ended_at, duration_ms, result, error, actual_io)"
 
 
 class EndingRow(NamedTuple):
@@ -77,6 +78,7 @@ class _CommonRow(msgspec.Struct, array_like=True):
     parent_id: int | None
     progress: str | None
     last_error: str | None
+    io: str | None
 
 
 class ActiveRow(_CommonRow, array_like=True):
@@ -94,6 +96,7 @@ class HistoryRow(_CommonRow, array_like=True):
     duration_ms: int | None
     result: str | None
     error: str | None
+    actual_io: str | None
 
 
 decode_active = msgspec.json.Decoder(list[ActiveRow]).decode
@@ -134,6 +137,7 @@ def history_record(row: HistoryRow) -> HistoryRecord:
             duration=None if row.duration_ms is None else timedelta(milliseconds=row.duration_ms),
             result=None if row.result is None else _decode_json(row.result),
             error=row.error,
+            actual_io=stored_budget(row.actual_io),
         ),
     )
 
@@ -159,6 +163,7 @@ def _common(row: _CommonRow) -> dict[str, Any]:
         "parent_id": row.parent_id,
         "progress": _progress(row.progress),
         "last_error": row.last_error,
+        "io": stored_budget(row.io),
     }
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from taskmill.errors import ConfigError, SubmissionError
 from taskmill.model.controls import Change, Declared, Scope
+from taskmill.model.machine import Machine
 from taskmill.model.options import text
 from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Described, NewTask, Stored
@@ -29,7 +30,7 @@ from taskmill.ports import (
     Turn,
     TurnResult,
 )
-from taskmill.store.sqlite import controls, inbox, ledger, pruning, reviving, series
+from taskmill.store.sqlite import controls, inbox, ledger, machine, pruning, reviving, series
 from taskmill.store.sqlite.connection import (
     MEMORY,
     Connection,
@@ -251,6 +252,9 @@ class SqliteStore(ReadSide):
 
     async def declare(self, declared: Declared) -> None:
         await self._write(lambda connection: controls.declare(connection, declared))
+
+    async def note_machine(self, seen: Machine) -> None:
+        await self._write(lambda connection: machine.note_machine(connection, seen))
 
     async def change(self, changes: Mapping[Scope, Change]) -> None:
         await self._write(lambda connection: controls.change(connection, changes))

@@ -48,6 +48,8 @@ CREATE TABLE taskmill_task (
     replaced TEXT,   -- what the task this one replaces had saved
     rerun TEXT,      -- [payload, expires_at]: run once more with these
     progress TEXT,
+    io TEXT,         -- what it is expected to move: a budget, or `learn`
+    actual_io TEXT,  -- what its last attempt has moved
     last_error TEXT
 ) STRICT;
 
@@ -95,6 +97,8 @@ CREATE TABLE taskmill_history (
     series_id INTEGER,
     saved TEXT,
     progress TEXT,
+    io TEXT,
+    actual_io TEXT,
     last_error TEXT,
     result TEXT,
     error TEXT
@@ -174,6 +178,16 @@ CREATE TABLE taskmill_tally (
     kept INTEGER NOT NULL,
     duration_ms INTEGER NOT NULL,
     PRIMARY KEY (type, group_name, ending)
+) STRICT, WITHOUT ROWID;
+
+-- What the runs of a task type have moved, in bytes, as far as anybody told.
+CREATE TABLE taskmill_io (
+    type TEXT PRIMARY KEY,
+    runs INTEGER NOT NULL,
+    disk_read INTEGER NOT NULL,
+    disk_write INTEGER NOT NULL,
+    net_rx INTEGER NOT NULL,
+    net_tx INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Task types known to this file and their defaults, for processes that submit by name.
