@@ -183,7 +183,7 @@ from taskmill.resources.sources import Pressure
 from taskmill.resources.process_io import process_io
 assert Pressure("mine", lambda: 0.5).pressure() == 0.5
 sources = (BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure)
-assert process_io(1) is None, 'a sampler of one\'s own does without'
+assert process_io(1) is None, "a sampler of your own does without"
 for make in (PsutilSampler, *sources):
     try:
         make()

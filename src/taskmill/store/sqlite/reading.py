@@ -18,6 +18,7 @@ from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.dependencies import SQL as DEPENDENCIES
 from taskmill.store.sqlite.json_sql import one
 from taskmill.store.sqlite.machine import moved_by_type
+from taskmill.store.sqlite.queries import PAUSES_IT
 from taskmill.store.sqlite.rows import (
     ACTIVE_ROW,
     HISTORY_ROW,
@@ -35,11 +36,8 @@ _encode = msgspec.json.Encoder().encode
 _decode_edges = msgspec.json.Decoder(list[Dependency]).decode
 
 SHOWN_STATUS = (
-    "CASE WHEN status = 'pending' AND EXISTS (SELECT 1 FROM taskmill_control AS control"
-    " WHERE control.paused_at IS NOT NULL AND (control.resume_at IS NULL OR control.resume_at > {now:d})"
-    " AND (control.kind = 'scheduler'"
-    " OR control.kind = 'group' AND control.name = group_name"
-    " OR control.kind = 'domain' AND control.name = substr(type, 1, instr(type, '::') - 1)))"
+    "CASE WHEN status = 'pending' AND EXISTS (SELECT 1 FROM taskmill_control AS control"  # noqa: S608
+    f" WHERE {PAUSES_IT} AND (control.resume_at IS NULL OR control.resume_at > {{now:d}}))"
     " THEN 'paused' ELSE status END"
 )
 _TALLIED = frozenset({"status", "type", "domain", "group"})

@@ -24,6 +24,7 @@ from taskmill.policy.aging import effective_priority
 from taskmill.policy.progress import with_children
 from taskmill.policy.rules import Rules
 from taskmill.policy.standstill import clocks
+from taskmill.store.sqlite.queries import CLOCK_FROM
 
 T = TypeVar("T")
 
@@ -35,12 +36,6 @@ COMMON_COLUMNS = (
 _FAMILY = (
     "json(CASE WHEN children THEN json_array(children, children_ended, (SELECT sum(child.progress ->> 'fraction')"
     " FROM taskmill_task AS child WHERE child.parent_id = taskmill_task.id AND child.progress IS NOT NULL)) END)"
-)
-# Where the time-to-live of a task counts from: its submission, that of an occurrence from when it is due. Of what was
-# due at once the place in the queue tells, which steps of the clock have moved.
-CLOCK_FROM = (
-    "CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)"
-    " WHEN series_id IS NOT NULL THEN due_at ELSE created_at END"
 )
 ACTIVE_ROW = (
     f"json_array({COMMON_COLUMNS}, status, urgency, {_FAMILY}, coalesce(renewed_at, queued_at), paused_at,"
