@@ -161,6 +161,8 @@ class Effects(msgspec.Struct):
     skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
     resumed: list[Described] = msgspec.field(default_factory=list[Described])
     """Those of the released that had made way for more urgent tasks."""
+    pauses_ended: list[Scope] = msgspec.field(default_factory=list[Scope])
+    """Pauses whose time was over, though nobody had ended them."""
     reordered: bool = False
     """Whether waiting tasks changed their lanes."""
 

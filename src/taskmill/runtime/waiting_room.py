@@ -91,7 +91,7 @@ class WaitingRoom:
         for released in effects.released:
             self._note_released(released)
         self._hooks += effects.hooks
-        self.survey_wanted = self.survey_wanted or effects.reordered
+        self.survey_wanted = self.survey_wanted or effects.reordered or bool(effects.pauses_ended)
 
     def _note_released(self, task: Released) -> None:
         if task.due_at is None:

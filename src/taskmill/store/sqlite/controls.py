@@ -164,7 +164,7 @@ def preempted(connection: Connection) -> list[int]:
 def resume_preempted(connection: Connection, now: int, effects: Effects) -> None:
     ids = preempted(connection)
     if ids:
-        end_pauses(connection, now)
+        effects.pauses_ended += end_pauses(connection, now)
         connection.execute(SQL["resume_preempted"], (encoded(ids), now))
         note_queued(connection, ids, effects)
         effects.resumed += describe(connection, [task.id for task in effects.released if task.id in set(ids)])

@@ -316,6 +316,15 @@ class Controls:
         (task,) = await claim(store, id, now=NOW + 5000)
         assert (task.saved, task.attempt, task.retries, task.crashes) == ('{"part":3}', 2, 0, 0)
 
+    async def test_a_return_that_ends_an_overdue_pause_says_so(self, store: Store) -> None:
+        (id,) = await add(store, new_task(group="g"))
+        (task,) = await claim(store, id)
+        await store.turn(Turn(now=NOW, judged=[Judged(task, MakeWay(), 0)]))
+        await store.pause(G, NOW, NOW + 50)
+        result = await store.turn(Turn(now=NOW + 60, resume_preempted=True))
+        assert result.effects.pauses_ended == [G]
+        assert await store.end_pauses(NOW + 60) == []
+
     async def test_whoever_made_way_still_does_after_a_recovery(self, store: Store) -> None:
         made_way, running = await add(store, new_task(), new_task())
         task, _ = await claim(store, made_way, running)
