@@ -238,8 +238,8 @@ class Dispatcher:
                     continue
         # What is due, or is released by an ending, may be more urgent than what is known to wait: it comes into sight
         # before anything is claimed, though not twice in a row, or a stream of such turns would keep the slots empty.
-        something_waits = not self._room.is_empty
-        looks_first = not self._looked_first and (turn.promote or (something_waits and may_release(turn.judged)))
+        releases = not self._room.is_empty and may_release(turn.judged)
+        looks_first = self._room.in_doubt or (not self._looked_first and (turn.promote or releases))
         self._looked_first = looks_first
         if self._claiming and not looks_first:
             slots = self._settings.max_concurrency

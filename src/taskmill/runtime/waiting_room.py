@@ -38,6 +38,8 @@ class WaitingRoom:
         self._meanwhile: list[Arrived] = []
         self.in_turn = False
         self.survey_wanted = True
+        self.in_doubt = False
+        """A turn has failed: nothing is claimed until what it was to start is in sight again."""
         self.next_due: int | None = None
         self.next_expiry: int | None = None
 
@@ -152,7 +154,7 @@ class WaitingRoom:
     def turn_failed(self) -> None:
         """Whatever the turn was to do is in doubt."""
         self._give_up_picks(())
-        self.survey_wanted = True
+        self.survey_wanted = self.in_doubt = True
         self._meanwhile.clear()
         self.picker.turn_over((), all_started=False)
 
@@ -173,6 +175,7 @@ class WaitingRoom:
             self.next_expiry = result.next_expiry
         self._hooks += result.hooks
         if turn.survey:
+            self.in_doubt = False
             self.preempted = result.preempted
         elif turn.resume_preempted:
             self.preempted = 0
