@@ -245,7 +245,7 @@ class Picker:
             self._candidates[group] = best
         if self.rules.is_shared:
             claim = Claim(running, waiting, settings.weight, settings.cap, settings.min_slots)
-            self.shares.claims(group, claim if running or waiting else None)
+            self.shares.claims(group, claim if running or waiting else None, drained=not lanes)
         if not lanes and not running:
             del self._versions[group]
             self._pressing.discard(group)
