@@ -138,8 +138,8 @@ async def test_pauses_rates_and_the_number_of_slots_rebalance_and_a_group_that_s
         lambda: scheduler.group("b").set(rate=RateLimit(1, 3600)),
         lambda: scheduler.domain("d").pause(),
         lambda: scheduler.domain("d").resume(),
-        lambda: scheduler.pause(),
-        lambda: scheduler.resume(),
+        scheduler.pause,
+        scheduler.resume,
     ]
     async with scheduler.running():
         await manual_clock.advance(0)

@@ -79,7 +79,7 @@ async def test_every_task_of_a_huge_backlog_starts_by_max_wait_and_the_next_slot
         aging=Aging(grace=90, interval=20, step=16, ceiling=32, urgent=32),
         durability="process",
     )
-    lines = {priority: _ms(scheduler.max_wait(priority)) for priority in (Priority.HIGH, Priority.LOW)}
+    lines = {int(priority): _ms(scheduler.max_wait(priority)) for priority in (Priority.HIGH, Priority.LOW)}
     submitted = 0
 
     async def submit(group: str, count: int, priority: int) -> None:
