@@ -200,8 +200,8 @@ class TurnResult(msgspec.Struct):
     """What the rate limits have left."""
     urgencies: Sequence[tuple[int, int, int]] = ()
     """What a survey found: ``(id, priority, urgency)`` of running tasks, which others may have made more urgent."""
-    preempted: int = 0
-    """What a survey found: how many tasks have made way for more urgent ones."""
+    has_preempted: bool = False
+    """What a survey found: whether tasks wait that have made way for more urgent ones."""
     next_due: int | None = None
     next_expiry: int | None = None
 

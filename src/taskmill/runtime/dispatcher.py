@@ -339,8 +339,8 @@ class Dispatcher:
                     ended += 1
                 case TryAgain(_, int(due_at)):
                     self._room.note_due(due_at)
-                case MakeWay() if task.id not in result.waiting:
-                    self._room.preempted += 1
+                case MakeWay() if task.id not in result.waiting and not turn.resume_preempted:
+                    self._room.has_preempted = True
                 case _:
                     pass  # its children end first, or it waits again, and the plan has put it in its place
             if isinstance(judged.verdict, TryAgain | Return) and task.expires_at is not None:

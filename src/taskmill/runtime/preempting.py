@@ -32,7 +32,7 @@ def ease(courtesy: Courtesy, workshop: Workshop) -> None:
 def may_return(room: WaitingRoom, workshop: Workshop, slots: int, now: int) -> bool:
     """Whether there are tasks that made way, and neither a task nor the pressure is left for which they did."""
     line = room.picker.rules.declared.preempt_at
-    if not room.preempted or room.picker.courtesy.is_easing:
+    if not room.has_preempted or room.picker.courtesy.is_easing:
         return False
     if any(attempt.task.effective <= line for attempt in workshop.attempts.values()):
         return False

@@ -31,8 +31,8 @@ class WaitingRoom:
         """What the turn that is planned or under way is about to start."""
         self.picker = Picker(self._glimpse, load, knows, courtesy)
         self._holds: HoldCount | None = None
-        self.preempted = 0
-        """Tasks that have made way for more urgent ones."""
+        self.has_preempted = False
+        """Whether tasks wait that have made way for more urgent ones."""
         self._hooks: list[int] = []
         """Tasks that were asked to stop and have their hook to run; they need no slot."""
         self._meanwhile: list[Arrived] = []
@@ -50,7 +50,7 @@ class WaitingRoom:
 
     def is_idle(self, slots: int, now: int) -> bool:
         """Nothing may start now, for certain, however many slots are free."""
-        if self.survey_wanted or self._hooks or self.preempted or self._glimpse.unread():
+        if self.survey_wanted or self._hooks or self.has_preempted or self._glimpse.unread():
             return False
         self.picker.settle(slots, now)
         # Pressure falls by itself: what waits for that alone is waited for.
@@ -176,9 +176,9 @@ class WaitingRoom:
         self._hooks += result.hooks
         if turn.survey:
             self.in_doubt = False
-            self.preempted = result.preempted
+            self.has_preempted = result.has_preempted
         elif turn.resume_preempted:
-            self.preempted = 0
+            self.has_preempted = False
         if turn.expire and len(result.claimed) < len(turn.claims):
             # Slots were offered to tasks that may no longer start: look past them.
             for ended in result.effects.ended:

@@ -110,7 +110,7 @@ def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
         result.lanes = refill = _decode_lanes(_one(connection, "lanes"))
         result.stops = _decode_stops(_one(connection, "stop_requests"))
         result.hooks = decode_ids(_one(connection, "hooks"))
-        result.preempted = len(controls.preempted(connection))
+        result.has_preempted = bool(controls.preempted(connection))
         result.urgencies = _decode_urgencies(_one(connection, "running_urgencies"))
     if turn.survey or turn.promote:
         result.next_due = _one(connection, "next_due")

@@ -308,10 +308,10 @@ class Controls:
         await store.turn(Turn(now=NOW + 100, judged=[Judged(task, MakeWay(), 100)]))
         record = await active(store, id)
         assert (record.status, record.retries, record.last_error) == (Status.PAUSED, 0, None)
-        assert (await store.turn(Turn(now=NOW + 100, survey=True))).preempted == 1
+        assert (await store.turn(Turn(now=NOW + 100, survey=True))).has_preempted
         assert await claim(store, id) == []
         result = await store.turn(Turn(now=NOW + 400, resume_preempted=True, survey=True))
-        assert ([each.id for each in result.effects.resumed], result.preempted) == ([id], 0)
+        assert ([each.id for each in result.effects.resumed], result.has_preempted) == ([id], False)
         assert [each.place for each in result.effects.released] == [Place(NOW + 300, id)], "it has not waited"
         (task,) = await claim(store, id, now=NOW + 5000)
         assert (task.saved, task.attempt, task.retries, task.crashes) == ('{"part":3}', 2, 0, 0)
@@ -331,7 +331,7 @@ class Controls:
         await store.turn(Turn(now=NOW, judged=[Judged(task, MakeWay(), 1)]))
         assert (await store.recover(NOW)).returned == 1
         assert (await active(store, made_way)).status == Status.PAUSED
-        assert (await store.turn(Turn(now=NOW, survey=True))).preempted == 1
+        assert (await store.turn(Turn(now=NOW, survey=True))).has_preempted
 
     async def test_whoever_made_way_can_be_cancelled_and_replaced(self, store: Store) -> None:
         cancelled, replaced = await add(store, new_task(key="a"), new_task(key="b"))
@@ -342,7 +342,7 @@ class Controls:
         assert stored.kind == "superseded"
         assert (await ended(store, cancelled)).ending == Ending.CANCELLED
         assert (await ended(store, replaced)).ending == Ending.SUPERSEDED
-        assert (await store.turn(Turn(now=NOW, survey=True))).preempted == 0
+        assert not (await store.turn(Turn(now=NOW, survey=True))).has_preempted
         assert len(await claim(store, stored.id)) == 1
 
     # Priorities
