@@ -238,7 +238,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
     ),
     (
         "no_handler",
-        {"around": {"has_handler": False}},
+        {"around": {"unknown_types": {"d::t"}}},
         "Task 7 (d::t) is pending: no handler for d::t is registered where tasks are run. Priority 128.",
     ),
     (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -62,7 +62,8 @@ class Surroundings(msgspec.Struct, kw_only=True):
     recent: tuple[int, int | None, int | None] = (0, None, None)
     """How many tasks ended lately, and when the first and the last of them did."""
     is_dispatching: bool = True
-    has_handler: bool = True
+    unknown_types: Collection[str] = ()
+    """Those of all these types that no handler is registered for where tasks are run."""
     budget: IoBudget | None = None
     """What the task is expected to move."""
     running_budgets: Sequence[IoBudget] = ()

@@ -6,7 +6,7 @@ The same rules that the dispatcher goes by (:mod:`taskmill.runtime.picking`), as
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
 from taskmill.model.durations import optional_from_ms
@@ -95,7 +95,7 @@ def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: 
         return
     if not around.is_dispatching:
         yield Hold("no_dispatcher", "no scheduler runs the tasks of this store now")
-    if not around.has_handler:
+    if situation.type in around.unknown_types:
         yield Hold("no_handler", f"no handler for {situation.type} is registered where tasks are run")
     yield from _limits(situation, around, rules, now)
     yield from _machine(around, effective)
@@ -202,14 +202,19 @@ def _competition(situation: Situation, around: Surroundings, rules: Rules, effec
 
 
 def share_of(group: str, around: Surroundings, rules: Rules, now: int) -> int:
-    return shares(around.running, around.waiting, rules, now).get(group, 0)
+    return shares(around.running, around.waiting, rules, now, around.unknown_types).get(group, 0)
 
 
 def shares(
-    running: Counter[tuple[str, str]], waiting: Counter[tuple[str, str]], rules: Rules, now: int
+    running: Counter[tuple[str, str]],
+    waiting: Counter[tuple[str, str]],
+    rules: Rules,
+    now: int,
+    unknown_types: Collection[str],
 ) -> dict[str, int]:
     """The share of every group that has work, in slots, given what runs and waits by group and type."""
-    busy, ready = by_group(running), _may_start(running, waiting, rules, now)
+    can_run = Counter({load: n for load, n in waiting.items() if load[1] not in unknown_types})
+    busy, ready = by_group(running), _may_start(running, can_run, rules, now)
     claims: dict[str, Claim] = {}
     for group in {*busy, *by_group(waiting)}:
         settings = rules.group(group)

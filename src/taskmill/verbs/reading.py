@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from taskmill.errors import ConfigError, TaskNotFound
@@ -81,7 +81,7 @@ class Reading(Parts):
         return Snapshot(
             running=await self.tasks(status="running"),
             counts=await self._store.counts(),
-            groups=groups_of(load, rules, now),
+            groups=groups_of(load, rules, now, await self._unknown(type for _, type in load.waiting)),
             paused=rules.is_paused(EVERYTHING),
             paused_groups=sorted(rules.paused(ScopeKind.GROUP, now)),
             paused_domains=sorted(rules.paused(ScopeKind.DOMAIN, now)),
@@ -104,13 +104,16 @@ class Reading(Parts):
         if found is None:
             return about_ended(await self.get(id))
         situation, around, controls = found
-        if self._dispatcher is not None:
-            around.has_handler = self._registry.knows(situation.type)
-        else:
-            around.is_dispatching = self._store.dispatcher_is_alive()
-            around.has_handler = situation.type in await self._store.published_types()
+        around.is_dispatching = self._dispatcher is not None or self._store.dispatcher_is_alive()
+        around.unknown_types = await self._unknown([situation.type, *(type for _, type in around.waiting)])
         around.machine = await self._machine()
         return explain(situation, around, self._rules(controls), self._clock.now_ms())
+
+    async def _unknown(self, types: Iterable[str]) -> frozenset[str]:
+        """Those of the types that no handler is registered for where tasks are run, as far as this process can tell."""
+        if self._dispatcher is not None:
+            return frozenset(type for type in types if self._registry.find(type) is None)
+        return frozenset(types).difference(await self._store.published_types())
 
     async def _pressures(self) -> Mapping[str, float]:
         watching = self._dispatching.watching
