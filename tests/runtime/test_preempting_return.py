@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from taskmill import Priority, Scheduler
+import pytest
+
+from taskmill import Domain, Priority, RateLimit, Scheduler
 from taskmill.events import TaskDispatched, TaskPreempted, TaskResumed
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
@@ -65,6 +67,43 @@ async def test_who_made_way_returns_only_when_no_preemptor_waits_or_runs(
     assert work.of("stop") == [("low", 1)], "it was preempted once, not once for each"
     assert [name for name, _ in work.of("start")] == ["low", *(f"critical {n}" for n in range(5)), "low"]
     assert work.of("end")[-1] == ("low", 20)
+
+
+@pytest.mark.parametrize("held_by", ["group rate", "type rate", "group pause", "domain pause"])
+async def test_a_preemptor_that_may_not_start_keeps_nobody_paused_and_gets_its_slot_when_it_may(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, held_by: str
+) -> None:
+    work, urgent = Work(manual_clock), Domain("u")
+    starts: list[float] = []
+
+    @urgent.task(group="g", priority=0)
+    async def critical() -> None:
+        starts.append(manual_clock.monotonic())
+        await manual_clock.sleep(1)
+
+    scheduler = await taskmill_scheduler(domains=[work.domain, urgent], shutdown_grace=0, max_concurrency=1)
+    rate = RateLimit(1, 20)
+    match held_by:
+        case "group rate":
+            await scheduler.group("g").set(rate=rate)
+        case "type rate":
+            await scheduler.set_rate_limit("u::critical", rate)
+    await work.task.options(priority=200).submit("low", 30)
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await critical.submit()
+        await manual_clock.advance(0)
+        await critical.submit()
+        control = scheduler.group("g") if held_by == "group pause" else scheduler.domain("u")
+        if held_by.endswith("pause"):
+            await control.pause()
+        await manual_clock.advance(20)
+        if held_by.endswith("pause"):
+            await control.resume()
+        await manual_clock.advance(40)
+    assert starts == [1, 21]
+    assert work.of("start") == [("low", 0), ("low", 2), ("low", 22)], "the slot is not kept idle meanwhile"
+    assert [name for name, _ in work.of("end")] == ["low"]
 
 
 async def test_many_preemptors_do_not_thrash(taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock) -> None:

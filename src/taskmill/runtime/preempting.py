@@ -30,7 +30,11 @@ def ease(courtesy: Courtesy, workshop: Workshop) -> None:
 
 
 def may_return(room: WaitingRoom, workshop: Workshop, slots: int, now: int) -> bool:
-    """Whether there are tasks that made way, and neither a task nor the pressure is left for which they did."""
+    """Whether there are tasks that made way, and neither a task nor the pressure is left for which they did.
+
+    One that a cap, a rate or a pause keeps from starting is not such a one: the slots would be idle meanwhile. When it
+    may start it preempts again, so that each start of such a task stops one other at most.
+    """
     line = room.picker.rules.declared.preempt_at
     if not room.has_preempted or room.picker.courtesy.is_easing:
         return False
