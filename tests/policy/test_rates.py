@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from taskmill.model.controls import Bucket
 from taskmill.model.durations import LONGEST_MS
 from taskmill.model.rate_limit import MOST_PERMITS, RateLimit
-from taskmill.policy.rates import carry_over, full_bucket, next_permit_at, permits_at, take_permits
+from taskmill.policy.rates import carry_over, full_at, full_bucket, next_permit_at, permits_at, take_permits
 
 limits = st.builds(RateLimit, st.integers(1, 50), st.floats(0.001, 100), st.none() | st.integers(1, 80))
 instants = st.integers(0, 10**6)
@@ -103,6 +103,14 @@ def test_the_next_permit_is_there_when_promised_and_not_before(given: tuple[Rate
     assert at >= now
     assert permits_at(settled, limit, at) >= 1
     assert at == now or permits_at(settled, limit, at - 1) == 0
+
+
+@given(buckets_of)
+def test_a_bucket_is_full_when_promised_and_not_before(given: tuple[RateLimit, Bucket]) -> None:
+    limit, bucket = given
+    at = full_at(bucket, limit)
+    assert permits_at(bucket, limit, at) == limit.capacity
+    assert at == bucket.at or permits_at(bucket, limit, at - 1) < limit.capacity
 
 
 @given(buckets_of, st.integers(0, 10**6))

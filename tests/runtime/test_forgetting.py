@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from taskmill import Aging, Domain, Group, Scheduler
+from taskmill import Aging, Domain, Group, RateLimit, Scheduler
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -51,9 +51,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "shared": {"groups": {"stays": Group(weight=3)}},
     "aging": {"aging": Aging(grace=5, interval=1, step=8, ceiling=0, urgent=8)},
     "capped": {"default_group": Group(cap=1)},
+    "rated": {"default_group": Group(rate=RateLimit(5, 1))},
     "all": {
         "groups": {"stays": Group(weight=3)},
-        "default_group": Group(cap=2),
+        "default_group": Group(cap=2, rate=RateLimit(5, 1)),
         "aging": Aging(grace=5, interval=1, step=8, ceiling=0, urgent=8),
     },
 }

@@ -145,7 +145,7 @@ class Gates:
             for scope in self.meters.promised_scopes:
                 self._timed.pop(scope, None)
                 groups |= self._concerned_by(scope)
-        self.meters.turn_over(taken)
+        self.meters.turn_over(taken, self.rules)
         return groups
 
     def _concerned_by(self, scope: Scope) -> set[str]:

@@ -15,8 +15,8 @@ from taskmill.errors import StoreCorrupt
 from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Claimed
-from taskmill.policy.rates import permits_at, take_permits
-from taskmill.policy.rules import combined, still_valid
+from taskmill.policy.rates import full_at, permits_at, take_permits
+from taskmill.policy.rules import Rules, combined, still_valid
 from taskmill.ports import Effects, TurnResult
 from taskmill.store.sqlite import dependencies
 from taskmill.store.sqlite.connection import Connection
@@ -77,7 +77,17 @@ def declare(connection: Connection, declared: Declared) -> None:
         if kept != made:
             _set_change(connection, scope, kept)
     connection.execute(SQL["declare"], (encoded(declared),))
+    _fill_buckets(connection, Rules(declared, read(connection)))
     connection.execute(SQL["bump_version"])
+
+
+def _fill_buckets(connection: Connection, rules: Rules) -> None:
+    """Limits may be others: say anew when buckets are full."""
+    rows: list[tuple[str, str, str, int]] = []
+    for scope, bucket in rules.controls.buckets.items():
+        limit = rules.rate(scope)
+        rows.append((*scope, encoded(bucket), bucket.at if limit is None else full_at(bucket, limit)))
+    connection.execute(SQL["fill_buckets"], (encoded(rows),))
 
 
 def change(connection: Connection, changes: Mapping[Scope, Change]) -> None:
@@ -153,8 +163,10 @@ def take_from(
         (scope, take_permits(bucket, limit, now, min(started[scope], permits_at(bucket, limit, now))))
         for scope, limit, bucket in meters
     ]
-    rows = [(*scope, encoded(bucket)) for scope, bucket in result.buckets]
+    limits = {scope: limit for scope, limit, _ in meters}
+    rows = [(*scope, encoded(bucket), full_at(bucket, limits[scope])) for scope, bucket in result.buckets]
     connection.execute(SQL["fill_buckets"], (encoded(rows),))
+    connection.execute(SQL["forget_full_buckets"], (now,))
 
 
 def preempted(connection: Connection) -> list[int]:

@@ -149,6 +149,33 @@ class Controls:
         assert stored == dict(result.buckets)
         assert stored[G] == Bucket(2000, NOW, 1000)
 
+    async def test_a_bucket_that_is_full_again_is_forgotten_unless_more_is_known(self, store: Store) -> None:
+        (one, two) = await add(store, new_task(group="g"), new_task(group="h"))
+        h = Scope(ScopeKind.GROUP, "h")
+        full = full_bucket(ONE_PER_SECOND, NOW)
+        await store.turn(Turn(now=NOW, claims=[one], meters=[(G, ONE_PER_SECOND, full), (T, ONE_PER_SECOND, full)]))
+        await store.change({T: Change(cap=1)})
+        await store.turn(Turn(now=NOW + 999, claims=[two], meters=[(h, ONE_PER_SECOND, full)]))
+        assert set((await store.controls()).buckets) == {G, T, h}
+        (three,) = await add(store, new_task(group="h"))
+        bucket = (await store.controls()).buckets[h]
+        await store.turn(Turn(now=NOW + 1000, claims=[three], meters=[(h, ONE_PER_SECOND, bucket)]))
+        assert set((await store.controls()).buckets) == {T, h}
+
+    async def test_a_bucket_is_remembered_until_it_is_full_by_the_limit_that_is_declared_now(
+        self, store: Store
+    ) -> None:
+        one, two = await add(store, new_task(group="g"), new_task(group="h"))
+        h, slow = Scope(ScopeKind.GROUP, "h"), RateLimit(1, 60, burst=3)
+        full = full_bucket(ONE_PER_SECOND, NOW)
+        await store.declare(Declared(default_group=Group(rate=ONE_PER_SECOND)))
+        await store.turn(Turn(now=NOW, claims=[one], meters=[(G, ONE_PER_SECOND, full)]))
+        await store.declare(Declared(default_group=Group(rate=slow)))
+        await store.turn(Turn(now=NOW + 59_999, claims=[two], meters=[(h, slow, full_bucket(slow, NOW + 59_999))]))
+        assert set((await store.controls()).buckets) == {G, h}
+        await store.turn(Turn(now=NOW + 60_000, claims=await add(store, new_task()), meters=[(h, slow, full)]))
+        assert G not in (await store.controls()).buckets
+
     async def test_a_hook_takes_no_permit(self, store: Store) -> None:
         stopped, waiting = await add(store, new_task(group="g"), new_task(group="g"))
         await claim(store, stopped)

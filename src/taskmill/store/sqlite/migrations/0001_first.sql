@@ -142,8 +142,12 @@ CREATE TABLE taskmill_control (
     resume_at INTEGER,     -- when the pause ends by itself
     resume_is_relative INTEGER NOT NULL DEFAULT 0, -- the pause has a length, and moves with the clock
     bucket TEXT,           -- what its rate limit has left: [level, at, unit]
+    full_at INTEGER,       -- when the bucket is full again, as if nothing had been taken
     PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
+-- Where nothing but a bucket is known: names come and go.
+CREATE INDEX taskmill_control_full ON taskmill_control (full_at)
+    WHERE full_at IS NOT NULL AND change IS NULL AND paused_at IS NULL;
 
 -- What concerns the file as a whole: what its dispatcher declares, and a number that grows with each control.
 CREATE TABLE taskmill_setting (

@@ -22,10 +22,14 @@ INSERT INTO taskmill_control (kind, name, change) VALUES (?1, ?2, ?3)
 ON CONFLICT (kind, name) DO UPDATE SET change = excluded.change;
 
 -- name: fill_buckets
--- Rows of [kind, name, bucket].
-INSERT INTO taskmill_control (kind, name, bucket)
-SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1) WHERE true
-ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket;
+-- Rows of [kind, name, bucket, full_at].
+INSERT INTO taskmill_control (kind, name, bucket, full_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?1) WHERE true
+ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket, full_at = excluded.full_at;
+
+-- name: forget_full_buckets
+-- A bucket that is full at ?1 is like one from which nothing was ever taken.
+DELETE FROM taskmill_control WHERE full_at <= ?1 AND full_at IS NOT NULL AND change IS NULL AND paused_at IS NULL;
 
 -- name: paused_at
 SELECT paused_at FROM taskmill_control WHERE kind = ?1 AND name = ?2;
