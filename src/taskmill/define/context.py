@@ -167,20 +167,25 @@ class Context:
 class Progress:
     """Reports how far the attempt has come. Reporting is cheap; writing is throttled."""
 
-    __slots__ = ("_done", "_link", "_total")
+    __slots__ = ("_done", "_report", "_total")
 
     def __init__(self, link: AttemptLink) -> None:
-        self._link = link
+        self._report = link.report
         self._done = 0
         self._total: int | None = None
 
     def __call__(self, fraction: float, message: str | None = None) -> None:
         """``fraction`` from 0 to 1."""
-        self._link.report(ProgressReport(fraction=min(max(float(fraction), 0.0), 1.0), message=message))
+        if not 0.0 <= fraction <= 1.0:
+            fraction = _clamped(fraction)
+        self._report(ProgressReport(fraction, message))
 
     def of(self, done: float, total: float, message: str | None = None) -> None:
         """``done`` of ``total`` things."""
-        self(done / total if total > 0 else 1.0, message)
+        if 0 <= done <= total and total:
+            self._report(ProgressReport(done / total, message))
+        else:
+            self._report(ProgressReport(_clamped(done / total if total > 0 else 1.0), message))
 
     def bytes(self, total: int) -> None:
         """Announce how many bytes there are; :meth:`advance` counts them off."""
@@ -196,4 +201,9 @@ class Progress:
     def _report_bytes(self, message: str | None) -> None:
         total = self._total
         fraction = min(self._done / total, 1.0) if total else None
-        self._link.report(ProgressReport(fraction=fraction, message=message, done_bytes=self._done, total_bytes=total))
+        self._report(ProgressReport(fraction, message, self._done, total))
+
+
+def _clamped(fraction: float) -> float:
+    """Into the range from 0 to 1; what is no number at all is no progress."""
+    return 1.0 if fraction > 1.0 else 0.0 if not fraction >= 0.0 else float(fraction)

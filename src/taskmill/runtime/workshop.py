@@ -109,7 +109,12 @@ class Workshop:
         attempt = self.attempts.get(record.id)
         if attempt is None or attempt.task.attempt != record.attempt:
             return record
-        return msgspec.structs.replace(record, progress=attempt.current_progress() or record.progress)
+        live, guess = attempt.current_progress(), record.progress
+        if live is None:
+            return record
+        if live.fraction is None and guess is not None:
+            live = msgspec.structs.replace(live, fraction=guess.fraction, eta=live.eta or guess.eta)
+        return msgspec.structs.replace(record, progress=live)
 
     def note_awaited(self, ids: Iterable[int | str]) -> None:
         """New tasks depend on these; some may be running here."""

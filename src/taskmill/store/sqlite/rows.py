@@ -21,7 +21,7 @@ from taskmill.model.status import Ending, Status
 from taskmill.model.tags import decode_tags
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority
-from taskmill.policy.progress import with_children
+from taskmill.policy.progress import extrapolated, with_children
 from taskmill.policy.rules import Rules
 from taskmill.policy.standstill import clocks
 from taskmill.store.sqlite.queries import CLOCK_FROM
@@ -37,9 +37,14 @@ _FAMILY = (
     "json(CASE WHEN children THEN json_array(children, children_ended, (SELECT sum(child.progress ->> 'fraction')"
     " FROM taskmill_task AS child WHERE child.parent_id = taskmill_task.id AND child.progress IS NOT NULL)) END)"
 )
+# Of a running task: how long tasks of its type take that succeed, in milliseconds.
+_USUAL = (
+    "CASE WHEN status = 'running' THEN (SELECT CAST(sum(duration_ms) AS REAL) / nullif(sum(ended), 0)"
+    " FROM taskmill_tally WHERE taskmill_tally.type = taskmill_task.type AND ending = 'completed') END"
+)
 ACTIVE_ROW = (
     f"json_array({COMMON_COLUMNS}, status, urgency, {_FAMILY}, coalesce(renewed_at, queued_at), paused_at,"
-    f" {CLOCK_FROM})"
+    f" {CLOCK_FROM}, {_USUAL})"
 )
 HISTORY_ROW = f"json_array({COMMON_COLUMNS}, ending, ended_at, duration_ms, result, error, actual_io)"
 
@@ -83,6 +88,7 @@ class ActiveRow(_CommonRow, array_like=True):
     aged_from: int
     paused_at: int | None
     clock_from: int
+    usual_ms: float | None
 
 
 class HistoryRow(_CommonRow, array_like=True):
@@ -117,6 +123,9 @@ def task_record(row: ActiveRow, view: View) -> TaskRecord:
         if row.family is not None:
             children, ended, under_way = row.family
             common["progress"] = with_children(common["progress"], children, ended, under_way or 0.0, row.status)
+        elif row.usual_ms is not None and row.started_at is not None:
+            elapsed = timedelta(milliseconds=view.now - row.started_at)
+            common["progress"] = extrapolated(common["progress"], elapsed, timedelta(milliseconds=row.usual_ms))
         return TaskRecord(**common, status=shown.status)
 
     return _checked(row, build)
