@@ -1,8 +1,8 @@
 """What a machine can sustain, learned from what it has been seen to do.
 
-A rate that was seen was sustained, so the highest is remembered. A disk that has nothing to do shows nothing: rates
-below a floor are evidence of nothing, nor are those of a disk that was at work for less than a tenth of the time, where
-the system tells that. Where it was at work for a part of the time, it could have moved more in the rest.
+A rate that was seen was sustained, so the highest is remembered; readings are smoothed, so that a moment does not
+count for much. A disk that has nothing to do shows nothing: rates below a floor are evidence of nothing, nor are those
+of a disk that was at work for less than a tenth of the time, where the system tells that.
 
 A machine may become slower: another disk, a worse network. Only a machine that was asked for more than it gave shows
 that. So what is known is lowered only while running tasks want at least half of what the gate would let through, the
@@ -11,7 +11,7 @@ where nobody tells, several tasks share the axis (one alone may be slow by itsel
 difference with each reading.
 
 Laws: nothing is known before something was seen; an idle axis changes nothing; what is known is never above the
-highest that was seen (or would have been, at work all the time) and never falls below what is seen now.
+highest that was seen and never falls below what is seen now.
 """
 
 from __future__ import annotations
@@ -47,17 +47,12 @@ def learned(before: Capacity, seen: Reading, load: IoLoad) -> Capacity:
 def _on_axis(known: float, rate: float, busy: float | None, wanted: int, tasks: int, idle_below: float) -> float:
     if rate < idle_below:
         return known
-    if busy is None:
-        sustained = rate
-    elif busy >= BUSY_ENOUGH:
-        sustained = min(rate / busy, HIGHEST_RATE)
-    else:
-        return max(known, rate) if known else known
-    if sustained >= known:
-        return sustained
+    if rate >= known:
+        # A disk that rests shows nothing about the first of what it could do.
+        return rate if known or busy is None or busy >= BUSY_ENOUGH else known
     is_wanted = wanted >= known * WINDOW_SECONDS * SHARE / 2
     is_bound = tasks > 1 if busy is None else busy >= FULLY_BUSY
-    return known + LOWERED_BY * (sustained - known) if is_wanted and is_bound else known
+    return known + LOWERED_BY * (rate - known) if is_wanted and is_bound else known
 
 
 def capacity_in_use(known: Capacity, given: IoBudget | None, bounds: IoBudget | None = None) -> Capacity:

@@ -3,9 +3,10 @@
 On each axis the budgets of running tasks and of the candidate must fit into 80 % of what the machine can move there in
 two seconds; the rest is for everyone else on the machine.
 
-Whoever ranks before is served before. The gate is asked about tasks in the order in which they rank, and a task that is
-held back is counted from then on as if it ran. So no later task takes what it waits for, on any axis: the axis on which
-it does not fit is closed to later tasks until it has started, and where it would fit its room is kept.
+Whoever ranks before is served before. The gate is asked about tasks in the order in which they rank, and the first that
+is held back on an axis is counted from then on as if it ran. So no later task takes what it waits for: the axis on
+which it does not fit is closed to later tasks until it has started, and on others its room is kept. Those that are held
+behind it keep nothing: of many that wait, few could use it.
 
 Laws: a task with no budget on an axis is not held by it; one always may run, whatever its budget, where nobody with a
 budget runs or waits before it; what is not known holds nobody back; every finite queue drains, in any number of slots.
