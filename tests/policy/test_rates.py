@@ -15,14 +15,14 @@ limits = st.builds(RateLimit, st.integers(1, 50), st.floats(0.001, 100), st.none
 instants = st.integers(0, 10**6)
 
 
+def _bucket(limit: RateLimit, level: int, at: int) -> Bucket:
+    return Bucket(level % (limit.capacity * limit.interval_ms + 1), at, limit.interval_ms)
+
+
 buckets_of = st.tuples(limits, st.integers(0, 10**9), instants).map(
     lambda drawn: (
         drawn[0],
-        Bucket(
-            drawn[1] % (drawn[0].capacity * drawn[0].interval_ms + min(drawn[0].permits, drawn[0].interval_ms)),
-            drawn[2],
-            drawn[0].interval_ms,
-        ),
+        Bucket(drawn[1] % (drawn[0].capacity * drawn[0].interval_ms + 1), drawn[2], drawn[0].interval_ms),
     )
 )
 
@@ -69,7 +69,7 @@ def test_no_more_is_taken_between_any_two_moments(limit: RateLimit, pauses: list
         taken = 0
         for at, count in takes[first:]:
             taken += count
-            assert (taken - limit.capacity) * limit.interval_ms < (at - since + 1) * limit.permits
+            assert (taken - limit.capacity) * limit.interval_ms <= (at - since) * limit.permits
 
 
 @given(limits)
@@ -78,21 +78,9 @@ def test_the_rate_is_exact_over_time(limit: RateLimit) -> None:
     for _ in range(limit.permits):
         now = next_permit_at(bucket, limit, now)
         bucket = take_permits(bucket, limit, now)
-    # Of several permits that come in one millisecond a burst that is too small loses some.
-    late = 0 if limit.permits <= limit.interval_ms or limit.capacity >= limit.permits else limit.permits
+    # A burst that is smaller than what comes in between two milliseconds overflows by less than one of them.
+    late = 0 if limit.capacity >= limit.permits else limit.permits
     assert limit.interval_ms <= now <= limit.interval_ms + late
-
-
-@pytest.mark.parametrize("permits", [3, 7, 30, 999])
-def test_a_burst_of_one_loses_no_fraction_of_a_millisecond(permits: int) -> None:
-    limit = RateLimit.per_second(permits, burst=1)
-    bucket, now, starts = full_bucket(limit, 0), 0, [0]
-    bucket = take_permits(bucket, limit, now)
-    for _ in range(10 * permits):
-        now = next_permit_at(bucket, limit, now)
-        bucket = take_permits(bucket, limit, now)
-        starts.append(now)
-    assert starts == [-(-n * 1000 // permits) for n in range(10 * permits + 1)]
 
 
 @given(buckets_of, instants)
@@ -141,4 +129,4 @@ def test_taking_more_than_there_is_is_refused() -> None:
 
 def test_the_fullest_bucket_fits_in_64_bits() -> None:
     limit = RateLimit(MOST_PERMITS, LONGEST_MS // 1000)
-    assert full_bucket(limit, 0).level + MOST_PERMITS < 2**63
+    assert full_bucket(limit, 0).level < 2**63

@@ -1,13 +1,11 @@
 """Token buckets: when a rate limit lets the next task start.
 
 One permit is ``interval`` milliseconds' worth of level and every millisecond adds ``permits`` to the level, so that all
-is exact in whole numbers and no rate drifts. A permit that comes between two milliseconds is taken at the second of
-them; what has come since then is kept, though the bucket be full, or a small burst would lose it at every start.
+is exact in whole numbers and no rate drifts.
 
-Laws: a bucket starts full; the permits it holds are never negative and never above the burst; over any t milliseconds
-no more than burst + permits · (t + 1) / interval are taken, and over t since it was full, no more than
-burst + permits · t / interval. A clock that steps back adds nothing and costs nothing: the bucket goes on from the new
-time. One that steps forward fills the bucket at most.
+Laws: a bucket starts full; what it holds is never negative and never above the burst; over any time t no more than
+burst + permits · t / interval are taken. A clock that steps back adds nothing and costs nothing: the bucket goes on
+from the new time. One that steps forward fills the bucket at most.
 """
 
 from __future__ import annotations
@@ -55,6 +53,4 @@ def _refilled(bucket: Bucket, limit: RateLimit, now: int) -> Bucket:
     unit = limit.interval_ms
     level = bucket.level if bucket.unit == unit else bucket.level * unit // bucket.unit
     gained = max(now - bucket.at, 0) * limit.permits
-    # Less than a permit, and less than what one millisecond brings.
-    fraction = min(limit.permits, unit) - 1
-    return Bucket(min(level + gained, limit.capacity * unit + fraction), now, unit)
+    return Bucket(min(level + gained, limit.capacity * unit), now, unit)
