@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -161,3 +162,16 @@ async def test_a_time_to_live_of_zero_starts_at_once_or_never(
     await scheduler.run_until_idle()
     assert ran == [1]
     assert (await late.wait()).ending == "expired"
+
+
+def test_a_clock_may_be_used_in_one_event_loop_after_the_other() -> None:
+    clock = ManualClock()
+
+    async def wait_for_a_thread() -> None:
+        clock.work_begins()
+        asyncio.get_running_loop().call_later(0.01, clock.work_ends)
+        await clock.advance(1)
+
+    asyncio.run(wait_for_a_thread())
+    asyncio.run(wait_for_a_thread())
+    assert clock.monotonic() == 2
