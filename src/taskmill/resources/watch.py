@@ -76,6 +76,8 @@ class ResourceWatch:
         self._changed = changed
         self._stopping = asyncio.Event()
         self._answered = asyncio.Event()
+        self.settled = asyncio.Event()
+        """Set once all have answered, or one was waited for in vain."""
         self._inquirer: _Inquirer | None = None
         self._failing: set[str] = set()
         self.due_at = clock.monotonic()
@@ -106,6 +108,7 @@ class ResourceWatch:
         """Let :meth:`run` end. A source that does not answer is not waited for."""
         self._stopping.set()
         self._answered.set()
+        self.settled.set()
         if self._inquirer is not None:
             self._inquirer.end()
             self._inquirer = None
@@ -157,6 +160,7 @@ class ResourceWatch:
         self.capacity = capacity_in_use(self.known, self._given, self._bounds)
         if before != (self.pressure, self.capacity):
             self._changed()
+        self.settled.set()
 
 
 class _Inquirer:

@@ -22,9 +22,8 @@ NOTE_INTERVAL = 60.0
 class Watch(Seen, Protocol):
     """Looks at the machine at an interval."""
 
-    async def look(self) -> None:
-        """Look once, now."""
-        ...
+    settled: asyncio.Event
+    """Set once something is known, or was waited for in vain."""
 
     async def run(self, looked: Callable[[], Awaitable[None]]) -> None:
         """Go on until it is stopped; ``looked`` is awaited each time."""
@@ -57,7 +56,7 @@ class Watching:
         return UNSEEN if self.watch is None else self._courtesy.report(self.watch)
 
     async def begin(self, changed: Callable[[bool], None]) -> None:
-        """Look for the first time, and go on looking.
+        """Begin to look; returns once the machine was looked at, or somebody who should tell has not for long.
 
         ``changed`` is called whenever something has, and told whether other tasks wait for the pressure to fall.
         """
@@ -68,10 +67,9 @@ class Watching:
             changed(self._courtesy.see(watch))
 
         watch = self.watch = self._make_watch(self._load, self._noted.known, seen)
-        await watch.look()
-        seen()
-        await self._note()
         self._running = asyncio.get_running_loop().create_task(watch.run(self._note), name="taskmill-watch")
+        await self._clock.wait(watch.settled, None)
+        seen()
 
     async def end(self) -> None:
         """Look no longer; what was learned is kept, and nobody is held any more."""
