@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Protocol, cast, runtime_checkable
 
@@ -84,10 +84,10 @@ def checked_resources(value: object) -> Resources | None:
 
 def checked_sources(value: object) -> Sequence[PressureSource]:
     """The setting ``pressure``: sources with names of their own."""
-    if isinstance(value, str) or not isinstance(value, Sequence):
+    if isinstance(value, str | bytes | type) or not isinstance(value, Iterable):
         raise ConfigError(f"pressure must be a list of pressure sources, not {_shown(value)}")
     names: set[str] = set()
-    sources = cast("Sequence[object]", value)
+    sources = tuple(cast("Iterable[object]", value))
     for source in sources:
         name = getattr(source, "name", None)
         if isinstance(source, type) or not isinstance(name, str) or not callable(getattr(source, "pressure", None)):
@@ -97,7 +97,7 @@ def checked_sources(value: object) -> Sequence[PressureSource]:
         if name in names:
             raise ConfigError(f"two pressure sources are called {name!r}; the snapshot could not tell them apart")
         names.add(name)
-    return cast("tuple[PressureSource, ...]", tuple(sources))
+    return cast("tuple[PressureSource, ...]", sources)
 
 
 def checked_bandwidth(value: object) -> float | None:

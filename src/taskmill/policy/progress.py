@@ -20,7 +20,11 @@ def advanced(before: StoredProgress | None, report: ProgressReport, elapsed: flo
     done_before = before.done_bytes or 0 if before else 0
     if report.done_bytes is not None and elapsed > 0 and report.done_bytes >= done_before:
         momentary = (report.done_bytes - done_before) / elapsed
-        rate = momentary if rate is None else SMOOTHING * momentary + (1 - SMOOTHING) * rate
+        if rate is not None:
+            rate = SMOOTHING * momentary + (1 - SMOOTHING) * rate
+        elif momentary:
+            # Before the first bytes there is no rate: how many there will be may be told long before they come.
+            rate = momentary
     eta_ms = None
     if rate and report.total_bytes is not None and report.done_bytes is not None:
         eta_ms = int(max(report.total_bytes - report.done_bytes, 0) / rate * 1000)
