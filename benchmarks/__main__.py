@@ -37,6 +37,8 @@ MEASUREMENTS = {
     "fan": "fan_out",
     "tree": "tree_cancel",
     "fair": "fairness",
+    "io": "io_gate",
+    "progress": "progress_reports",
     "pg": "postgres",
 }
 """The name of each measurement and the module whose ``measure`` does it."""

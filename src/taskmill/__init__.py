@@ -29,16 +29,20 @@ from taskmill.model.aging import Aging
 from taskmill.model.explanation import Explanation, Hold
 from taskmill.model.graph import TaskGraph
 from taskmill.model.group import Group
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.priority import Priority
 from taskmill.model.progress import TaskProgress
 from taskmill.model.rate_limit import RateLimit
+from taskmill.model.readings import Reading
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.resources import PressureSource, Resources, ResourceSampler
 from taskmill.model.retention import Retention
 from taskmill.model.retry import Retry
 from taskmill.model.signals import GiveUp, RetryLater
 from taskmill.model.snapshot import GroupSnapshot, RateSnapshot, Schedule, Snapshot
 from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
+from taskmill.model.throttle import ThrottlePolicy
 from taskmill.scheduler import Scheduler
 
 __all__ = [
@@ -61,12 +65,17 @@ __all__ = [
     "InvalidDependency",
     "InvalidState",
     "InvalidTag",
+    "IoBudget",
     "OnDependencyFailure",
     "OnDuplicate",
     "PayloadTooLarge",
+    "PressureSource",
     "Priority",
     "RateLimit",
     "RateSnapshot",
+    "Reading",
+    "ResourceSampler",
+    "Resources",
     "Retention",
     "Retry",
     "RetryLater",
@@ -87,6 +96,7 @@ __all__ = [
     "TaskProgress",
     "TaskRecord",
     "TaskmillError",
+    "ThrottlePolicy",
     "TtlFrom",
     "TypeStats",
     "UnknownTaskType",

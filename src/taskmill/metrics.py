@@ -149,6 +149,9 @@ class _Gauges:
             labels=["group"],
         )
         self.paused = GaugeMetricFamily("taskmill_paused", "1 for each thing that is paused.", labels=["scope", "name"])
+        self.pressure = GaugeMetricFamily(
+            "taskmill_pressure", "How hard pressed the machine is, from 0 to 1.", labels=["source"]
+        )
 
     def families(self) -> list[Metric]:
         return list(vars(self).values())
@@ -164,6 +167,8 @@ class _Gauges:
                 self.priorities.add_metric([state, level], tasks)
         for scope in gauges.paused:
             self.paused.add_metric([scope.kind, scope.name], 1)
+        for source, pressure in gauges.pressures.items():
+            self.pressure.add_metric([source], pressure)
         self._read_groups(gauges.groups)
 
     def _read_groups(self, groups: Mapping[str, GroupGauges]) -> None:

@@ -6,7 +6,7 @@ The runtime knows these shapes and nothing of SQLite, threads or wall clocks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -14,15 +14,19 @@ import msgspec
 
 from taskmill.model.cluster import Admission, Elsewhere
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
+from taskmill.model.effects import Arrived, Effects, Ended, Released, Skipped
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
+from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
 from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Claimed, Crossing, Described, Lane, NewTask, Place, Stored
-from taskmill.model.verdict import End, Verdict
+from taskmill.model.verdict import Verdict
+
+__all__ = ["Arrived", "Effects", "Ended", "Released", "Skipped"]
 
 
 class Clock(Protocol):
@@ -54,6 +58,8 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     task: Claimed
     verdict: Verdict
     duration_ms: int
+    io: str | None = None
+    """What the attempt has moved, as a budget in JSON."""
     stopped: bool = False
     """Whether the verdict already honours a request to stop; otherwise such a request defeats it."""
 
@@ -110,73 +116,6 @@ class Turn(msgspec.Struct):
 UNREADABLE_ROW = "the stored row is unreadable"
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """A task that ended without an attempt of its own that did so."""
-
-    task: Described
-    end: End
-    duration_ms: int | None
-
-
-class Released(msgspec.Struct, frozen=True, array_like=True):
-    """A task that nothing holds back any longer; ``due_at`` if it is not due yet."""
-
-    id: int
-    group: str
-    urgency: int
-    type: str
-    queued_at: int
-    renewed_at: int | None
-    due_at: int | None
-    expires_at: int | None
-
-    @property
-    def lane(self) -> Lane:
-        return Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
-
-    @property
-    def place(self) -> Place:
-        return Place(self.queued_at, self.id, self.renewed_at)
-
-
-class Skipped(msgspec.Struct, frozen=True):
-    """Occurrences of a recurring task that passed while the one before them was active."""
-
-    task: Described
-    count: int
-
-
-class Effects(msgspec.Struct):
-    """What a commit did besides what was asked: whatever follows from tasks that ended, were stopped or were stored."""
-
-    ended: list[Ended] = msgspec.field(default_factory=list[Ended])
-    released: list[Released] = msgspec.field(default_factory=list[Released])
-    unblocked: list[Described] = msgspec.field(default_factory=list[Described])
-    """Tasks whose last dependency was met, whatever else holds them back."""
-    stopping: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
-    """Running tasks that were asked to stop, and why."""
-    hooks: list[int] = msgspec.field(default_factory=list[int])
-    """Tasks that were asked to stop and whose hook may run now."""
-    successors: dict[int, int] = msgspec.field(default_factory=dict[int, int])
-    """Tasks that were replaced, and by which."""
-    occurrences: list[Described] = msgspec.field(default_factory=list[Described])
-    """The next occurrences of recurring tasks."""
-    skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
-    resumed: list[Described] = msgspec.field(default_factory=list[Described])
-    """Those of the released that had made way for more urgent tasks."""
-    reordered: bool = False
-    """Whether waiting tasks changed their lanes."""
-
-
-class Arrived(msgspec.Struct):
-    """What a commit of submissions brought: new rows, and what it did to those whose keys they took."""
-
-    fresh: list[tuple[int, NewTask]] = msgspec.field(default_factory=list[tuple[int, NewTask]])
-    blocked: Collection[int] = ()
-    """Those of the new tasks that wait for others they depend on."""
-    effects: Effects = msgspec.field(default_factory=Effects)
-
-
 class TurnResult(msgspec.Struct):
     """What a turn found and did."""
 
@@ -205,8 +144,8 @@ class TurnResult(msgspec.Struct):
     """Whether limits that all nodes share did not allow all of the claims."""
     urgencies: Sequence[tuple[int, int, int]] = ()
     """What a survey found: ``(id, priority, urgency)`` of running tasks, which others may have made more urgent."""
-    preempted: int = 0
-    """What a survey found: how many tasks have made way for more urgent ones."""
+    has_preempted: bool = False
+    """What a survey found: whether tasks wait that have made way for more urgent ones."""
     next_due: int | None = None
     next_expiry: int | None = None
 
@@ -387,6 +326,19 @@ class Store(Protocol):
         """Whether some process dispatches."""
         ...
 
+    async def moved_io(self) -> Mapping[str, MovedIo]:
+        """What the runs of each task type have moved."""
+        ...
+
+    async def running_budgets(self) -> Sequence[tuple[str, str]]:
+        """``(type, io)`` of running tasks that have a budget."""
+        ...
+
+    async def machine(self) -> Machine | None:
+        """What the last dispatcher has seen of its machine."""
+        ...
+
+    async def note_machine(self, seen: Machine) -> None: ...
     async def stats(self, type: str) -> TypeStats: ...
     async def tag_values(self, name: str) -> dict[str, int]: ...
     async def facts(self) -> dict[str, Any]:

@@ -7,8 +7,9 @@ needs none of the machinery.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Token
+from functools import partial
 from os import PathLike
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -25,8 +26,16 @@ from taskmill.model.aging import Aging
 from taskmill.model.durations import Duration, milliseconds
 from taskmill.model.group import Group
 from taskmill.model.priority import Priority
+from taskmill.model.resources import (
+    PressureSource,
+    Resources,
+    checked_bandwidth,
+    checked_resources,
+    checked_sources,
+)
 from taskmill.model.retention import Retention
 from taskmill.model.retry import Retry
+from taskmill.model.throttle import ThrottlePolicy
 from taskmill.ports import Clock, DispatchRight
 from taskmill.runtime.settings import RunSettings
 from taskmill.verbs.measuring import Measuring
@@ -37,6 +46,10 @@ from taskmill.verbs.tuning import Tuning
 
 if TYPE_CHECKING:
     from taskmill.execute.work import Executor
+    from taskmill.model.io_budget import IoBudget
+    from taskmill.model.readings import Capacity
+    from taskmill.policy.io_gate import IoLoad
+    from taskmill.runtime.watching import Watch
     from taskmill.runtime.workshop import Executors
 
 
@@ -59,6 +72,10 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         default_group: Group = Group(),  # noqa: B008 - a frozen value
         aging: Aging | None = None,
         preempt_at: int | None = Priority.CRITICAL,
+        pressure: Iterable[PressureSource] = (),
+        throttle: ThrottlePolicy | None = None,
+        resources: Resources | bool | None = None,
+        bandwidth_limit: float | None = None,
         retention: Retention | None = Retention(),  # noqa: B008 - a frozen value
         state: Iterable[Any] = (),
         cancel_timeout: Duration = 30,
@@ -70,6 +87,10 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             raise ConfigError(f"durability must be 'full' or 'process', got {durability!r}")
         if retention is not None and not isinstance(retention, Retention):
             raise ConfigError(f"retention must be a Retention or None, not {type(retention).__name__}")
+        if throttle is not None and not isinstance(throttle, ThrottlePolicy):
+            raise ConfigError(f"throttle must be a ThrottlePolicy or None, not {type(throttle).__name__}")
+        self._resources = checked_resources(resources)
+        self._make_watch = _make_watch(pressure, self._resources, bandwidth_limit)
         self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state)
         self._settings = RunSettings(
             cancel_timeout=milliseconds(cancel_timeout, "cancel_timeout") / 1000,
@@ -78,6 +99,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             declared=declared(
                 self._registry, checked_concurrency(max_concurrency), groups, default_group, aging, preempt_at
             ),
+            throttle=throttle or ThrottlePolicy(),
         )
         self._clock: Clock = SystemClock() if clock is None else _checked_clock(clock)
         self._needs_processes = any(registered.in_process for registered in self._registry)
@@ -139,6 +161,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
                 self._executors,
                 self._settings,
                 self._spawn,
+                None if self._make_watch is None else partial(self._make_watch, self._clock),
             )
             self._store.watch_added = self._added
             if types := self._registry.published():
@@ -172,8 +195,47 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         if self._needs_processes:
             from taskmill.execute.in_processes import ProcessExecutor
 
-            processes = ProcessExecutor(self._clock, right.inheritable)
+            processes = ProcessExecutor(self._clock, right.inheritable, self._measure_io())
         return Executors(LoopExecutor(), ThreadExecutor(self._clock), processes)
+
+    def _measure_io(self) -> Callable[[int], IoBudget | None] | None:
+        """What tells how much a worker process has moved, where the machine is watched."""
+        if self._resources is None:
+            return None
+        from taskmill.resources.process_io import process_io
+
+        return process_io
+
+
+def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: object) -> Callable[..., Watch] | None:
+    """How the machine is watched, if it is."""
+    sources, limit = checked_sources(pressure), checked_bandwidth(bandwidth_limit)
+    if chosen is None and limit is not None:
+        # What goes over the network has to be measured to be limited.
+        chosen = Resources()
+    if chosen is None and not sources:
+        return None
+    from taskmill.resources.watch import ResourceWatch
+
+    def make(clock: Clock, load: IoLoad, known: Capacity, changed: Callable[[], None]) -> Watch:
+        return ResourceWatch(
+            clock,
+            sampler=sampler,
+            sources=sources,
+            interval=chosen.interval_seconds if chosen else 1.0,
+            capacity=chosen.capacity if chosen else None,
+            known=known,
+            bandwidth_limit=limit,
+            load=load,
+            changed=changed,
+        )
+
+    sampler = None if chosen is None else chosen.sampler
+    if chosen is not None and sampler is None:
+        from taskmill.resources.psutil_sampler import PsutilSampler
+
+        sampler = PsutilSampler()
+    return make
 
 
 def _checked_clock(clock: Clock) -> Clock:

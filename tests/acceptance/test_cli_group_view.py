@@ -37,6 +37,7 @@ def picture(*groups: GroupSnapshot, slots: int = 16, is_shared: bool = True) -> 
         paused_groups=[],
         paused_domains=[],
         rates=[],
+        pressure={},
         schedules=[],
         max_concurrency=slots,
         is_shared=is_shared,

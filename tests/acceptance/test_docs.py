@@ -16,16 +16,32 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
 
 import taskmill
 import taskmill.blocking
 import taskmill.events
-from taskmill import Context, Handle, HistoryRecord, Scheduler, Snapshot, Task, TaskProgress, TaskRecord, TypeStats
+import taskmill.pressure
+from taskmill import (
+    Context,
+    Handle,
+    HistoryRecord,
+    IoBudget,
+    Reading,
+    Resources,
+    Scheduler,
+    Snapshot,
+    Task,
+    TaskProgress,
+    TaskRecord,
+    ThrottlePolicy,
+    TypeStats,
+)
 from taskmill.cli import parser
 from taskmill.define.domain import DomainOptions, TypeOptions
+from taskmill.model.explanation import Reason
 from taskmill.model.filters import FilterOptions
 from taskmill.model.submission import CallOptions
 
@@ -181,6 +197,22 @@ def test_what_handlers_use_is_in_the_reference() -> None:
 @pytest.mark.parametrize("kind", [TaskRecord, HistoryRecord, TaskProgress, TypeStats, Snapshot])
 def test_every_field_of_a_record_is_in_the_reference(kind: Any) -> None:
     assert set(kind.__struct_fields__) - words_in_code(REFERENCE / "records.md") == set()
+
+
+def test_every_source_and_sampler_is_in_the_reference() -> None:
+    wanted = {*taskmill.pressure.__all__, *Reading.__struct_fields__}
+    assert wanted - words_in_code(REFERENCE / "pressure.md") == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "page"), [(Resources, "scheduler.md"), (ThrottlePolicy, "scheduler.md"), (IoBudget, "options.md")]
+)
+def test_every_field_of_a_setting_about_the_machine_is_in_the_reference(kind: Any, page: str) -> None:
+    assert set(kind.__struct_fields__) - words_in_code(REFERENCE / page) == set()
+
+
+def test_every_reason_to_wait_is_in_the_reference() -> None:
+    assert set(get_args(Reason)) - words_in_code(REFERENCE / "records.md") == set()
 
 
 def test_every_error_is_explained_where_errors_are() -> None:

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from taskmill import Aging, Domain, Group, Scheduler
 from taskmill.metrics import Collector
+from taskmill.pressure import Pressure
 
 
 def _python(code: str) -> subprocess.CompletedProcess[str]:
@@ -66,6 +67,7 @@ async def test_every_declared_metric_moves_in_what_prometheus_scrapes(tmp_path: 
         max_concurrency=4,
         groups={"a": Group(weight=3, cap=2), "b": Group()},
         aging=Aging(grace=0, interval=0.001, ceiling=64),
+        pressure=[Pressure("test", lambda: 0.1)],
     )
     registry = CollectorRegistry(auto_describe=True)
     collector = Collector(scheduler)

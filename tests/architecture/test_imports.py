@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": {"errors", "model", "policy", "define", "ports"},
     "execute": {"errors", "model", "define", "handle", "ports", "observe"},
     "observe": {"errors", "model", "policy", "define", "ports"},
+    "resources": {"errors", "model", "policy", "ports"},
     "runtime": {"errors", "model", "policy", "define", "handle", "ports", "execute", "observe"},
 }
 DOORS = {"cli", "web", "tui", "metrics"}
@@ -170,6 +171,22 @@ def test_only_the_composition_root_knows_the_store() -> None:
         if room(found.module) == "store"
     ]
     assert wrong == [], _shown(wrong)
+
+
+def test_only_the_composition_root_knows_where_readings_come_from() -> None:
+    wrong = [
+        found
+        for file in FILES
+        if room(module_name(file)) not in ("resources", "scheduler", "pressure")
+        for found in _ours(imports_of(file))
+        if room(found.module) == "resources"
+    ]
+    assert wrong == [], _shown(wrong)
+
+
+def test_one_file_loads_psutil() -> None:
+    loading = {found.file for file in FILES for found in imports_of(file) if found.module.split(".")[0] == "psutil"}
+    assert loading == {"taskmill/resources/psutil_library.py"}
 
 
 def test_nothing_below_the_composition_root_imports_it() -> None:

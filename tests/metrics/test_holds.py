@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from taskmill import Domain, Group, Priority, RateLimit, Submission
+from taskmill import Domain, Group, IoBudget, Priority, RateLimit, Submission
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 from tests.metrics.scraping import Scrape
+from tests.runtime.machine_world import PlayedMachine
 
 
 class Bench:
@@ -204,3 +205,32 @@ async def test_tasks_without_a_handler_here_are_held(
     async with scheduler.running():
         await manual_clock.advance(0)
     assert scrape.denials() == {"no_handler": 1}
+
+
+async def test_a_machine_that_is_pressed_or_full_holds_what_waits(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    bench, machine = Bench(), PlayedMachine()
+    machine.pressures["cpu"] = 0.6
+    scheduler = await taskmill_scheduler(
+        domains=[bench.domain],
+        pressure=machine.sources(),
+        resources=machine.resources(IoBudget(disk_write=100)),
+    )
+    scrape = Scrape(scheduler)
+    seen: list[dict[str, float]] = []
+    async with scheduler.running():
+        await scheduler.submit_many(bench.prepare("a", 2, Priority.LOW))
+        await manual_clock.advance(3)
+        seen.append(scrape.denials())
+        pressure = scrape.all("taskmill_pressure")
+        machine.pressures["cpu"] = 0.0
+        await manual_clock.advance(3)
+        await bench.finish(manual_clock)
+        large = bench.work.options(io=IoBudget(disk_write=150))
+        await scheduler.submit_many([large.prepare(n) for n in range(3)])
+        await manual_clock.advance(3)
+        seen.append(scrape.denials())
+        await bench.finish(manual_clock)
+    assert seen == [{"pressure": 1.0}, {"pressure": 1.0, "io": 1.0}]
+    assert pressure == {("cpu",): 0.6}

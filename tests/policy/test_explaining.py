@@ -15,10 +15,14 @@ from taskmill.model.controls import EVERYTHING, Bucket, Controls, Declared, Paus
 from taskmill.model.durations import from_ms, to_ms
 from taskmill.model.explanation import Explanation, Reason
 from taskmill.model.group import Group
+from taskmill.model.io_budget import IoBudget
+from taskmill.model.machine import Machine
 from taskmill.model.rate_limit import RateLimit
+from taskmill.model.readings import Capacity
 from taskmill.model.records import HistoryRecord
 from taskmill.model.situation import Situation, Surroundings
 from taskmill.model.status import Ending, Status
+from taskmill.model.throttle import Limit
 from taskmill.policy.explaining import about_ended, explain
 from taskmill.policy.rules import Rules
 
@@ -75,6 +79,7 @@ def running(**counts: int) -> dict[str, Any]:
     return {"running": Counter({(group, "d::t"): n for group, n in counts.items()})}
 
 
+MB = 10**6
 ONE_A_MINUTE = RateLimit.per_minute(1)
 EMPTY = Bucket(0, NOON - 20_000, MINUTE)
 SHARED = Declared(max_concurrency=4, groups={"g": Group(weight=1), "h": Group(weight=3)})
@@ -181,6 +186,37 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
         "Task 7 (d::t) is paused: its recurring series is paused. Priority 128.",
     ),
     (
+        "pressure",
+        {
+            "around": {
+                "machine": Machine(limits=(Limit(128, 0.75), Limit(192, 0.5)), pressures={"cpu": 0.2, "disk": 0.93})
+            }
+        },
+        "Task 7 (d::t) is pending: the pressure is 0.93 (disk), and tasks of priority 128 or less urgent wait until it "
+        "is at most 0.75. Priority 128.",
+    ),
+    (
+        "io",
+        {
+            "around": {
+                "machine": Machine(capacity=Capacity(disk_write=100 * MB)),
+                "budget": IoBudget(disk_write=80 * MB),
+                "running_budgets": [IoBudget(disk_write=120 * MB)],
+            }
+        },
+        "Task 7 (d::t) is pending: 80 MB of it are written to disk (disk_write): running tasks have 120 MB, of "
+        "160 MB allowed at once. Priority 128.",
+    ),
+    (
+        "preempted",
+        {
+            "situation": {"status": Status.PAUSED, "preempted": True, "paused_at": NOON, "attempt": 1},
+            "around": {"machine": Machine(returns_below=0.6, pressures={"cpu": 0.71})},
+        },
+        "Task 7 (d::t) is paused: it made way, and returns when no more urgent task waits or runs and the pressure, "
+        "which is 0.71 (cpu), is at most 0.60. Priority 128.",
+    ),
+    (
         "preempted",
         {
             "situation": {
@@ -202,7 +238,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
     ),
     (
         "no_handler",
-        {"around": {"has_handler": False}},
+        {"around": {"unknown_types": {"d::t"}}},
         "Task 7 (d::t) is pending: no handler for d::t is registered where tasks are run. Priority 128.",
     ),
     (
@@ -361,5 +397,7 @@ def test_a_task_that_has_ended_tells_how() -> None:
         duration=timedelta(seconds=1),
         result=None,
         error="no such file",
+        io=None,
+        actual_io=None,
     )
     assert str(about_ended(record)) == ("Task 7 (d::t) ended as failed at 2030-01-01 12:00:00 UTC: no such file.")

@@ -17,9 +17,19 @@ def test_the_rate_lies_between_the_slowest_and_the_fastest_step(steps: list[tupl
     for step, elapsed in steps:
         done += step
         progress = advanced(progress, ProgressReport(done_bytes=done, total_bytes=done + 1), elapsed)
-        momentary.append(step / elapsed)
+        if step or momentary:
+            momentary.append(step / elapsed)
+        if not momentary:
+            assert progress.rate is None, "nothing has moved yet"
+            continue
         assert progress.rate is not None
         assert min(momentary) * 0.999 <= progress.rate <= max(momentary) * 1.001
+
+
+def test_to_tell_how_much_there_is_shows_no_rate() -> None:
+    told = advanced(None, ProgressReport(fraction=0.0, done_bytes=0, total_bytes=5000), 1.0)
+    assert (told.rate, told.eta_ms) == (None, None)
+    assert advanced(told, ProgressReport(done_bytes=1000, total_bytes=5000), 2.0).rate == 500.0
 
 
 def test_the_time_left_is_what_is_left_at_that_rate() -> None:

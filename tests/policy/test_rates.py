@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from taskmill.model.controls import Bucket
 from taskmill.model.durations import LONGEST_MS
 from taskmill.model.rate_limit import MOST_PERMITS, RateLimit
-from taskmill.policy.rates import carry_over, full_bucket, next_permit_at, permits_at, take_permits
+from taskmill.policy.rates import carry_over, full_at, full_bucket, next_permit_at, permits_at, take_permits
 
 limits = st.builds(RateLimit, st.integers(1, 50), st.floats(0.001, 100), st.none() | st.integers(1, 80))
 instants = st.integers(0, 10**6)
@@ -56,6 +56,22 @@ def test_no_more_is_taken_than_the_burst_and_the_rate_allow(limit: RateLimit, pa
         assert (taken - limit.capacity) * limit.interval_ms <= now * limit.permits
 
 
+@given(limits, st.lists(st.integers(0, 5000), min_size=1, max_size=30))
+def test_no_more_is_taken_between_any_two_moments(limit: RateLimit, pauses: list[int]) -> None:
+    bucket, now = full_bucket(limit, 0), 0
+    takes: list[tuple[int, int]] = []
+    for pause in pauses:
+        now += pause
+        available = permits_at(bucket, limit, now)
+        bucket = take_permits(bucket, limit, now, available)
+        takes.append((now, available))
+    for first, (since, _) in enumerate(takes):
+        taken = 0
+        for at, count in takes[first:]:
+            taken += count
+            assert (taken - limit.capacity) * limit.interval_ms <= (at - since) * limit.permits
+
+
 @given(limits)
 def test_the_rate_is_exact_over_time(limit: RateLimit) -> None:
     bucket, now = take_permits(full_bucket(limit, 0), limit, 0, limit.capacity), 0
@@ -75,6 +91,14 @@ def test_the_next_permit_is_there_when_promised_and_not_before(given: tuple[Rate
     assert at >= now
     assert permits_at(settled, limit, at) >= 1
     assert at == now or permits_at(settled, limit, at - 1) == 0
+
+
+@given(buckets_of)
+def test_a_bucket_is_full_when_promised_and_not_before(given: tuple[RateLimit, Bucket]) -> None:
+    limit, bucket = given
+    at = full_at(bucket, limit)
+    assert permits_at(bucket, limit, at) == limit.capacity
+    assert at == bucket.at or permits_at(bucket, limit, at - 1) < limit.capacity
 
 
 @given(buckets_of, st.integers(0, 10**6))

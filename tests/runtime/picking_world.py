@@ -16,9 +16,11 @@ from taskmill.model.controls import EVERYTHING, Bucket, Change, Controls, Declar
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Lane, Place
 from taskmill.model.task_name import domain_of
+from taskmill.model.throttle import ThrottlePolicy
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.rates import permits_at, take_permits
 from taskmill.policy.rules import Rules
+from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.glimpse import Glimpse
 from taskmill.runtime.load import Load
 from taskmill.runtime.picking import Candidate, Pick, Picker
@@ -47,7 +49,7 @@ class World:
         self.running: list[Running] = []
         self.load = Load()
         self.glimpse = Glimpse()
-        self.picker = Picker(self.glimpse, self.load, self.knows)
+        self.picker = Picker(self.glimpse, self.load, self.knows, Courtesy(self.load, ThrottlePolicy()))
         self.starts: list[Pick] = []
         self._ids = 0
         self._tried = False

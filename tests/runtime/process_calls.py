@@ -15,6 +15,7 @@ from taskmill.execute.child_link import Elsewhere
 from taskmill.execute.in_processes import ProcessExecutor
 from taskmill.execute.work import Running, Work
 from taskmill.handle import Handle, Spawned
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.outcome import RawOutcome
 from taskmill.model.progress import ProgressReport
 from taskmill.model.records import TaskRecord
@@ -44,6 +45,7 @@ class RecordingLink:
     def __init__(self) -> None:
         self.reports: list[ProgressReport] = []
         self.saves: list[str] = []
+        self.moved: list[IoBudget] = []
         self.spawned: list[tuple[Submission, bool]] = []
         self.refuses_saves = False
         self._reported = asyncio.Event()
@@ -51,6 +53,9 @@ class RecordingLink:
     def report(self, progress: ProgressReport) -> None:
         self.reports.append(progress)
         self._reported.set()
+
+    def record_io(self, moved: IoBudget) -> None:
+        self.moved.append(moved)
 
     def save(self, saved: str) -> Awaitable[None]:
         return self._save(saved)
@@ -110,6 +115,7 @@ class StartedCall:
             parent_id=None,
             progress=None,
             last_error="Söme\nerror",
+            io=IoBudget(disk_write=3),
             status=Status.RUNNING,
         )
         self.work = Work(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from taskmill import Domain, Group, Scheduler
+from taskmill import Domain, Group, Scheduler, Submission
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -65,3 +65,40 @@ async def test_a_snapshot_says_whether_another_scheduler_dispatches(tmp_path: Pa
     assert (before.dispatching, before.has_dispatcher) == (False, False)
     assert (during.dispatching, during.has_dispatcher) == (False, True)
     assert (own.dispatching, own.has_dispatcher) == (True, True)
+
+
+async def test_what_no_handler_is_registered_for_has_no_share_in_pictures_as_in_dispatching(
+    manual_clock: ManualClock, tmp_path: Path
+) -> None:
+    file, groups = tmp_path / "tasks.db", {"a": Group(weight=3)}
+    gone = Domain("gone")
+
+    @gone.task(group="a")
+    async def lost() -> None:
+        return
+
+    busy = Domain("busy")
+
+    @busy.task(group="b")
+    async def hold() -> None:
+        await manual_clock.sleep(10)
+
+    async with Scheduler(file, domains=[gone], clock=manual_clock) as before:
+        await before.submit_many([lost.prepare() for _ in range(9)])
+    async with Scheduler(file, domains=[busy], groups=groups, max_concurrency=4, clock=manual_clock) as scheduler:
+        await scheduler.submit_many([hold.prepare() for _ in range(10)])
+        stuck = await scheduler.submit(Submission("gone::lost", {}))  # known by name, but not how to run it
+        async with scheduler.running():
+            await manual_clock.advance(1)
+            pictures = (await scheduler.snapshot()).groups
+            reasons = [hold.reason for hold in (await scheduler.explain(stuck.id)).holds]
+            *_, last = await scheduler.tasks(group="b")
+            said = str(await scheduler.explain(last.id))
+            await scheduler.pause()
+            await manual_clock.advance(30)
+    assert {name: (each.slots, each.running, each.pending) for name, each in pictures.items()} == {
+        "a": (0, 0, 10),
+        "b": (4, 4, 6),
+    }
+    assert "no_handler" in reasons
+    assert "runs 4 and its share is 4 of 4 slots" in said

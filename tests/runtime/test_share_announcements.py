@@ -114,3 +114,53 @@ async def test_a_snapshot_and_an_explanation_tell_the_share_that_holds(
     assert last_told.get("a", 0) == started
     assert last_told["b"] == 8 - started
     assert f"runs {8 - started} and its share is {8 - started} of 8 slots" in said
+
+
+async def test_pauses_rates_and_the_number_of_slots_rebalance_and_a_group_that_still_has_work_is_not_drained(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> None:
+        await manual_clock.sleep(1)
+
+    scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=8, groups={"a": Group(weight=3)})
+    await scheduler.submit_many([work.options(group=name).prepare() for name in "ab" for _ in range(200)])
+    heard: list[dict[str, tuple[int, int, str]]] = []
+    verbs = [
+        lambda: scheduler.set_max_concurrency(4),
+        lambda: scheduler.set_max_concurrency(8),
+        lambda: scheduler.group("a").pause(),
+        lambda: scheduler.group("a").resume(),
+        lambda: scheduler.group("b").pause(duration=2),
+        lambda: manual_clock.advance(1),
+        lambda: scheduler.group("b").set(rate=RateLimit(1, 3600)),
+        lambda: scheduler.domain("d").pause(),
+        lambda: scheduler.domain("d").resume(),
+        scheduler.pause,
+        scheduler.resume,
+    ]
+    async with scheduler.running():
+        await manual_clock.advance(0)
+        for verb in verbs:
+            changes = scheduler.events(GroupAllocationChanged)
+            await verb()
+            await manual_clock.advance(1)
+            await changes.aclose()
+            heard.append(told([event async for event in changes]))
+        await scheduler.pause()
+        await manual_clock.advance(5)
+    assert heard == [
+        {"a": (6, 3, "rebalance"), "b": (2, 1, "rebalance")},
+        {"a": (3, 6, "rebalance"), "b": (1, 2, "rebalance")},
+        {"a": (6, 0, "rebalance"), "b": (2, 8, "rebalance")},
+        {"a": (0, 6, "rebalance"), "b": (8, 2, "rebalance")},
+        {"a": (6, 8, "rebalance"), "b": (2, 0, "rebalance")},
+        {"a": (8, 6, "rebalance"), "b": (0, 2, "rebalance")},
+        {"a": (6, 7, "rebalance"), "b": (2, 1, "rebalance")},
+        {"a": (7, 0, "rebalance"), "b": (1, 0, "rebalance")},
+        {"a": (0, 8, "rebalance")},
+        {},
+        {},
+    ]

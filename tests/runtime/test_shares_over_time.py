@@ -16,7 +16,9 @@ import pytest
 from taskmill import Group
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.stages import Lane, Place
+from taskmill.model.throttle import ThrottlePolicy
 from taskmill.policy.rules import Rules
+from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.glimpse import Glimpse
 from taskmill.runtime.load import Load
 from taskmill.runtime.picking import Pick, Picker
@@ -40,7 +42,7 @@ class Mill:
         self._numbers = count()
         self._load = Load()
         self.glimpse = Glimpse()
-        self.picker = Picker(self.glimpse, self._load, lambda _: True)
+        self.picker = Picker(self.glimpse, self._load, lambda _: True, Courtesy(self._load, ThrottlePolicy()))
         self.rule(groups)
 
     def rule(self, groups: Mapping[str, Group]) -> None:

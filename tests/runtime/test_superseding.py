@@ -1,4 +1,4 @@
-"""Superseding and running once more: never two attempts of one key at once, nothing lost, saved state handed down."""
+"""Superseding: never two attempts of one key at once, nothing lost, saved state handed down."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill import AlreadyRunning, Context, Domain, Retry, Scheduler
-from taskmill.clock import SystemClock
+from taskmill import Context, Domain, Scheduler
 from taskmill.events import TaskSuperseded
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
@@ -188,39 +187,6 @@ async def test_a_handler_that_ignores_cancellation_is_ended_and_a_thread_is_wait
     assert set(most) == {1}
 
 
-async def test_a_new_task_of_a_key_waits_for_a_cancelled_one_that_has_not_ended(
-    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
-) -> None:
-    domain = Domain("d")
-    happened: list[str] = []
-    started, may_end = asyncio.Event(), asyncio.Event()
-
-    @domain.task(key="k")
-    async def work(n: int) -> None:
-        happened.append(f"start {n}")
-        started.set()
-        if n == 1:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await may_end.wait()
-                happened.append("end 1")
-
-    scheduler = await taskmill_scheduler(domains=[domain])
-    async with scheduler.running():
-        first = await work.submit(1)
-        await started.wait()
-        await first.cancel()
-        second = await work.submit(2)
-        assert second.kind == "inserted"
-        await manual_clock.advance(1)
-        assert happened == ["start 1"]
-        may_end.set()
-        await second.wait()
-    assert happened == ["start 1", "end 1", "start 2"]
-    assert (await ended(scheduler, first.id)).ending == "cancelled"
-
-
 async def test_a_replaced_attempt_that_loses_its_process_still_makes_way(tmp_path: Path) -> None:
     import sqlite3
 
@@ -250,90 +216,6 @@ async def test_a_replaced_attempt_that_loses_its_process_still_makes_way(tmp_pat
     assert happened == ["hook 1", "run 2, replaced {'a': 1}"]
 
 
-async def test_requeue_runs_a_running_task_once_more_with_the_newest_payload(
-    taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
-) -> None:
-    domain = Domain("d")
-    seen: list[str] = []
-    started, go_on = asyncio.Event(), asyncio.Event()
-
-    @domain.task(key="k", on_duplicate="requeue")
-    async def sync(version: str) -> str:
-        seen.append(version)
-        started.set()
-        await go_on.wait()
-        return version
-
-    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
-    async with scheduler.running():
-        first = await sync.submit("one")
-        await started.wait()
-        again = [await sync.submit(version) for version in ("two", "three")]
-        assert [(handle.kind, handle.id) for handle in again] == [("requeued", first.id)] * 2
-        go_on.set()
-        assert await again[-1].result() == "three"
-    assert seen == ["one", "three"]
-    assert len(await scheduler.history()) == 1
-
-
-async def test_requeue_is_like_skip_while_the_task_waits(taskmill_scheduler: SchedulerFactory) -> None:
-    domain = Domain("d")
-
-    @domain.task(key="k", on_duplicate="requeue")
-    async def sync(version: str) -> str:
-        return version
-
-    scheduler = await taskmill_scheduler(domains=[domain])
-    first = await sync.submit("one")
-    assert (await sync.submit("two")).kind == "duplicate"
-    assert (await sync.options(priority=1).submit("three")).kind == "upgraded"
-    await scheduler.run_until_idle()
-    assert await first.result() == "one"
-
-
-async def test_a_time_to_live_from_the_first_attempt_bounds_the_retries(
-    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
-) -> None:
-    from taskmill import Retry
-
-    domain = Domain("d", ttl=10, ttl_from="first_attempt", retry=Retry.constant(100, delay=4))
-    starts: list[float] = []
-
-    @domain.task
-    async def fail() -> None:
-        starts.append(manual_clock.monotonic())
-        raise OSError("no")
-
-    scheduler = await taskmill_scheduler(domains=[domain])
-    handle = await fail.submit()
-    await manual_clock.advance(100)
-    assert (await active(scheduler, handle.id)).expires_at is None
-    async with scheduler.running():
-        await manual_clock.advance(50)
-    assert starts == [100, 104, 108]
-    assert (await handle.wait()).ending == "expired"
-
-
-async def test_a_time_to_live_of_zero_starts_at_once_or_never(
-    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
-) -> None:
-    domain = Domain("d", ttl=0)
-    ran: list[int] = []
-
-    @domain.task
-    async def work(n: int) -> None:
-        ran.append(n)
-
-    scheduler = await taskmill_scheduler(domains=[domain])
-    await work.submit(1)
-    await scheduler.run_until_idle()
-    late = await work.submit(2)
-    await manual_clock.advance(0.001)
-    await scheduler.run_until_idle()
-    assert ran == [1]
-    assert (await late.wait()).ending == "expired"
-
-
 @pytest.mark.parametrize("steps", range(1, 9))
 async def test_an_attempt_hears_of_its_replacement_even_between_its_claim_and_its_start(
     taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock, steps: int
@@ -355,133 +237,3 @@ async def test_an_attempt_hears_of_its_replacement_even_between_its_claim_and_it
         second = await work.submit(2)
         await first
         assert await second.result() == 2
-
-
-async def test_a_dead_letter_comes_back_behind_whoever_is_still_being_stopped_with_its_key(
-    taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
-) -> None:
-    domain = Domain("d")
-    happened: list[str] = []
-    started, may_end = asyncio.Event(), asyncio.Event()
-
-    @domain.task(key="k", retry=Retry.none())
-    async def work(n: int) -> None:
-        if n == 1 and not happened:
-            raise ValueError("dead")
-        happened.append(f"start {n}")
-        try:
-            if n == 2:
-                started.set()
-                await asyncio.Event().wait()
-        finally:
-            if n == 2:
-                await may_end.wait()
-            happened.append(f"end {n}")
-
-    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
-    async with scheduler.running():
-        dead = await work.submit(1)
-        await dead.wait()
-        running = await work.submit(2)
-        await started.wait()
-        await running.cancel()
-        await scheduler.retry_dead(dead.id)
-        await manual_clock.advance(1)
-        assert (await active(scheduler, dead.id)).status == "blocked"
-        may_end.set()
-        assert (await dead.wait()).ending == "completed"
-    assert happened == ["start 2", "end 2", "start 1", "end 1"]
-
-
-async def test_a_request_to_run_again_outlives_the_deadline_of_the_attempt_it_waits_for(
-    taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
-) -> None:
-    domain = Domain("d")
-    ran: list[int] = []
-    started, go = asyncio.Event(), asyncio.Event()
-
-    @domain.task(key="k", retry=Retry.constant(3, 20), on_duplicate="requeue")
-    async def work(n: int) -> None:
-        ran.append(n)
-        started.set()
-        await go.wait()
-        if n == 1:
-            raise ValueError("later")
-
-    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
-    async with scheduler.running():
-        await work.options(ttl=15).submit(1)
-        await started.wait()
-        again = await work.options(ttl=None).submit(2)
-        assert again.kind == "requeued"
-        go.set()
-        await manual_clock.advance(16)
-        record = await again.wait()
-    assert (record.ending, record.payload, ran) == ("completed", {"n": 2}, [1, 2])
-
-
-async def test_a_second_request_to_stop_does_not_cut_a_clean_up_short(
-    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
-) -> None:
-    domain = Domain("d")
-    happened: list[str] = []
-    cleaning, may_end = asyncio.Event(), asyncio.Event()
-
-    @domain.task(timeout=1, retry=Retry.none())
-    async def work() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cleaning.set()
-            await may_end.wait()
-            happened.append("cleaned")
-
-    scheduler = await taskmill_scheduler(domains=[domain])
-    async with scheduler.running():
-        handle = await work.submit()
-        await manual_clock.advance(1)
-        await cleaning.wait()
-        await handle.cancel()
-        await manual_clock.advance(0)
-        may_end.set()
-        assert (await handle.wait()).ending == "cancelled"
-    assert happened == ["cleaned"]
-
-
-async def test_a_hook_that_outlives_shutdown_keeps_the_right_to_dispatch(
-    taskmill_scheduler: SchedulerFactory, tmp_path: Path
-) -> None:
-    domain = Domain("d")
-    started, may_end = asyncio.Event(), threading.Event()
-    hook_started = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    @domain.task(key="k", on_duplicate="supersede")
-    async def work(n: int) -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    @work.on_cancel
-    def hook(n: int) -> None:
-        loop.call_soon_threadsafe(hook_started.set)
-        may_end.wait(20)
-
-    file = str(tmp_path / "tasks.db")
-    first = await taskmill_scheduler(store=file, domains=[domain], clock=SystemClock())
-    async with first.running():
-        await work.submit(1)
-        await started.wait()
-        await work.submit(2)
-        await hook_started.wait()
-        await first.stop(grace=0)
-    second = await taskmill_scheduler(store=file, domains=[], clock=SystemClock())
-    with pytest.raises(AlreadyRunning):
-        await second.run_until_idle()
-    may_end.set()
-    while True:
-        try:
-            await second.run_until_idle()
-        except AlreadyRunning:
-            await asyncio.sleep(0.01)
-        else:
-            break

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
-from taskmill import Domain, TaskFailed
+from taskmill import Domain, Retry, TaskFailed
 from taskmill.events import TaskExpired
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
+from tests.runtime.records import active
 
 
 async def test_a_delayed_task_starts_exactly_when_it_is_due(
@@ -118,3 +120,58 @@ async def test_expiry_happens_at_its_moment_while_dispatching(
         assert (await handle.record()).status == "scheduled"  # type: ignore[union-attr]
         await manual_clock.advance(0.001)
         assert (await handle.record()).ending == "expired"  # type: ignore[union-attr]
+
+
+async def test_a_time_to_live_from_the_first_attempt_bounds_the_retries(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+
+    domain = Domain("d", ttl=10, ttl_from="first_attempt", retry=Retry.constant(100, delay=4))
+    starts: list[float] = []
+
+    @domain.task
+    async def fail() -> None:
+        starts.append(manual_clock.monotonic())
+        raise OSError("no")
+
+    scheduler = await taskmill_scheduler(domains=[domain])
+    handle = await fail.submit()
+    await manual_clock.advance(100)
+    assert (await active(scheduler, handle.id)).expires_at is None
+    async with scheduler.running():
+        await manual_clock.advance(50)
+    assert starts == [100, 104, 108]
+    assert (await handle.wait()).ending == "expired"
+
+
+async def test_a_time_to_live_of_zero_starts_at_once_or_never(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d", ttl=0)
+    ran: list[int] = []
+
+    @domain.task
+    async def work(n: int) -> None:
+        ran.append(n)
+
+    scheduler = await taskmill_scheduler(domains=[domain])
+    await work.submit(1)
+    await scheduler.run_until_idle()
+    late = await work.submit(2)
+    await manual_clock.advance(0.001)
+    await scheduler.run_until_idle()
+    assert ran == [1]
+    assert (await late.wait()).ending == "expired"
+
+
+def test_a_clock_may_be_used_in_one_event_loop_after_the_other() -> None:
+    clock = ManualClock()
+
+    async def wait_for_a_thread() -> None:
+        clock.work_begins()
+        asyncio.get_running_loop().call_later(0.01, clock.work_ends)
+        await clock.advance(1)
+
+    asyncio.run(wait_for_a_thread())
+    asyncio.run(wait_for_a_thread())
+    assert clock.monotonic() == 2

@@ -16,6 +16,7 @@ import msgspec
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Spawned, SpawnedHandle
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.submission import Submission, checked_submissions
@@ -31,6 +32,10 @@ class AttemptLink(Protocol):
 
     def report(self, progress: ProgressReport) -> None:
         """Take note of progress; cheap, may be called a million times."""
+        ...
+
+    def record_io(self, moved: IoBudget) -> None:
+        """Take note of what was moved; cheap."""
         ...
 
     def save(self, saved: str) -> Awaitable[None]:
@@ -102,6 +107,10 @@ class Context:
         """``ctx.progress(0.5, "halfway")``, ``ctx.progress.of(3, 10)``, ``ctx.progress.bytes(total)``."""
         return self._progress
 
+    def record_io(self, disk_read: int = 0, disk_write: int = 0, net_rx: int = 0, net_tx: int = 0) -> None:
+        """Say what was read from and written to disk, received and sent, in bytes; what is said adds up."""
+        self._link.record_io(IoBudget(disk_read, disk_write, net_rx, net_tx))
+
     @property
     def saved(self) -> Mapping[str, Any]:
         """What earlier attempts and this one have saved."""
@@ -158,20 +167,25 @@ class Context:
 class Progress:
     """Reports how far the attempt has come. Reporting is cheap; writing is throttled."""
 
-    __slots__ = ("_done", "_link", "_total")
+    __slots__ = ("_done", "_report", "_total")
 
     def __init__(self, link: AttemptLink) -> None:
-        self._link = link
+        self._report = link.report
         self._done = 0
         self._total: int | None = None
 
     def __call__(self, fraction: float, message: str | None = None) -> None:
         """``fraction`` from 0 to 1."""
-        self._link.report(ProgressReport(fraction=min(max(float(fraction), 0.0), 1.0), message=message))
+        if not 0.0 <= fraction <= 1.0:
+            fraction = _clamped(fraction)
+        self._report(ProgressReport(fraction, message))
 
     def of(self, done: float, total: float, message: str | None = None) -> None:
         """``done`` of ``total`` things."""
-        self(done / total if total > 0 else 1.0, message)
+        if 0 <= done <= total and total:
+            self._report(ProgressReport(done / total, message))
+        else:
+            self._report(ProgressReport(_clamped(done / total if total > 0 else 1.0), message))
 
     def bytes(self, total: int) -> None:
         """Announce how many bytes there are; :meth:`advance` counts them off."""
@@ -187,4 +201,9 @@ class Progress:
     def _report_bytes(self, message: str | None) -> None:
         total = self._total
         fraction = min(self._done / total, 1.0) if total else None
-        self._link.report(ProgressReport(fraction=fraction, message=message, done_bytes=self._done, total_bytes=total))
+        self._report(ProgressReport(fraction, message, self._done, total))
+
+
+def _clamped(fraction: float) -> float:
+    """Into the range from 0 to 1; what is no number at all is no progress."""
+    return 1.0 if fraction > 1.0 else 0.0 if not fraction >= 0.0 else float(fraction)

@@ -6,12 +6,25 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from taskmill.define.context import Context
 from taskmill.define.task import Task, TaskType
 from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options, text
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.retry import Retry
@@ -48,6 +61,7 @@ class TypeOptions(TypedDict, total=False):
     key: bool | TextOrFunction
     label: TextOrFunction
     tags: Mapping[str, str] | Callable[..., Mapping[str, str]]
+    io: IoBudget | Literal["learn"] | Callable[..., IoBudget | None] | None
     on_duplicate: str
     timeout: Duration | None
     run_in: RunIn | None

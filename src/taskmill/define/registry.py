@@ -15,6 +15,7 @@ from taskmill.define.signature import encoded_arguments, json_encode, payload_di
 from taskmill.define.task import TaskType, computed_options
 from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
 from taskmill.model.durations import LAST_INSTANT_MS, milliseconds
+from taskmill.model.io_budget import budget_to_store
 from taskmill.model.kin import Kin, OnParentExpiry
 from taskmill.model.options import checked_options, decoded_options, merged
 from taskmill.model.priority import Priority
@@ -41,10 +42,11 @@ BUILT_IN: Mapping[str, Any] = {
     "max_children": None,
     "on_parent_expiry": OnParentExpiry.COMPLETE,
     "rate": None,
+    "io": None,
 }
 
 # What a process that lacks the handler needs to submit by name as the handler's owner would.
-PUBLISHED = ("key", "priority", "group", "ttl", "ttl_from", "on_duplicate", "tags", "label", "on_parent_expiry")
+PUBLISHED = ("key", "priority", "group", "ttl", "ttl_from", "on_duplicate", "tags", "label", "io", "on_parent_expiry")
 
 
 class RegisteredType:
@@ -253,6 +255,7 @@ def _new_task(
         stop=None,
         on_duplicate=settings["on_duplicate"],
         kin=kin,
+        io=None if (io := settings["io"]) is None else budget_to_store(io),
     )
 
 

@@ -19,10 +19,19 @@ import msgspec
 
 from taskmill.define.context import ALREADY_DONE
 from taskmill.errors import InvalidState
-from taskmill.execute.messages import FromWorker, Reported, RequestAnswer, SaveRequest, SpawnRequest, WireSubmission
+from taskmill.execute.messages import (
+    FromWorker,
+    Moved,
+    Reported,
+    RequestAnswer,
+    SaveRequest,
+    SpawnRequest,
+    WireSubmission,
+)
 from taskmill.handle import Handle, Spawned
 from taskmill.model.durations import Duration
 from taskmill.model.explanation import Explanation
+from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.stages import Stored
@@ -47,6 +56,7 @@ class ChildLink:
         self._closed = False
         self._reporting = threading.Lock()
         self._held_back: ProgressReport | None = None
+        self._moved = NO_IO
         self._next_report = 0.0
         self._timer: threading.Thread | None = None
         self._has_held_back = threading.Event()
@@ -63,6 +73,10 @@ class ChildLink:
             if self._timer is None:
                 self._timer = threading.Thread(target=self._send_in_time, name="taskmill-progress", daemon=True)
                 self._timer.start()
+
+    def record_io(self, moved: IoBudget) -> None:
+        with self._reporting:
+            self._moved += moved
 
     def save(self, saved: str) -> Awaitable[None]:
         future = self._ask(lambda number: SaveRequest(number, saved))
@@ -101,9 +115,11 @@ class ChildLink:
                 future.set_result(answer.stored)
 
     def close(self) -> None:
-        """Send the last report, and wait for answers that nobody has waited for."""
+        """Send the last report and what was moved, and wait for answers that nobody has waited for."""
         with self._reporting:
             self._send_held_back()
+            if self._moved != NO_IO:
+                self._send(Moved(self._moved))
             self._closed = True
         self._has_held_back.set()
         wait(list(self._asked.values()))

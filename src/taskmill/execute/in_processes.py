@@ -19,6 +19,7 @@ from taskmill.execute.messages import (
     Answer,
     Call,
     FromWorker,
+    Moved,
     Refusal,
     Reported,
     RequestAnswer,
@@ -29,6 +30,7 @@ from taskmill.execute.messages import (
 from taskmill.execute.results import error_text
 from taskmill.execute.work import Ended, Work
 from taskmill.execute.worker_process import PATIENCE, WorkerProcess
+from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.outcome import Crashed, Failed, Interrupted, RawOutcome
 from taskmill.model.stages import Stored
 from taskmill.observe.log import about, logger
@@ -40,16 +42,23 @@ __all__ = ["ProcessExecutor", "ProcessRunning", "check_importable"]
 MOST_IDLE = max(2, os.cpu_count() or 1)
 
 
+MeasureIo = Callable[[int], IoBudget | None]
+"""What the process with an id has moved so far, if the system tells."""
+
+
 class ProcessExecutor:
     """A worker process per running handler, kept for the next one when it is done.
 
     ``inherit`` names the descriptors that workers hold as long as they live: the right to dispatch. An executor
-    serves one such right, and is closed before that is released.
+    serves one such right, and is closed before that is released. ``measure`` tells what a process has moved so far.
     """
 
-    def __init__(self, clock: Clock, inherit: Callable[[], Sequence[int]] = tuple) -> None:
+    def __init__(
+        self, clock: Clock, inherit: Callable[[], Sequence[int]] = tuple, measure: MeasureIo | None = None
+    ) -> None:
         self._clock = clock
         self._inherit = inherit
+        self._measure = measure
         self._workers: dict[WorkerProcess, ProcessRunning | None] = {}
         self._idle: list[WorkerProcess] = []
         self._serving: set[asyncio.Task[None]] = set()
@@ -74,6 +83,7 @@ class ProcessExecutor:
             asyncio.get_running_loop().call_soon(self._end, running, failed)
         else:
             self._workers[worker] = running
+            running.moved_before = self._moved_by(worker)
             worker.send(call)
         self._clock.work_begins(may_block=True)
         return running
@@ -110,6 +120,9 @@ class ProcessExecutor:
             case Reported():
                 if running is not None:
                     running.work.link.report(message.progress)
+            case Moved():
+                if running is not None:
+                    running.moved += message.io
             case SaveRequest() | SpawnRequest():
                 task = asyncio.get_running_loop().create_task(_serve(worker, running, message))
                 self._serving.add(task)
@@ -118,9 +131,13 @@ class ProcessExecutor:
                 if running is not None:
                     outcome = message.unpacked()
                     _log(message, running.work)
+                    running.record_io(self._moved_by(worker))
                     self._workers[worker] = None
                     self._release(worker)
                     self._end(running, outcome)
+
+    def _moved_by(self, worker: WorkerProcess) -> IoBudget | None:
+        return self._measure(worker.pid) if self._measure is not None else None
 
     def _release(self, worker: WorkerProcess) -> None:
         if not worker.is_usable():
@@ -146,12 +163,25 @@ class ProcessExecutor:
 class ProcessRunning:
     """A handler in a worker process, until it is over."""
 
-    __slots__ = ("ended", "work", "worker")
+    __slots__ = ("ended", "moved", "moved_before", "work", "worker")
 
     def __init__(self, work: Work, ended: Ended) -> None:
         self.work = work
         self.ended = ended
         self.worker: WorkerProcess | None = None
+        self.moved = NO_IO
+        """What the handler says it has moved."""
+        self.moved_before: IoBudget | None = None
+        """What the process had moved before it."""
+
+    def record_io(self, moved_by_process: IoBudget | None) -> None:
+        """What the handler has moved: what it says, and what was measured where it says nothing."""
+        moved = self.moved
+        if moved_by_process is not None and self.moved_before is not None:
+            measured = moved_by_process - self.moved_before
+            moved = IoBudget(*(said or seen for said, seen in zip(moved.amounts, measured.amounts, strict=True)))
+        if moved != NO_IO:
+            self.work.link.record_io(moved)
 
     def interrupt(self) -> None:
         """End its process: by SIGTERM first, by SIGKILL if asked again or after a while."""

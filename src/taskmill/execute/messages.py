@@ -13,6 +13,7 @@ from taskmill.define.task import PartName
 from taskmill.errors import InvalidState, TaskmillError
 from taskmill.execute.handler_address import Address
 from taskmill.execute.results import error_text
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import decoded_options
 from taskmill.model.outcome import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
 from taskmill.model.progress import ProgressReport
@@ -69,6 +70,12 @@ class Reported(msgspec.Struct, tag=True):
     progress: ProgressReport
 
 
+class Moved(msgspec.Struct, tag=True):
+    """From the worker: what the handler says it has moved."""
+
+    io: IoBudget
+
+
 class SaveRequest(msgspec.Struct, tag=True):
     """From the worker: make this durable and answer."""
 
@@ -123,7 +130,7 @@ class Answer(msgspec.Struct, tag=True):
 
 
 ToWorker = Call | RequestAnswer
-FromWorker = Reported | SaveRequest | SpawnRequest | Answer
+FromWorker = Reported | Moved | SaveRequest | SpawnRequest | Answer
 
 _encode = msgspec.json.Encoder().encode
 decode_to_worker = msgspec.json.Decoder(ToWorker).decode

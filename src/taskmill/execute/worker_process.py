@@ -82,6 +82,10 @@ class WorkerProcess:
     def __repr__(self) -> str:
         return f"<WorkerProcess {self._process.pid}>"
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def is_usable(self) -> bool:
         """Whether it may be given a call: nobody has ended it, and its end of the socket is open."""
         if self.interrupted or self._dead or not self._connected:

@@ -28,6 +28,8 @@ Reason = Literal[
     "domain_cap",
     "group_rate",
     "type_rate",
+    "pressure",
+    "io",
     "slots",
     "share",
     "ahead",

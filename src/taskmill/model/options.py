@@ -13,6 +13,7 @@ import msgspec
 
 from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError
 from taskmill.model.durations import instant, milliseconds, optional_milliseconds
+from taskmill.model.io_budget import LEARN, IoBudget
 from taskmill.model.kin import OnParentExpiry
 from taskmill.model.priority import priority_value
 from taskmill.model.rate_limit import RateLimit
@@ -99,6 +100,14 @@ def _rate(value: object, name: str, error: type[Exception]) -> RateLimit | None:
     return value
 
 
+def _io(value: object, name: str, error: type[Exception]) -> IoBudget | str | None:
+    if value is None or isinstance(value, IoBudget):
+        return value
+    if value == LEARN:
+        return LEARN
+    raise error(f"{name} must be an IoBudget such as IoBudget(disk_write=10_000_000), 'learn' or None, got {value!r}")
+
+
 def _every(value: object, name: str, error: type[Exception]) -> int:
     if (ms := milliseconds(value, name, error)) == 0:
         raise error(f"{name} must be longer than zero")
@@ -153,6 +162,7 @@ CHECKS: Mapping[str, Check] = {
     "fail_fast": _flag,
     "max_children": _count,
     "rate": _rate,
+    "io": _io,
     "max_concurrency": _count,
     "on_parent_expiry": lambda value, name, error: choice(OnParentExpiry, value, name, error),
 }
@@ -164,10 +174,11 @@ _DECODED: Mapping[str, Callable[[Any], Any]] = {
     "on_dependency_failure": OnDependencyFailure,
     "retry": lambda value: msgspec.convert(value, Retry),
     "depends_on": tuple,
+    "io": lambda value: msgspec.convert(value, IoBudget) if isinstance(value, dict) else value,
 }
 
 # Options a task type may give as a function of the handler's arguments.
-COMPUTABLE = frozenset({"key", "group", "label", "tags", "priority"})
+COMPUTABLE = frozenset({"key", "group", "label", "tags", "priority", "io"})
 
 
 def checked_options(

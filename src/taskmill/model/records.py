@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.progress import TaskProgress
 from taskmill.model.status import Ending, Status
 
@@ -30,6 +31,7 @@ class _Described(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     started_at: datetime | None
     parent_id: int | None
+    io: IoBudget | None
     progress: TaskProgress | None
     last_error: str | None
 
@@ -48,6 +50,7 @@ class HistoryRecord(_Described, frozen=True, kw_only=True):
     duration: timedelta | None
     result: Any
     error: str | None
+    actual_io: IoBudget | None
 
 
 class TypeStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,3 +61,4 @@ class TypeStats(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     failure_rate: float
     avg_duration: timedelta | None
+    avg_io: IoBudget | None = None

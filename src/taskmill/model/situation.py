@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from taskmill.model.controls import Controls
+from taskmill.model.io_budget import IoBudget
+from taskmill.model.machine import UNSEEN, Machine
 from taskmill.model.status import Status
 
 
@@ -42,6 +44,7 @@ class Situation(msgspec.Struct, array_like=True):
     interrupted: bool
     clock_from: int
     """Where its time-to-live counts from."""
+    io: str | None = None
 
     @property
     def aged_from(self) -> int:
@@ -59,7 +62,13 @@ class Surroundings(msgspec.Struct, kw_only=True):
     recent: tuple[int, int | None, int | None] = (0, None, None)
     """How many tasks ended lately, and when the first and the last of them did."""
     is_dispatching: bool = True
-    has_handler: bool = True
+    unknown_types: Collection[str] = ()
+    """Those of all these types that no handler is registered for where tasks are run."""
+    budget: IoBudget | None = None
+    """What the task is expected to move."""
+    running_budgets: Sequence[IoBudget] = ()
+    """What those are expected to move that run."""
+    machine: Machine = UNSEEN
 
 
 class GroupLoad(NamedTuple):

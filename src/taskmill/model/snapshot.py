@@ -63,6 +63,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     paused_groups: Sequence[str]
     paused_domains: Sequence[str]
     rates: Sequence[RateSnapshot]
+    pressure: Mapping[str, float]
+    """By source, from 0 to 1: as it is where this scheduler dispatches; elsewhere while tasks wait for it to fall."""
     schedules: Sequence[Schedule]
     max_concurrency: int
     is_shared: bool

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.kin import Kin
 from taskmill.model.retry import Retry
 from taskmill.model.status import Kind, OnDuplicate, Status
@@ -43,6 +44,8 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What ties it to other tasks, if anything does."""
     replaced: str | None = None
     """What the task that it replaces had saved."""
+    io: str | None = None
+    """Its budget as JSON, or ``learn``."""
 
 
 class Place(NamedTuple):
@@ -52,6 +55,8 @@ class Place(NamedTuple):
     id: int
     renewed_at: int | None = None
     """When its aging began anew, of a task that stands in the place of another."""
+    io: str | None = None
+    """Its budget as JSON, or ``learn``."""
 
     @property
     def aged_from(self) -> int:
@@ -129,12 +134,16 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     """Whether its ending concerns others: a parent, a series, tasks that depend on it."""
     renewed_at: int | None
     """When its aging began anew, if it did."""
+    io: str | None = None
+    """Its budget as JSON, or ``learn``."""
     effective: int = 0
     """The priority it was started with: its urgency, grown by waiting."""
+    budget: IoBudget | None = None
+    """What it is expected to move, where anybody watches that."""
 
     @property
     def place(self) -> Place:
-        return Place(self.queued_at, self.id, self.renewed_at)
+        return Place(self.queued_at, self.id, self.renewed_at, self.io)
 
     @property
     def lane(self) -> Lane:

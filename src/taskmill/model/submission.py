@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Protocol, TypedDict, Unpack, cast
+from typing import Any, Literal, Protocol, TypedDict, Unpack, cast
 
 from taskmill.errors import SubmissionError
 from taskmill.model.durations import Duration
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options
 from taskmill.model.retry import Retry
 
@@ -35,6 +36,7 @@ class CallOptions(TypedDict, total=False):
     on_duplicate: str
     tags: Mapping[str, str]
     label: str | None
+    io: IoBudget | Literal["learn"] | None
     retry: Retry
     timeout: Duration | None
     every: Duration

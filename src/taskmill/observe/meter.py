@@ -35,6 +35,8 @@ GATES: tuple[Reason, ...] = (
     "domain_cap",
     "group_rate",
     "type_rate",
+    "pressure",
+    "io",
     "slots",
     "share",
 )

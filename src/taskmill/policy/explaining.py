@@ -6,12 +6,13 @@ The same rules that the dispatcher goes by (:mod:`taskmill.runtime.picking`), as
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from taskmill.model.cluster import Claim
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
 from taskmill.model.durations import optional_from_ms
 from taskmill.model.explanation import Explanation, Hold, Reason
+from taskmill.model.machine import Machine
 from taskmill.model.outcome import StopReason
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord
@@ -19,14 +20,29 @@ from taskmill.model.situation import Situation, Surroundings
 from taskmill.model.status import Status
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms
+from taskmill.policy.io_gate import IoGate, IoLoad
 from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
 from taskmill.policy.shares import allocate
 from taskmill.policy.standstill import Clocks, clocks
+from taskmill.policy.throttling import holding_limit, pressure_hold
 from taskmill.policy.wording import clock_text, group_text, plural, rate_text, span_text, when_text
 
 _QUEUEING: frozenset[Reason] = frozenset({"slots", "share", "ahead", "group_cap", "domain_cap"})
 """Holds that end when other tasks do."""
+_OPEN_ENDED: frozenset[Reason] = frozenset(
+    {
+        "no_dispatcher",
+        "no_handler",
+        "scheduler_paused",
+        "domain_paused",
+        "stopping",
+        "series_paused",
+        "pressure",
+        "io",
+    }
+)
+"""Holds of which nobody knows when they end."""
 ENOUGH_ENDINGS = 5
 """Fewer say nothing about how fast tasks end."""
 
@@ -73,20 +89,21 @@ def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: 
         if situation.stop is not None:
             yield Hold("stopping", f"it was asked to stop ({situation.stop}) and has not ended yet")
         return
-    yield from _own_holds(situation, now)
+    yield from _own_holds(situation, around.machine, now)
     pauses = list(_pauses(situation, rules, now))
     yield from pauses
     if situation.status is not Status.PENDING or pauses:
         return
     if not around.is_dispatching:
         yield Hold("no_dispatcher", "no scheduler runs the tasks of this store now")
-    if not around.has_handler:
+    if situation.type in around.unknown_types:
         yield Hold("no_handler", f"no handler for {situation.type} is registered where tasks are run")
     yield from _limits(situation, around, rules, now)
+    yield from _machine(around, effective)
     yield from _competition(situation, around, rules, effective, now)
 
 
-def _own_holds(situation: Situation, now: int) -> Iterator[Hold]:
+def _own_holds(situation: Situation, machine: Machine, now: int) -> Iterator[Hold]:
     if situation.stop is not None:
         failed = situation.stop == StopReason.FAIL
         why = "a child of it has failed" if failed else f"it was asked to stop ({situation.stop})"
@@ -107,9 +124,19 @@ def _own_holds(situation: Situation, now: int) -> Iterator[Hold]:
         what = "is tried again" if situation.attempt and situation.last_error else "is due"
         yield Hold("not_due", f"it {what} {when_text(situation.due_at, now)}")
     if situation.preempted:
-        yield Hold("preempted", "it made way for a more urgent task and returns when none waits or runs")
+        yield Hold("preempted", _why_away(machine))
     if situation.status is Status.PAUSED and situation.series_paused:
         yield Hold("series_paused", "its recurring series is paused")
+
+
+def _why_away(machine: Machine) -> str:
+    if machine.returns_below is None:
+        return "it made way for a more urgent task and returns when none waits or runs"
+    highest = max(machine.pressures.items(), key=lambda source: source[1], default=("no source", 0.0))
+    return (
+        f"it made way, and returns when no more urgent task waits or runs and the pressure, which is {highest[1]:.2f} "
+        f"({highest[0]}), is at most {machine.returns_below:.2f}"
+    )
 
 
 _PAUSE_REASONS: Mapping[ScopeKind, Reason] = {
@@ -151,6 +178,16 @@ def _limits(situation: Situation, around: Surroundings, rules: Rules, now: int) 
                 yield Hold(reason, f"{what} may start {rate_text(limit)}; the next permit comes {when_text(at, now)}")
 
 
+def _machine(around: Surroundings, effective: int) -> Iterator[Hold]:
+    machine = around.machine
+    limit = holding_limit(frozenset(machine.limits), effective)
+    if limit is not None:
+        yield pressure_hold(limit, machine.easing, machine.pressures)
+    held = IoGate(machine.capacity, IoLoad(around.running_budgets)).admit(around.budget)
+    if held is not None:
+        yield held.as_hold()
+
+
 def _competition(situation: Situation, around: Surroundings, rules: Rules, effective: int, now: int) -> Iterator[Hold]:
     slots, taken = rules.declared.max_concurrency, around.running.total()
     if taken >= slots:
@@ -166,14 +203,19 @@ def _competition(situation: Situation, around: Surroundings, rules: Rules, effec
 
 
 def share_of(group: str, around: Surroundings, rules: Rules, now: int) -> int:
-    return shares(around.running, around.waiting, rules, now).get(group, 0)
+    return shares(around.running, around.waiting, rules, now, around.unknown_types).get(group, 0)
 
 
 def shares(
-    running: Counter[tuple[str, str]], waiting: Counter[tuple[str, str]], rules: Rules, now: int
+    running: Counter[tuple[str, str]],
+    waiting: Counter[tuple[str, str]],
+    rules: Rules,
+    now: int,
+    unknown_types: Collection[str],
 ) -> dict[str, int]:
     """The share of every group that has work, in slots, given what runs and waits by group and type."""
-    busy, ready = by_group(running), _may_start(running, waiting, rules, now)
+    can_run = Counter({load: n for load, n in waiting.items() if load[1] not in unknown_types})
+    busy, ready = by_group(running), _may_start(running, can_run, rules, now)
     claims: dict[str, Claim] = {}
     for group in {*busy, *by_group(waiting)}:
         settings = rules.group(group)
@@ -233,7 +275,7 @@ def _estimated_start(
         rate = rules.rate(scope)
         if reason in reasons and rate is not None:
             at = max(at, _next_permit(rules, scope, rate, now) + around.ahead * rate.interval_ms // rate.permits)
-    if reasons & {"no_dispatcher", "no_handler", "scheduler_paused", "domain_paused", "stopping", "series_paused"}:
+    if reasons & _OPEN_ENDED:
         return None
     if reasons & _QUEUEING:
         count, first, last = around.recent

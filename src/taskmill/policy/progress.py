@@ -1,6 +1,8 @@
-"""Progress over time: the rate of bytes, smoothed, and the time left at that rate."""
+"""Progress over time: the rate of bytes, smoothed, and the time left at it; or a guess from history."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import msgspec
 
@@ -8,6 +10,8 @@ from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress
 from taskmill.model.status import Status
 
 SMOOTHING = 0.3
+MOST_GUESSED = 0.99
+"""A guess never says that a task is done."""
 
 
 def advanced(before: StoredProgress | None, report: ProgressReport, elapsed: float) -> StoredProgress:
@@ -16,7 +20,11 @@ def advanced(before: StoredProgress | None, report: ProgressReport, elapsed: flo
     done_before = before.done_bytes or 0 if before else 0
     if report.done_bytes is not None and elapsed > 0 and report.done_bytes >= done_before:
         momentary = (report.done_bytes - done_before) / elapsed
-        rate = momentary if rate is None else SMOOTHING * momentary + (1 - SMOOTHING) * rate
+        if rate is not None:
+            rate = SMOOTHING * momentary + (1 - SMOOTHING) * rate
+        elif momentary:
+            # Before the first bytes there is no rate: how many there will be may be told long before they come.
+            rate = momentary
     eta_ms = None
     if rate and report.total_bytes is not None and report.done_bytes is not None:
         eta_ms = int(max(report.total_bytes - report.done_bytes, 0) / rate * 1000)
@@ -29,6 +37,18 @@ def advanced(before: StoredProgress | None, report: ProgressReport, elapsed: flo
         rate=rate,
         eta_ms=eta_ms,
     )
+
+
+def extrapolated(own: TaskProgress | None, elapsed: timedelta, usual: timedelta | None) -> TaskProgress | None:
+    """What a running task is guessed to have done, from how long its type usually takes, if it says nothing itself.
+
+    The fraction grows evenly and stays at 99 %; the time left is unknown once it takes longer than usual.
+    """
+    if (own is not None and own.fraction is not None) or usual is None or usual <= timedelta():
+        return own
+    fraction = min(max(elapsed / usual, 0.0), MOST_GUESSED)
+    eta = max(usual - max(elapsed, timedelta()), timedelta()) or None
+    return msgspec.structs.replace(own or TaskProgress(), fraction=fraction, eta=eta)
 
 
 def with_children(

@@ -38,6 +38,12 @@ def next_permit_at(bucket: Bucket, limit: RateLimit, now: int) -> int:
     return now + max(-(-missing // limit.permits), 0)
 
 
+def full_at(bucket: Bucket, limit: RateLimit) -> int:
+    """When a bucket of this limit is full if nothing more is taken; from then on it need not be remembered."""
+    missing = limit.capacity * limit.interval_ms - _refilled(bucket, limit, bucket.at).level
+    return bucket.at + max(-(-missing // limit.permits), 0)
+
+
 def carry_over(bucket: Bucket, old: RateLimit, new: RateLimit, now: int) -> Bucket:
     """The bucket when its limit changes: what it holds is kept, as far as it fits, so that a change is no new burst."""
     return _refilled(_refilled(bucket, old, now), new, now)

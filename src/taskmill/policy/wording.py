@@ -41,3 +41,14 @@ def span_text(ms: int) -> str:
 
 def clock_text(at: int) -> str:
     return f"{from_ms(at):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def bytes_text(amount: float) -> str:
+    """``12.3 MB``: decimal, as disks and networks are sold."""
+    if amount < 1000:
+        return f"{amount:.0f} B"
+    for unit in ("kB", "MB", "GB", "TB"):
+        amount /= 1000
+        if amount < 999.5:
+            return f"{amount:.3g} {unit}"
+    return f"{amount / 1000:,.3g} PB"

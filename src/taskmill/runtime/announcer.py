@@ -85,6 +85,8 @@ class Announcer:
 
     def effects(self, effects: Effects, now: int) -> None:
         """What followed from a commit is durable."""
+        for scope in effects.pauses_ended:
+            self.scope_resumed(scope)
         for ended in effects.ended:
             self._ended(ended.task, ended.end, ended.duration_ms, effects.successors, now)
         for task in effects.unblocked:

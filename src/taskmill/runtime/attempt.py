@@ -20,6 +20,7 @@ from taskmill.errors import InvalidState
 from taskmill.execute.work import Running
 from taskmill.handle import Handle, Spawned
 from taskmill.model.durations import from_ms, optional_from_ms
+from taskmill.model.io_budget import IoBudget, budget_to_store, stored_budget
 from taskmill.model.outcome import StopReason
 from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress, readable
 from taskmill.model.records import HistoryRecord, TaskRecord
@@ -34,6 +35,9 @@ from taskmill.ports import Origin
 
 _decode_overrides = msgspec.json.Decoder(Overrides).decode
 _decode_payload = msgspec.json.Decoder().decode
+
+_RECORDING = threading.Lock()
+"""A handler may record what it has moved in several threads."""
 
 Saver = Callable[[int, int, str], Awaitable[bool]]
 Spawner = Callable[[Sequence[Submission], Origin], Awaitable[list[Handle[Any]]]]
@@ -53,6 +57,7 @@ class Attempt:
         "ended",
         "ended_at",
         "hook_waits",
+        "io",
         "latest",
         "overrides",
         "progress",
@@ -106,6 +111,8 @@ class Attempt:
         self.latest: ProgressReport | None = None
         """The last report that has not been written yet."""
         self.progress: StoredProgress | None = None
+        self.io: IoBudget | None = None
+        """What it has moved, as far as anybody told."""
         self.progress_at = started
         self._saver = saver
         self._spawner = spawner
@@ -173,6 +180,14 @@ class Attempt:
             else:
                 self._loop.call_soon_threadsafe(self._noticed)
 
+    def record_io(self, moved: IoBudget) -> None:
+        with _RECORDING:
+            self.io = moved if self.io is None else self.io + moved
+
+    @property
+    def io_to_store(self) -> str | None:
+        return budget_to_store(self.io)
+
     def save(self, saved: str) -> Awaitable[None]:
         if threading.get_ident() == self._loop_thread:
             return self._save(saved)
@@ -224,6 +239,7 @@ class Attempt:
             parent_id=task.parent_id,
             progress=self.current_progress(),
             last_error=task.last_error,
+            io=stored_budget(task.io),
             status=Status.RUNNING,
         )
 

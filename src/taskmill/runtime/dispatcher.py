@@ -13,11 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import msgspec
-
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreError
-from taskmill.model.outcome import Outcome, StopReason
+from taskmill.model.outcome import Outcome, StopReason, Succeeded
 from taskmill.model.stages import Claimed
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from taskmill.observe.log import about, logger
@@ -26,18 +24,17 @@ from taskmill.ports import Arrived, Clock, DispatchRight, Effects, Judged, Store
 from taskmill.runtime.aging_watch import AgingWatch
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
+from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.judging import may_release, verdict_on
 from taskmill.runtime.load import Load
-from taskmill.runtime.preempting import make_way, may_return
+from taskmill.runtime.preempting import ease, make_way, may_return
+from taskmill.runtime.progress_pace import ProgressPace
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.sweep_pace import SweepPace
 from taskmill.runtime.upkeep import STORE_PATIENCE, Upkeep
 from taskmill.runtime.waiting_room import WaitingRoom
 from taskmill.runtime.workshop import Executors, Workshop
 
-_encode = msgspec.json.Encoder().encode
-
-PROGRESS_INTERVAL = 0.5
 _NO_EFFECTS = Effects()
 
 
@@ -63,11 +60,13 @@ class Dispatcher:
         self._announcer = announcer
         self._upkeep = upkeep
         self._settings = settings
-        load = Load()
+        self._progress = ProgressPace()
+        self.load = load = Load()
+        self.courtesy = Courtesy(load, settings.throttle)
         self.workshop = Workshop(
             clock, executors, settings.cancel_timeout, store, spawner, self._outcome, self._progress_noticed, load
         )
-        self._room = WaitingRoom(load, self._knows, settings, in_cluster=store.is_cluster)
+        self._room = WaitingRoom(load, self._knows, settings, self.courtesy, in_cluster=store.is_cluster)
         self._aging_watch = AgingWatch(store, announcer)
         self._sweep_pace = SweepPace(clock)
         self._wake = asyncio.Event()
@@ -78,9 +77,6 @@ class Dispatcher:
         self._returns: list[Claimed] = []
         """Claimed tasks that nobody here can run; the next turn returns them."""
         self._stops_meanwhile: list[tuple[int, str]] = []
-        self._progress_waits = False
-        self._progress_at = float("-inf")
-        self._progressed: list[Attempt] = []
         self._claiming = True
         self._looked_first = False
         self._wake_at = wake_at
@@ -120,11 +116,20 @@ class Dispatcher:
     def _outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         if attempt.is_first_ending(self._clock.monotonic()):
             self._room.picker.ended(attempt.task.group, attempt.duration_ms)
+            if attempt.io is not None and isinstance(outcome, Succeeded):
+                self.courtesy.learn(attempt.task.type, attempt.io)
         self._outcomes.append((attempt, outcome))
         self._wake.set()
 
     def _progress_noticed(self) -> None:
-        self._progress_waits = True
+        self._progress.waits = True
+        self._wake.set()
+
+    def machine_changed(self, others_wait: bool) -> None:
+        """The machine bears more or less than before; ``others_wait`` for the pressure to fall than did."""
+        ease(self.courtesy, self.workshop)
+        if others_wait:
+            self._room.picker.look_at_all()
         self._wake.set()
 
     # Running
@@ -221,7 +226,9 @@ class Dispatcher:
         turn.returns, self._returns = self._returns, []
         turn.promote = self._is_past(self._room.next_due)
         turn.survey, self._room.survey_wanted = self._room.survey_wanted, False
-        turn.progress = self._gather_progress()
+        turn.progress = self._progress.gather(
+            self._clock.monotonic(), [attempt for attempt, _ in self._judging], self.workshop.attempts.values()
+        )
         for judged in turn.judged:
             # Verdicts are committed before claims: what returns to the queue may start in the same turn.
             match judged.verdict:
@@ -231,8 +238,8 @@ class Dispatcher:
                     continue
         # What is due, or is released by an ending, may be more urgent than what is known to wait: it comes into sight
         # before anything is claimed, though not twice in a row, or a stream of such turns would keep the slots empty.
-        something_waits = not self._room.is_empty
-        looks_first = not self._looked_first and (turn.promote or (something_waits and may_release(turn.judged)))
+        releases = not self._room.is_empty and may_release(turn.judged)
+        looks_first = self._room.in_doubt or (not self._looked_first and (turn.promote or releases))
         self._looked_first = looks_first
         if self._claiming and not looks_first:
             slots = self._settings.max_concurrency
@@ -251,22 +258,10 @@ class Dispatcher:
                 task=attempt.task,
                 verdict=verdict_on(attempt, outcome, now),
                 duration_ms=attempt.duration_ms,
+                io=attempt.io_to_store,
                 stopped=attempt.is_ending,
             )
             for attempt, outcome in self._judging
-        ]
-
-    def _gather_progress(self) -> list[tuple[int, int, str]]:
-        """What handlers have reported: the last word of those that ended, and now and then that of the others."""
-        now = self._clock.monotonic()
-        attempts = [attempt for attempt, _ in self._judging if attempt.latest is not None]
-        if self._progress_waits and now >= self._progress_at + PROGRESS_INTERVAL:
-            self._progress_waits = False
-            self._progress_at = now
-            attempts.extend(self.workshop.attempts.values())
-        self._progressed = [attempt for attempt in attempts if attempt.take_progress(now)]
-        return [
-            (attempt.task.id, attempt.task.attempt, _encode(attempt.progress).decode()) for attempt in self._progressed
         ]
 
     def _sleep_until(self) -> float | None:
@@ -275,8 +270,8 @@ class Dispatcher:
         moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]
         if (deadline := self.workshop.next_deadline()) is not None:
             moments.append(deadline)
-        if self._progress_waits:
-            moments.append(self._progress_at + PROGRESS_INTERVAL)
+        if self._progress.waits:
+            moments.append(self._progress.next_at)
         if self._wake_at is not None:
             moments.append(self._wake_at)
         return min(moments, default=None)
@@ -313,7 +308,7 @@ class Dispatcher:
         """The turn is committed: take note, start what was claimed, tell."""
         self._room.read(turn, result)
         if turn.progress:
-            self._announcer.progressed(self._progressed)
+            self._announcer.progressed(self._progress.gathered)
         self.workshop.note_urgencies(result.urgencies, self._settings.declared.aging)
         self._apply_verdicts(turn, result)
         if result.effects != _NO_EFFECTS:
@@ -324,6 +319,7 @@ class Dispatcher:
         aging = self._settings.declared.aging
         for claimed in result.claimed:
             claimed.effective = effective_priority(aging, claimed.urgency, turn.now - claimed.place.aged_from)
+            claimed.budget = self.courtesy.budget_of(claimed.type, claimed.io)
             self._start(claimed, now)
         self._announcer.reallocated(self._room.picker.shares.changes)
         for id, stop in (*result.stops, *self._stops_meanwhile):
@@ -343,8 +339,8 @@ class Dispatcher:
                     ended += 1
                 case TryAgain(_, int(due_at)):
                     self._room.note_due(due_at)
-                case MakeWay() if task.id not in result.waiting:
-                    self._room.preempted += 1
+                case MakeWay() if task.id not in result.waiting and not turn.resume_preempted:
+                    self._room.has_preempted = True
                 case _:
                     pass  # its children end first, or it waits again, and the plan has put it in its place
             if isinstance(judged.verdict, TryAgain | Return) and task.expires_at is not None:

@@ -16,6 +16,7 @@ from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.runtime.neighbours import Neighbours
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import Upkeep
+from taskmill.runtime.watching import MakeWatch, Watching
 from taskmill.runtime.workshop import Executors
 
 STANDBY_INTERVAL = 1.0
@@ -37,6 +38,7 @@ class Dispatching:
         make_executors: MakeExecutors,
         settings: RunSettings,
         spawner: Spawner,
+        make_watch: MakeWatch | None = None,
     ) -> None:
         self._store = store
         self._registry = registry
@@ -46,6 +48,9 @@ class Dispatching:
         self._make_executors = make_executors
         self._settings = settings
         self._spawner = spawner
+        self._make_watch = make_watch
+        self.watching: Watching | None = None
+        """Who watches the machine while a dispatcher is at work, if anybody does."""
         self._stopping: asyncio.Event | None = None
         self._stopped = asyncio.Event()
         self._grace: float | None = None
@@ -133,6 +138,7 @@ class Dispatching:
         try:
             await self._recover()
             await self._store.declare(self._settings.declared)
+            await self._watch_machine(dispatcher)
             self.dispatcher = dispatcher
             self._store.watch_cut_off = lambda: _stop_what_runs(dispatcher)
             self._neighbours.changed = dispatcher.look_again
@@ -149,8 +155,18 @@ class Dispatching:
         finally:
             self._neighbours.changed = None
             self.dispatcher = None
+            if self.watching is not None:
+                await self.watching.end()
+                self.watching = None
             await executors.close()
             dispatcher.release_when_quiet(right)
+
+    async def _watch_machine(self, dispatcher: Dispatcher) -> None:
+        if self._make_watch is not None:
+            self.watching = Watching(
+                self._store, self._clock, self._make_watch, dispatcher.load.io, dispatcher.courtesy
+            )
+            await self.watching.begin(dispatcher.machine_changed)
 
     async def _recover(self) -> None:
         now = self._clock.now_ms()

@@ -10,14 +10,25 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from taskmill.model.controls import NO_CONTROLS, Bucket, Declared, Scope, ScopeKind
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Lane
+from taskmill.model.task_name import domain_of
 from taskmill.policy.rules import Rules
 from taskmill.runtime.load import Load
 from taskmill.runtime.meters import Meters
 
 MANY = 1_000_000_000
 """Stands for what is not limited, and for what waits on disk beyond what is in sight."""
+
+
+def scopes_of(lane: Lane) -> tuple[Scope, ...]:
+    """What limits the tasks of a lane."""
+    return (
+        Scope(ScopeKind.GROUP, lane.group),
+        Scope(ScopeKind.DOMAIN, domain_of(lane.type)),
+        Scope(ScopeKind.TYPE, lane.type),
+    )
 
 
 class Gates:
@@ -93,9 +104,9 @@ class Gates:
 
     # Taking
 
-    def take(self, group: str, type: str) -> None:
+    def take(self, group: str, type: str, budget: IoBudget | None) -> None:
         """A task is about to start."""
-        self._load.begin(group, type)
+        self._load.begin(group, type, budget)
         if self.rules.group(group).rate is not None:
             self.meters.take(Scope(ScopeKind.GROUP, group))
         if (gate := self.rules.gate(type)) is not None and gate.rate is not None:
@@ -134,7 +145,7 @@ class Gates:
             for scope in self.meters.promised_scopes:
                 self._timed.pop(scope, None)
                 groups |= self._concerned_by(scope)
-        self.meters.turn_over(taken)
+        self.meters.turn_over(taken, self.rules)
         return groups
 
     def _concerned_by(self, scope: Scope) -> set[str]:

@@ -20,6 +20,7 @@ from taskmill.policy.aging import NAMED_LEVELS, effective_priority
 from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.runtime.glimpse import LaneGlimpse
 from taskmill.runtime.settings import RunSettings
+from taskmill.runtime.watching import Watch
 
 _LEVELS = tuple(reversed(NAMED_LEVELS))
 LEVEL_NAMES = tuple(Priority(level).name.lower() for level in _LEVELS)
@@ -53,6 +54,8 @@ class Gauges(NamedTuple):
     groups: Mapping[str, GroupGauges] = {}
     """Those that have work; of very many the idlest are summed up as one."""
     paused: Sequence[Scope] = ()
+    pressures: Mapping[str, float] = {}
+    """By source."""
 
 
 def level_of(effective: int) -> str:
@@ -60,7 +63,7 @@ def level_of(effective: int) -> str:
     return LEVEL_NAMES[bisect_left(_LEVELS, effective)]
 
 
-def read_gauges(settings: RunSettings, dispatcher: Dispatcher | None, now: int) -> Gauges:
+def read_gauges(settings: RunSettings, dispatcher: Dispatcher | None, watch: Watch | None, now: int) -> Gauges:
     if dispatcher is None:
         return Gauges(dispatching=False, slots=settings.max_concurrency)
     room, workshop = dispatcher._room, dispatcher.workshop
@@ -76,6 +79,7 @@ def read_gauges(settings: RunSettings, dispatcher: Dispatcher | None, now: int) 
         next_levels=_by_level(heads),
         groups=_few(groups),
         paused=sorted(scope for scope, pause in room.picker.rules.controls.pauses.items() if pause.holds(now)),
+        pressures=watch.pressures if watch is not None else {},
     )
 
 

@@ -59,6 +59,8 @@ class Glimpse:
         self.groups: dict[str, dict[Lane, LaneGlimpse]] = {}
         self.touched: set[str] = set()
         """Groups of which something has changed since whoever picks has looked."""
+        self.has_budgets = False
+        """Whether tasks with budgets came into sight since whoever picks has looked."""
         self._unread: set[Lane] = set()
 
     def add(self, lane: Lane, place: Place) -> None:
@@ -70,6 +72,7 @@ class Glimpse:
             known = self._known(lane)
             known.complete = True
         known.add(place, 4 * front_size(self.lane_count))
+        self.has_budgets = self.has_budgets or place.io is not None
         self._noted(lane, known)
 
     def read(self, fronts: Mapping[Lane, list[Place]], size: int) -> None:
@@ -77,6 +80,7 @@ class Glimpse:
         for lane, places in fronts.items():
             known = self._known(lane)
             known.places = places
+            self.has_budgets = self.has_budgets or any(place.io is not None for place in places)
             known.complete = len(places) < size
             known.low_water = max(size // 4, 1)
             self._noted(lane, known)

@@ -71,9 +71,14 @@ class HoldCount:
             return []
         if (reason := self._hold_on_group(group)) is not None:
             return [_GroupHold(reason, group)]
-        return [
+        holds = [
             _GroupHold(reason, lane.type) for lane in lanes if (reason := self._hold_on_type(lane.type)) is not None
         ]
+        if group in self._picker.throttled:
+            holds.append(_GroupHold("pressure", group))
+        if group in self._picker.courtesy.io_held:
+            holds.append(_GroupHold("io", group))
+        return holds
 
     def _hold_on_type(self, type: str) -> Reason | None:
         """What keeps tasks of a type from starting, whatever their group."""

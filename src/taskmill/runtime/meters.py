@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from taskmill.model.controls import Bucket, Scope
 from taskmill.model.rate_limit import RateLimit
-from taskmill.policy.rates import carry_over, full_bucket, next_permit_at, permits_at
+from taskmill.policy.rates import carry_over, full_at, full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
+
+FEW = 64
 
 
 class Meters:
@@ -17,6 +19,8 @@ class Meters:
         self._buckets: dict[Scope, Bucket] = {}
         self._promised: dict[Scope, int] = {}
         self._now = 0
+        self._many = FEW
+        """With more buckets it is worth while to look for full ones."""
 
     def rule(self, before: Rules, rules: Rules, stored: Iterable[tuple[Scope, Bucket]], now: int) -> None:
         """Limits have changed: what their buckets hold is kept as far as it fits."""
@@ -57,10 +61,21 @@ class Meters:
     def promised_scopes(self) -> Iterable[Scope]:
         return self._promised
 
-    def turn_over(self, taken: Iterable[tuple[Scope, Bucket]]) -> None:
+    def turn_over(self, taken: Iterable[tuple[Scope, Bucket]], rules: Rules) -> None:
         """The turn is committed or has failed: promises are void, what was taken is taken."""
         self._promised.clear()
         self._buckets.update(taken)
+        if len(self._buckets) > self._many:
+            self._forget_full(rules)
+
+    def _forget_full(self, rules: Rules) -> None:
+        """Names come and go; a full bucket is like one from which nothing was ever taken."""
+        self._buckets = {
+            scope: bucket
+            for scope, bucket in self._buckets.items()
+            if (limit := rules.rate(scope)) is not None and full_at(bucket, limit) > self._now
+        }
+        self._many = max(2 * len(self._buckets), FEW)
 
     def _bucket(self, scope: Scope, limit: RateLimit) -> Bucket:
         bucket = self._buckets.get(scope)

@@ -18,12 +18,13 @@ from typing import NamedTuple
 
 from taskmill.model.cluster import Claim
 from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.stages import Lane, Place
-from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms, wait_until_ms
 from taskmill.policy.rules import Rules
 from taskmill.policy.turns import Ring
-from taskmill.runtime.gates import MANY, Gates
+from taskmill.runtime.courtesy import Courtesy
+from taskmill.runtime.gates import MANY, Gates, scopes_of
 from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
 from taskmill.runtime.load import Load
 from taskmill.runtime.meters import Meters
@@ -51,6 +52,8 @@ class Pick(NamedTuple):
     effective: int
     lane: Lane
     place: Place
+    budget: IoBudget | None = None
+    """What it is expected to move."""
     by_turn: bool = True
     """Whether it starts because of the share of its group, or is so urgent that it passes over shares."""
 
@@ -61,21 +64,15 @@ class _Entry(NamedTuple):
     group: str
 
 
-def _scopes_of(lane: Lane) -> tuple[Scope, ...]:
-    """What limits the tasks of a lane."""
-    return (
-        Scope(ScopeKind.GROUP, lane.group),
-        Scope(ScopeKind.DOMAIN, domain_of(lane.type)),
-        Scope(ScopeKind.TYPE, lane.type),
-    )
-
-
 class Picker:
     """Chooses what starts in free slots, by the rules that hold now."""
 
-    def __init__(self, glimpse: Glimpse, load: Load, knows: Callable[[str], bool]) -> None:
+    def __init__(self, glimpse: Glimpse, load: Load, knows: Callable[[str], bool], courtesy: Courtesy) -> None:
         self._glimpse = glimpse
         self._load = load
+        self.courtesy = courtesy
+        self.throttled: set[str] = set()
+        """Groups with tasks that wait for the pressure to fall."""
         self.gates = Gates(load, knows)
         self.shares = ShareKeeper()
         self._ring = Ring()
@@ -119,9 +116,8 @@ class Picker:
 
     def look_at_all(self) -> None:
         """Anything may have changed."""
-        self._glimpse.touched.update(
-            self._glimpse.groups, self._load.groups, self._load.elsewhere.groups, self._versions
-        )
+        held = self._load.groups, self._load.elsewhere.groups
+        self._glimpse.touched.update(self._glimpse.groups, *held, self._versions)
 
     def ended(self, group: str, held_ms: int) -> None:
         """A task of ``group`` has given its slot back after ``held_ms``."""
@@ -135,6 +131,8 @@ class Picker:
 
     def pick(self, slots: int, free: int, now: int) -> list[Pick]:
         """Take the next tasks to start out of the glimpse, at most ``free``, in their order."""
+        if self.courtesy.is_watching:
+            self._reopen()
         self.settle(slots, now)
         picked: list[Pick] = []
         if free <= 0 or self.rules.is_paused(EVERYTHING):
@@ -144,12 +142,27 @@ class Picker:
         while len(picked) < free and (chosen := self._next(now)) is not None:
             group, by_turn = chosen
             candidate = self._candidate_now(group, now)
+            if not self.courtesy.admits(candidate.lane.type, candidate.place.io):
+                # Others of its group may fit, or have no budget.
+                self._glimpse.touched.add(group)
+                self.settle(slots, now)
+                continue
             picked.append(self._take(group, candidate, by_turn=by_turn))
             if self._is_unread(candidate.lane) and not self.rules.is_shared:
                 # More of this lane waits on disk, perhaps more urgent than the rest: read before going on.
                 break
             self.settle(slots, now)
         return picked
+
+    def _reopen(self) -> None:
+        """What was held because of its IO may fit now."""
+        self.courtesy.arrived, self._glimpse.has_budgets = self._glimpse.has_budgets, False
+        self._glimpse.touched |= self.courtesy.reopen()
+
+    @property
+    def is_held_by_machine(self) -> bool:
+        """Whether something waits for the machine alone; :meth:`settle` first."""
+        return bool(self.throttled or self.courtesy.io_held) and not self.rules.is_paused(EVERYTHING)
 
     @property
     def has_candidates(self) -> bool:
@@ -168,11 +181,12 @@ class Picker:
             if self.gates.is_open(lane, now)
             for place in known.places[:most]
             if (effective := self._effective(lane, place, now)) <= line
+            if not self.courtesy.holds_back(effective) and self.courtesy.may_pass(lane.type, place.io)
         )
         room: dict[Scope, int] = {}
         found: list[int] = []
         for effective, _, _, lane in waiting:
-            for scope in (scopes := _scopes_of(lane)):
+            for scope in (scopes := scopes_of(lane)):
                 if scope not in room:
                     room[scope] = self.gates.room_in(scope)
             if len(found) < most and all(room[scope] > 0 for scope in scopes):
@@ -216,12 +230,18 @@ class Picker:
         best: Candidate | None = None
         waiting = 0
         settings = self.rules.group(group)
+        self.throttled.discard(group)
         if lanes and (permits := self.gates.permits_of_group(group, now)):
             for lane, known in lanes.items():
                 if not self.gates.is_open(lane, now) or not known.places:
                     continue
-                waiting += len(known.places) if known.complete else MANY
                 candidate = self._head(lane, known, now)
+                if candidate is None:
+                    continue
+                if self.courtesy.holds_back(candidate.effective):
+                    self.throttled.add(group)
+                    continue
+                waiting += len(known.places) if known.complete else MANY
                 if best is None or candidate < best:
                     best = candidate
             waiting = min(waiting, permits)
@@ -232,15 +252,21 @@ class Picker:
             self._candidates[group] = best
         if self.rules.is_shared:
             claim = Claim(running, waiting, settings.weight, settings.cap, settings.min_slots)
-            self.shares.claims(group, claim if running or waiting else None)
+            self.shares.claims(group, claim if running or waiting else None, drained=not lanes)
         if not lanes and not running:
             del self._versions[group]
             self._pressing.discard(group)
             self._ring.leave(group)
 
-    def _head(self, lane: Lane, known: LaneGlimpse, now: int) -> Candidate:
+    def _head(self, lane: Lane, known: LaneGlimpse, now: int) -> Candidate | None:
         """The task of a lane that is next. Inside a lane that is the oldest, unless aging began anew for some."""
         places = known.places
+        if self.courtesy.holds_io:
+            places = [place for place in places if self.courtesy.may_pass(lane.type, place.io)]
+            if len(places) < len(known.places):
+                self.courtesy.io_held.add(lane.group)
+            if not places:
+                return None
         candidate = self._candidate(lane, places[0], now)
         if lane.renewed and self.rules.declared.aging is not None:
             oldest = min(places, key=lambda place: place.aged_from)
@@ -272,10 +298,13 @@ class Picker:
             self.gates.look_again(place.aged_from + wait, Scope(ScopeKind.GROUP, lane.group))
 
     def _lines(self) -> tuple[int, ...]:
-        """Where a task passes over the shares of groups."""
+        """Where a task passes over the shares of groups, or is no longer held by the pressure."""
         declared = self.rules.declared
         urgent = declared.aging.urgent if declared.aging is not None else None
-        return (declared.preempt_at,) if urgent is None else (declared.preempt_at, urgent)
+        held_from = self.courtesy.held_from
+        # One step more urgent, and the pressure holds it no longer.
+        lines = (declared.preempt_at, urgent, None if held_from is None else held_from - 1)
+        return tuple(line for line in lines if line is not None)
 
     def _in_order(self, groups: set[str]) -> Iterable[str]:
         """Groups that come to work in the same moment take their first turns in the order of their tasks."""
@@ -338,14 +367,15 @@ class Picker:
 
     def _take(self, group: str, candidate: Candidate, *, by_turn: bool) -> Pick:
         lane = candidate.lane
+        budget = self.courtesy.budget_of(lane.type, candidate.place.io)
         self._glimpse.take(lane, candidate.place)
-        self.gates.take(group, lane.type)
+        self.gates.take(group, lane.type, budget)
         if self.rules.is_shared:
             self.shares.started(group, by_turn=by_turn)
         else:
             self._ring.had_turn(group)
         self._glimpse.touched.add(group)
-        return Pick(candidate.id, group, lane.type, candidate.effective, lane, candidate.place, by_turn)
+        return Pick(candidate.id, group, lane.type, candidate.effective, lane, candidate.place, budget, by_turn)
 
     def _is_unread(self, lane: Lane) -> bool:
         known = self._glimpse.of(lane.group).get(lane)
@@ -354,7 +384,7 @@ class Picker:
     def _only_lane(self) -> Lane | None:
         """The lane from which everything is taken in order, if there is one: the way of almost every turn."""
         groups = self._glimpse.groups
-        if len(groups) != 1 or self.rules.limits_anything:
+        if len(groups) != 1 or self.rules.limits_anything or self.courtesy.is_watching:
             return None
         (lanes,) = groups.values()
         if len(lanes) != 1:
@@ -366,6 +396,5 @@ class Picker:
         places = self._glimpse.take_front(lane, free)
         for _ in places:
             self._load.begin(lane.group, lane.type)
-        return [
-            Pick(place.id, lane.group, lane.type, self._effective(lane, place, now), lane, place) for place in places
-        ]
+        group, type = lane.group, lane.type
+        return [Pick(place.id, group, type, self._effective(lane, place, now), lane, place) for place in places]

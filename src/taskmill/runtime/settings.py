@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from taskmill.model.controls import Declared
 from taskmill.model.retention import Retention
+from taskmill.model.throttle import ThrottlePolicy
 
 if TYPE_CHECKING:
     from taskmill.observe.meter import Meter
@@ -21,6 +22,8 @@ class RunSettings:
     retention: Retention | None
     declared: Declared
     """What the program says about groups, rates and aging."""
+    throttle: ThrottlePolicy = ThrottlePolicy()  # noqa: RUF009 - a frozen value
+    """Which tasks wait under which pressure."""
     meter: Meter | None = None
     """Counts what happens, once somebody asks for it."""
 

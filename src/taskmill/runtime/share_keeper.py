@@ -59,16 +59,17 @@ class ShareKeeper:
             self._drained.clear()
             self._demand = 0
 
-    def claims(self, group: str, claim: Claim | None) -> None:
-        """What a group asks for now; ``None``: nothing."""
+    def claims(self, group: str, claim: Claim | None, *, drained: bool = False) -> None:
+        """What a group asks for now; ``None``: nothing. ``drained`` if nothing of it waits, held back or not."""
         before = self._claims.get(group)
         if claim is None:
-            if self._claims.pop(group, None) is not None:
-                self._drained.add(group)
+            self._claims.pop(group, None)
         else:
             self._claims[group] = claim
-            if not claim.waiting:
-                self._drained.add(group)
+        if drained and before is not None:
+            self._drained.add(group)
+        elif not drained:
+            self._drained.discard(group)
         if not self.is_stale:
             self.is_stale = self._matters(group, before, claim)
         self._demand += (claim.bound if claim else 0) - (before.bound if before else 0)

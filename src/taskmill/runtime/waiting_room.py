@@ -14,6 +14,7 @@ from taskmill.model.status import Status
 from taskmill.policy.rules import Rules
 from taskmill.ports import Arrived, Effects, Released, Turn, TurnResult
 from taskmill.runtime.admitting import admission
+from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.glimpse import Glimpse
 from taskmill.runtime.hold_count import HoldCount
 from taskmill.runtime.load import Load
@@ -25,7 +26,13 @@ class WaitingRoom:
     """What may start now, and when something else may."""
 
     def __init__(
-        self, load: Load, knows: Callable[[str], bool], settings: RunSettings, *, in_cluster: bool = False
+        self,
+        load: Load,
+        knows: Callable[[str], bool],
+        settings: RunSettings,
+        courtesy: Courtesy,
+        *,
+        in_cluster: bool = False,
     ) -> None:
         self._glimpse = Glimpse()
         self._load = load
@@ -34,15 +41,17 @@ class WaitingRoom:
         """Whether other nodes dispatch too."""
         self.picks: list[Pick] = []
         """What the turn that is planned or under way is about to start."""
-        self.picker = Picker(self._glimpse, load, knows)
+        self.picker = Picker(self._glimpse, load, knows, courtesy)
         self._holds: HoldCount | None = None
-        self.preempted = 0
-        """Tasks that have made way for more urgent ones."""
+        self.has_preempted = False
+        """Whether tasks wait that have made way for more urgent ones."""
         self._hooks: list[int] = []
         """Tasks that were asked to stop and have their hook to run; they need no slot."""
         self._meanwhile: list[Arrived] = []
         self.in_turn = False
         self.survey_wanted = True
+        self.in_doubt = False
+        """A turn has failed: nothing is claimed until what it was to start is in sight again."""
         self.next_due: int | None = None
         self.next_expiry: int | None = None
 
@@ -53,10 +62,11 @@ class WaitingRoom:
 
     def is_idle(self, slots: int, now: int) -> bool:
         """Nothing may start now, for certain, however many slots are free."""
-        if self.survey_wanted or self._hooks or self.preempted or self._glimpse.unread():
+        if self.survey_wanted or self._hooks or self.has_preempted or self._glimpse.unread():
             return False
         self.picker.settle(slots, now)
-        return not self.picker.has_candidates
+        # Pressure falls by itself: what waits for that alone is waited for.
+        return not self.picker.has_candidates and not self.picker.is_held_by_machine
 
     def next_moments(self) -> tuple[int | None, ...]:
         """When something changes by itself: work is due or expires, a permit comes, a pause ends."""
@@ -84,7 +94,7 @@ class WaitingRoom:
             renewed_at = task.created_at if task.queued_at < task.created_at else None
             self.queue_again(
                 Lane(task.group, task.priority, task.type, renewed_at is not None),
-                Place(task.queued_at, id, renewed_at),
+                Place(task.queued_at, id, renewed_at, task.io),
             )
         elif task.status is Status.SCHEDULED and task.due_at is not None:
             self.note_due(task.due_at)
@@ -95,7 +105,7 @@ class WaitingRoom:
         for released in effects.released:
             self._note_released(released)
         self._hooks += effects.hooks
-        self.survey_wanted = self.survey_wanted or effects.reordered
+        self.survey_wanted = self.survey_wanted or effects.reordered or bool(effects.pauses_ended)
 
     def _note_released(self, task: Released) -> None:
         if task.due_at is None:
@@ -134,13 +144,14 @@ class WaitingRoom:
         turn.meters = picker.meters.promised(picker.rules)
         if self._in_cluster:
             turn.slots = slots
-            # Where aging began anew for some, the first of a lane need not be the most urgent.
-            turn.lanes = {pick.id: pick.lane for pick in self.picks if not pick.lane.renewed}
+            # Where aging began anew for some, the first of a lane need not be the most urgent; a budget is one's own.
+            turn.lanes = {pick.id: pick.lane for pick in self.picks if not pick.lane.renewed and pick.place.io is None}
             if self.picks and picker.rules.limits_anything:
                 turn.admission = admission(self.picks, picker, self._load, slots)
         turn.refill = self._glimpse.unread()
         turn.lanes_in_sight = self._glimpse.lane_count
-        if not turn.survey and not turn.promote and self._glimpse.is_empty and not picker.rules.limits_anything:
+        is_limited = picker.rules.limits_anything or picker.courtesy.is_watching
+        if not turn.survey and not turn.promote and self._glimpse.is_empty and not is_limited:
             turn.spare = max(free - len(self.picks), 0)
 
     def turn_begins(self) -> None:
@@ -153,9 +164,9 @@ class WaitingRoom:
         """The turn is over: what has started takes its slot when it is launched, the slots of the others are free."""
         for pick in self.picks:
             if pick.id in started:
-                self._load.hand_on(pick.group, pick.type)
+                self._load.hand_on(pick.group, pick.type, pick.budget)
             else:
-                self._load.end(pick.group, pick.type)
+                self._load.end(pick.group, pick.type, pick.budget)
         self.picks.clear()
 
     def _others_took(self, lanes: Mapping[int, Lane], result: TurnResult) -> None:
@@ -176,7 +187,7 @@ class WaitingRoom:
     def turn_failed(self) -> None:
         """Whatever the turn was to do is in doubt."""
         self._give_up_picks(())
-        self.survey_wanted = True
+        self.survey_wanted = self.in_doubt = True
         self._meanwhile.clear()
         self.picker.turn_over((), all_started=False)
 
@@ -202,9 +213,10 @@ class WaitingRoom:
             self.next_expiry = result.next_expiry
         self._hooks += result.hooks
         if turn.survey:
-            self.preempted = result.preempted
+            self.in_doubt = False
+            self.has_preempted = result.has_preempted
         elif turn.resume_preempted:
-            self.preempted = 0
+            self.has_preempted = False
         if turn.expire and len(result.claimed) < len(turn.claims):
             # Slots were offered to tasks that may no longer start: look past them.
             for ended in result.effects.ended:

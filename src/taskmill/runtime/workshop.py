@@ -109,7 +109,12 @@ class Workshop:
         attempt = self.attempts.get(record.id)
         if attempt is None or attempt.task.attempt != record.attempt:
             return record
-        return msgspec.structs.replace(record, progress=attempt.current_progress() or record.progress)
+        live, guess = attempt.current_progress(), record.progress
+        if live is None:
+            return record
+        if live.fraction is None and guess is not None:
+            live = msgspec.structs.replace(live, fraction=guess.fraction, eta=live.eta or guess.eta)
+        return msgspec.structs.replace(record, progress=live)
 
     def note_awaited(self, ids: Iterable[int | str]) -> None:
         """New tasks depend on these; some may be running here."""
@@ -292,10 +297,10 @@ class Workshop:
 
     def _take_slot(self, attempt: Attempt) -> None:
         self.attempts[attempt.task.id] = attempt
-        self._load.begin(attempt.task.group, attempt.task.type)
+        self._load.begin(attempt.task.group, attempt.task.type, attempt.task.budget)
 
     def _give_slot_back(self, attempt: Attempt) -> None:
-        self._load.end(attempt.task.group, attempt.task.type)
+        self._load.end(attempt.task.group, attempt.task.type, attempt.task.budget)
 
     def stop_after_all(self, attempt: Attempt, reason: StopReason) -> None:
         """The handler is over, but a request to stop was committed before its outcome: the request counts."""

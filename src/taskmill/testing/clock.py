@@ -32,6 +32,7 @@ class ManualClock:
         self._order = itertools.count()
         self._at_work = 0
         self._may_block = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
 
     def now(self) -> datetime:
@@ -115,6 +116,9 @@ class ManualClock:
     async def _settle(self) -> None:
         """Let all that can happen now happen: callbacks, the store's threads, and handlers in threads."""
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            # A program may run one event loop after the other, and an event belongs to the one it was waited for in.
+            self._loop, self._changed = loop, asyncio.Event()
         patience_ends = loop.time() + _PATIENCE
         quiet = 0
         while quiet < _SPINS:

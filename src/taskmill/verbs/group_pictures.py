@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
 from taskmill.model.situation import GroupLoad
@@ -11,10 +13,10 @@ from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.policy.rules import Rules
 
 
-def groups_of(load: GroupLoad, rules: Rules, now: int) -> dict[str, GroupSnapshot]:
-    """Every group that has work, or settings of its own."""
+def groups_of(load: GroupLoad, rules: Rules, now: int, unknown_types: Collection[str]) -> dict[str, GroupSnapshot]:
+    """Every group that has work, or settings of its own. What nobody can run has no share."""
     busy, pending = by_group(load.running), by_group(load.waiting)
-    slots = shares(load.running, load.waiting, rules, now)
+    slots = shares(load.running, load.waiting, rules, now, unknown_types)
     pauses = rules.paused(ScopeKind.GROUP, now)
     return {
         name: GroupSnapshot(

@@ -35,4 +35,6 @@ class Measuring(Parts):
         from taskmill.runtime.gauges import read_gauges
 
         dispatcher = self._dispatcher if self._is_open else None
-        return read_gauges(self._settings, dispatcher, self._clock.now_ms())
+        watching = self._dispatching.watching if dispatcher is not None else None
+        watch = None if watching is None else watching.watch
+        return read_gauges(self._settings, dispatcher, watch, self._clock.now_ms())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from taskmill.errors import ConfigError, TaskNotFound
@@ -11,6 +11,7 @@ from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.graph import TaskGraph
+from taskmill.model.machine import UNSEEN, Machine
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.status import Ending
@@ -80,11 +81,12 @@ class Reading(Parts):
         return Snapshot(
             running=await self.tasks(status="running"),
             counts=await self._store.counts(),
-            groups=groups_of(load, rules, now),
+            groups=groups_of(load, rules, now, await self._unknown(type for _, type in load.waiting)),
             paused=rules.is_paused(EVERYTHING),
             paused_groups=sorted(rules.paused(ScopeKind.GROUP, now)),
             paused_domains=sorted(rules.paused(ScopeKind.DOMAIN, now)),
             rates=rates_of(rules, now),
+            pressure=await self._pressures(),
             schedules=await self._store.schedules(),
             max_concurrency=rules.declared.max_concurrency,
             is_shared=rules.is_shared,
@@ -102,12 +104,30 @@ class Reading(Parts):
         if found is None:
             return about_ended(await self.get(id))
         situation, around, controls = found
-        if self._dispatcher is not None:
-            around.has_handler = self._registry.knows(situation.type)
-        else:
-            around.is_dispatching = self._store.dispatcher_is_alive()
-            around.has_handler = situation.type in await self._store.published_types()
+        around.is_dispatching = self._dispatcher is not None or self._store.dispatcher_is_alive()
+        around.unknown_types = await self._unknown([situation.type, *(type for _, type in around.waiting)])
+        around.machine = await self._machine()
         return explain(situation, around, self._rules(controls), self._clock.now_ms())
+
+    async def _unknown(self, types: Iterable[str]) -> frozenset[str]:
+        """Those of the types that no handler is registered for where tasks are run, as far as this process can tell."""
+        if self._dispatcher is not None:
+            return frozenset(type for type in types if self._registry.find(type) is None)
+        return frozenset(types).difference(await self._store.published_types())
+
+    async def _pressures(self) -> Mapping[str, float]:
+        watching = self._dispatching.watching
+        if watching is not None and watching.watch is not None:
+            return dict(watching.watch.pressures)
+        return (await self._machine()).pressures
+
+    async def _machine(self) -> Machine:
+        """What the dispatcher knows about its machine, here or in another process."""
+        if self._dispatching.watching is not None:
+            return self._dispatching.watching.machine
+        if self._dispatcher is not None or not self._store.dispatcher_is_alive():
+            return UNSEEN
+        return await self._store.machine() or UNSEEN
 
     async def graph(self, id: int) -> TaskGraph:
         """Everything that is tied to a task: parents, children, dependencies and dependents."""

@@ -101,14 +101,24 @@ class Tuning(Control):
 
     async def _pause(self, scope: Scope, until: int | None, *, relative: bool = False) -> None:
         self._opened()
-        await self._store.pause(scope, self._clock.now_ms(), until, relative=relative)
+        now = self._clock.now_ms()
+        await self._end_pauses(now)
+        await self._store.pause(scope, now, until, relative=relative)
         self._announcer.scope_paused(scope, None if until is None else from_ms(until))
         self._look_again()
 
     async def _resume(self, scope: Scope) -> None:
         self._opened()
-        if await self._store.resume(scope, self._clock.now_ms()):
+        now = self._clock.now_ms()
+        await self._end_pauses(now)
+        if await self._store.resume(scope, now):
             self._announcer.scope_resumed(scope)
+            self._look_again()
+
+    async def _end_pauses(self, now: int) -> None:
+        """End the pauses that are over, each as of its time: the store would, and nobody would be told."""
+        for over in await self._store.end_pauses(now):
+            self._announcer.scope_resumed(over)
             self._look_again()
 
     def _look_again(self) -> None:

@@ -59,8 +59,12 @@ def _true_meters(connection: Connection, meters: Sequence[Meter], now: int) -> l
     """The same limits with what their buckets really hold."""
     stored = controls.read(connection).buckets
     # One that another node has filled a little ahead of our time gains nothing until that time has come.
-    if stale := {scope: bucket for scope, bucket in stored.items() if bucket.at > now + CLOCKS_APART_MS}:
-        fresh = {scope: Bucket(bucket.level, now, bucket.unit) for scope, bucket in stale.items()}
-        controls.fill_buckets(connection, fresh)
-        stored = {**stored, **fresh}
+    limits = {scope: limit for scope, limit, _ in meters}
+    fresh = {
+        scope: Bucket(bucket.level, now, bucket.unit)
+        for scope, bucket in stored.items()
+        if scope in limits and bucket.at > now + CLOCKS_APART_MS
+    }
+    controls.fill_buckets(connection, limits, fresh)
+    stored = {**stored, **fresh}
     return [(scope, limit, stored.get(scope) or full_bucket(limit, now)) for scope, limit, _ in meters]

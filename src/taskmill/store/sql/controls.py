@@ -15,7 +15,7 @@ from taskmill.errors import StoreCorrupt
 from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Claimed
-from taskmill.policy.rates import carry_over, permits_at, take_permits
+from taskmill.policy.rates import carry_over, full_at, permits_at, take_permits
 from taskmill.policy.rules import Rules, combined, still_valid
 from taskmill.ports import Effects, TurnResult
 from taskmill.store.sql import dependencies
@@ -77,7 +77,7 @@ def declare(connection: Connection, declared: Declared, now: int) -> None:
             _set_change(connection, scope, kept)
     connection.execute(SQL["declare"], (encoded(declared),))
     connection.execute(SQL["bump_version"])
-    _carry_buckets_over(connection, found, now)
+    _carry_buckets_over(connection, found, now, declared=True)
 
 
 def change(connection: Connection, changes: Mapping[Scope, Change], now: int) -> None:
@@ -87,35 +87,52 @@ def change(connection: Connection, changes: Mapping[Scope, Change], now: int) ->
         before = NO_CHANGE if row is None or row[0] is None else _decode_change(row[0])
         _set_change(connection, scope, combined(before, made))
     connection.execute(SQL["bump_version"])
-    _carry_buckets_over(connection, found, now)
+    _carry_buckets_over(connection, found, now, declared=False)
 
 
-def _carry_buckets_over(connection: Connection, before: Controls, now: int) -> None:
-    """Limits may have changed: what their buckets hold at this moment is kept as far as it fits."""
-    if not before.buckets:
+def _carry_buckets_over(connection: Connection, before: Controls, now: int, *, declared: bool) -> None:
+    """Limits may be others: what buckets hold at this moment is kept as far as it fits.
+
+    A declaration says anew of every bucket when it is full; a change concerns those whose limit is another.
+    """
+    old, new = _rules(before), _rules(read(connection))
+    buckets: dict[Scope, Bucket] = {}
+    for scope, bucket in before.buckets.items():
+        was, limit = old.rate(scope), new.rate(scope)
+        if was is not None and limit is not None and was != limit:
+            buckets[scope] = carry_over(bucket, was, limit, max(now, bucket.at))
+        elif declared:
+            buckets[scope] = bucket
+    fill_buckets(connection, {scope: new.rate(scope) for scope in buckets}, buckets)
+
+
+def _rules(controls: Controls) -> Rules:
+    return Rules(controls.declared or Declared(), controls)
+
+
+def fill_buckets(
+    connection: Connection, limits: Mapping[Scope, RateLimit | None], buckets: Mapping[Scope, Bucket]
+) -> None:
+    """Store what buckets hold, and when they are full if nothing more is taken."""
+    if not buckets:
         return
-    found = read(connection)
-    old, new = (Rules(each.declared or Declared(), each) for each in (before, found))
-    fill_buckets(
-        connection,
-        {
-            scope: carry_over(bucket, was, limit, now)
-            for scope, bucket in before.buckets.items()
-            if (was := old.rate(scope)) is not None and (limit := new.rate(scope)) is not None and was != limit
-        },
-    )
-
-
-def fill_buckets(connection: Connection, buckets: Mapping[Scope, Bucket]) -> None:
-    if buckets:
-        rows = [(*scope, encoded(bucket)) for scope, bucket in buckets.items()]
-        connection.execute(SQL["fill_buckets"], (encoded(rows),))
+    rows: list[tuple[str, str, str, int]] = []
+    for scope, bucket in buckets.items():
+        limit = limits[scope]
+        rows.append((*scope, encoded(bucket), bucket.at if limit is None else full_at(bucket, limit)))
+    connection.execute(SQL["fill_buckets"], (encoded(rows),))
 
 
 def buckets_go_on(connection: Connection, now: int) -> None:
     """The wall clock was stepped: buckets that it has left behind go on from the new time."""
-    ahead = {scope: bucket for scope, bucket in read(connection).buckets.items() if bucket.at > now}
-    fill_buckets(connection, {scope: Bucket(bucket.level, now, bucket.unit) for scope, bucket in ahead.items()})
+    found = read(connection)
+    ahead = {scope: bucket for scope, bucket in found.buckets.items() if bucket.at > now}
+    rules = _rules(found)
+    fill_buckets(
+        connection,
+        {scope: rules.rate(scope) for scope in ahead},
+        {scope: Bucket(bucket.level, now, bucket.unit) for scope, bucket in ahead.items()},
+    )
 
 
 def _set_change(connection: Connection, scope: Scope, made: Change) -> None:
@@ -183,7 +200,8 @@ def take_from(
         (scope, take_permits(bucket, limit, now, min(started[scope], permits_at(bucket, limit, now))))
         for scope, limit, bucket in meters
     ]
-    fill_buckets(connection, dict(result.buckets))
+    fill_buckets(connection, {scope: limit for scope, limit, _ in meters}, dict(result.buckets))
+    connection.execute(SQL["forget_full_buckets"], (now,))
 
 
 def preempted(connection: Connection) -> list[int]:
@@ -193,7 +211,7 @@ def preempted(connection: Connection) -> list[int]:
 def resume_preempted(connection: Connection, now: int, effects: Effects) -> None:
     ids = preempted(connection)
     if ids:
-        end_pauses(connection, now)
+        effects.pauses_ended += end_pauses(connection, now)
         connection.execute(SQL["resume_preempted"], (encoded(ids), now))
         note_queued(connection, ids, effects)
         effects.resumed += describe(connection, [task.id for task in effects.released if task.id in set(ids)])

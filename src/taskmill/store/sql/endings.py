@@ -65,7 +65,7 @@ def end_tasks(
                 sums, tagged = _sums(tasks, endings), any(task.tags for task in tasks)
         ids = encoded([row.id for row in endings])
         if ties is ANYONE:
-            ties = present_ties(connection)
+            ties = _decode_ties(one(connection, SQL["ties"]))
         # Whoever has run has passed its gate.
         has_gates = ties.successors and ties.dependents and not told
         gates = dict(decode_pairs(one(connection, SQL["gates"], ids))) if has_gates else {}
@@ -94,11 +94,6 @@ def _record(connection: Connection, endings: Sequence[EndingRow]) -> None:
         connection.execute(SQL["record_endings"], (ids, first.ending, first.ended_at))
     else:
         connection.execute(SQL["record_endings"], (encoded(endings), None, None))
-
-
-def present_ties(connection: Connection) -> Ties:
-    """Whom any ending can concern now."""
-    return _decode_ties(one(connection, SQL["ties"]))
 
 
 def _once(endings: Sequence[EndingRow]) -> Sequence[EndingRow]:

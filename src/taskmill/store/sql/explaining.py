@@ -11,8 +11,10 @@ from taskmill.model.controls import ScopeKind
 from taskmill.model.situation import Situation, Surroundings
 from taskmill.model.stages import Crossing, Described
 from taskmill.policy.aging import effective_priority, wait_until_ms
+from taskmill.policy.learned_io import expected_io
 from taskmill.policy.rules import Rules
 from taskmill.policy.standstill import clocks, pauses_of, stood_still
+from taskmill.store.sql import machine
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
 from taskmill.store.sql.json_sql import decode_ids, encoded, one
@@ -38,12 +40,18 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
         found = _decode_situation(row[0])
         running, waiting = load_of_groups(connection)
         group = found.group if rules.is_shared else None
-        return found, Surroundings(
+        around = Surroundings(
             running=running,
             waiting=waiting,
             ahead=_ahead(connection, found, rules, now),
             recent=_decode_recent(one(connection, SQL["recent_endings"], RECENT, group)),
         )
+        if found.io is not None:
+            moved = machine.moved(connection)
+            budgets = [expected_io(io, moved.get(type)) for type, io in machine.running_budgets(connection)]
+            around.budget = expected_io(found.io, moved.get(found.type))
+            around.running_budgets = [budget for budget in budgets if budget is not None]
+        return found, around
 
 
 def load_of_groups(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:

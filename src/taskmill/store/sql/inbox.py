@@ -16,7 +16,7 @@ from taskmill.policy.references import NO_NEEDS, Needs, depends_on
 from taskmill.ports import Arrived, Effects, Origin
 from taskmill.store.sql import dependencies, families, series
 from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.endings import NOBODY, end_tasks, present_ties
+from taskmill.store.sql.endings import NOBODY, end_tasks
 from taskmill.store.sql.inserting import insert_rows
 from taskmill.store.sql.json_sql import encoded
 from taskmill.store.sql.rows import EndingRow
@@ -38,12 +38,12 @@ def insert(connection: Connection, requests: Sequence[Request], now: int) -> tup
     if is_plain(requests):
         return _insert_plain(connection, requests)
     connection.be_alone()
-    keys, last_id = _keys(connection, requests)
+    keys, last_id, has_dependents = _keys(connection, requests)
     plan = plan_inbox(requests, keys, last_id + 1, _needs(connection, requests, keys))
     arrived = Arrived(
         fresh=list(enumerate(plan.fresh, plan.first_id)), blocked={id for id, _, is_open in plan.edges if is_open}
     )
-    _store(connection, plan, arrived.effects, now)
+    _store(connection, plan, arrived.effects, now, has_dependents=has_dependents)
     return plan.answers, arrived
 
 
@@ -61,16 +61,16 @@ def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[
     return [[Stored(next(ids)[0], "inserted") for _ in request] for request in requests], arrived
 
 
-def _keys(connection: Connection, requests: Sequence[Request]) -> tuple[Keys, int]:
-    """Who has the keys that are wanted, and the id after which there is room for all these tasks."""
+def _keys(connection: Connection, requests: Sequence[Request]) -> tuple[Keys, int, bool]:
+    """Who has the keys that are wanted, the id after which there is room for all, and whether any waits for others."""
     wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
     asked = (encoded(list(wanted)), sum(map(len, requests)))
-    holders, stoppers, last_id = connection.execute(SQL["key_holders"], asked).fetchone()
+    holders, stoppers, last_id, has_dependents = connection.execute(SQL["key_holders"], asked).fetchone()
     keys = Keys(
         {(type, key): holder for type, key, holder in _decode_holders(holders)},
         {(type, key): id for type, key, id in _decode_stoppers(stoppers)},
     )
-    return keys, last_id
+    return keys, last_id, bool(has_dependents)
 
 
 def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> Needs:
@@ -109,8 +109,7 @@ def _closes_circle(connection: Connection, request: Request, holders: Mapping[Na
     return None
 
 
-def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
-    has_dependents = bool(plan.superseded) and present_ties(connection).dependents
+def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int, *, has_dependents: bool) -> None:
     endings = _make_way(connection, plan, effects, now)
     if not has_dependents and all(_is_alone(one, plan) for one in plan.superseded):
         # Nobody has to be handed on: what is replaced leaves first, and its key with it.

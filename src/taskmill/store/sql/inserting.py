@@ -56,6 +56,7 @@ def _is_common(task: NewTask) -> bool:
         and task.status is Status.PENDING
         and task.expires_at is None
         and task.tags is None
+        and task.io is None
         and task.label is None
         and task.overrides is None
         and task.ttl_ms is None

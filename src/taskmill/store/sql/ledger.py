@@ -19,7 +19,7 @@ from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.ranking import front_size, rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
-from taskmill.store.sql import cluster, controls, families, series
+from taskmill.store.sql import cluster, controls, families, machine, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import UNREADABLE, describe
 from taskmill.store.sql.endings import Ties, end_tasks, leave_active
@@ -70,6 +70,7 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
     if turn.progress:
         connection.execute(SQL["report_progress"], (encoded(turn.progress),))
     if turn.judged:
+        machine.note_io(connection, turn.judged)
         _commit_verdicts(connection, turn, result)
     if turn.returns:
         connection.execute(SQL["unclaim"], (encoded([task.id for task in turn.returns]),))
@@ -112,7 +113,7 @@ def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
         result.lanes = refill = _decode_lanes(_one(connection, "lanes"))
         result.stops = _decode_stops(_one(connection, "stop_requests"))
         result.hooks = decode_ids(_one(connection, "hooks"))
-        result.preempted = len(controls.preempted(connection))
+        result.has_preempted = bool(controls.preempted(connection))
         result.urgencies = _decode_urgencies(_one(connection, "running_urgencies"))
         if turn.slots is not None and result.elsewhere is None:
             result.elsewhere = cluster.elsewhere(connection, turn.slots)

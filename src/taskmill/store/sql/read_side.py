@@ -11,13 +11,14 @@ import msgspec
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
+from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock
-from taskmill.store.sql import controls, reading, series
+from taskmill.store.sql import controls, machine, reading, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import one
 from taskmill.store.sql.rows import View
@@ -131,6 +132,15 @@ class ReadSide(ABC):
 
     async def stats(self, type: str) -> TypeStats:
         return await self._read(lambda connection: reading.stats(connection, type))
+
+    async def moved_io(self) -> dict[str, MovedIo]:
+        return await self._read(machine.moved)
+
+    async def running_budgets(self) -> list[tuple[str, str]]:
+        return await self._read(machine.running_budgets)
+
+    async def machine(self) -> Machine | None:
+        return await self._read(machine.machine)
 
     async def tag_values(self, name: str) -> dict[str, int]:
         return await self._read(lambda connection: reading.tag_values(connection, name))

@@ -13,8 +13,10 @@ from taskmill.model.filters import Filters
 from taskmill.model.graph import Dependency, TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
+from taskmill.policy.learned_io import mean_io
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.machine import moved_by_type
 from taskmill.store.sql.rows import (
     View,
     decode_active,
@@ -118,6 +120,7 @@ def stats(connection: Connection, type: str) -> TypeStats:
         failed=failed,
         failure_rate=failed / total if total else 0.0,
         avg_duration=timedelta(milliseconds=duration_ms / completed) if completed else None,
+        avg_io=mean_io(moved.runs, moved.total) if (moved := moved_by_type(connection, type)) else None,
     )
 
 

@@ -14,13 +14,14 @@ import msgspec
 
 from taskmill.errors import StoreCorrupt
 from taskmill.model.durations import from_ms, optional_from_ms
+from taskmill.model.io_budget import stored_budget
 from taskmill.model.progress import StoredProgress, TaskProgress, readable
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending, Status
 from taskmill.model.tags import decode_tags
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority
-from taskmill.policy.progress import with_children
+from taskmill.policy.progress import extrapolated, with_children
 from taskmill.policy.rules import Rules
 from taskmill.policy.standstill import clocks
 
@@ -56,6 +57,7 @@ class _CommonRow(msgspec.Struct, array_like=True):
     parent_id: int | None
     progress: str | None
     last_error: str | None
+    io: str | None
 
 
 class ActiveRow(_CommonRow, array_like=True):
@@ -65,6 +67,7 @@ class ActiveRow(_CommonRow, array_like=True):
     aged_from: int
     paused_at: int | None
     clock_from: int
+    usual_ms: float | None
 
 
 class HistoryRow(_CommonRow, array_like=True):
@@ -73,6 +76,7 @@ class HistoryRow(_CommonRow, array_like=True):
     duration_ms: int | None
     result: str | None
     error: str | None
+    actual_io: str | None
 
 
 decode_active = msgspec.json.Decoder(list[ActiveRow]).decode
@@ -98,6 +102,9 @@ def task_record(row: ActiveRow, view: View) -> TaskRecord:
         if row.family is not None:
             children, ended, under_way = row.family
             common["progress"] = with_children(common["progress"], children, ended, under_way or 0.0, row.status)
+        elif row.usual_ms is not None and row.started_at is not None:
+            elapsed = timedelta(milliseconds=view.now - row.started_at)
+            common["progress"] = extrapolated(common["progress"], elapsed, timedelta(milliseconds=row.usual_ms))
         return TaskRecord(**common, status=shown.status)
 
     return _checked(row, build)
@@ -113,6 +120,7 @@ def history_record(row: HistoryRow) -> HistoryRecord:
             duration=None if row.duration_ms is None else timedelta(milliseconds=row.duration_ms),
             result=None if row.result is None else _decode_json(row.result),
             error=row.error,
+            actual_io=stored_budget(row.actual_io),
         ),
     )
 
@@ -138,6 +146,7 @@ def _common(row: _CommonRow) -> dict[str, Any]:
         "parent_id": row.parent_id,
         "progress": _progress(row.progress),
         "last_error": row.last_error,
+        "io": stored_budget(row.io),
     }
 
 

@@ -116,12 +116,11 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
 
 
 def pause(connection: Connection, id: int, now: int) -> SeriesChange:
-    controls.end_pauses(connection, now)
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
+    change = SeriesChange(series_id, effects=Effects(pauses_ended=controls.end_pauses(connection, now)))
     connection.execute(SQL["set_paused"], (series_id, 1))
-    change = SeriesChange(series_id)
     if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
         occurrence, _, _ = _decode_occurrence(row[0])
         if connection.execute(SQL["pause_occurrence"], (occurrence, now)).rowcount:
@@ -132,12 +131,11 @@ def pause(connection: Connection, id: int, now: int) -> SeriesChange:
 
 def resume(connection: Connection, id: int, now: int) -> SeriesChange:
     """Go on with the first occurrence that has not passed; those that passed meanwhile are not made up for."""
-    controls.end_pauses(connection, now)
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
+    change = SeriesChange(series_id, effects=Effects(pauses_ended=controls.end_pauses(connection, now)))
     connection.execute(SQL["set_paused"], (series_id, 0))
-    change = SeriesChange(series_id)
     row = connection.execute(SQL["occurrence"], (series_id,)).fetchone()
     if row is None:
         return change

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from taskmill.errors import SubmissionError
 from taskmill.model.controls import Change, Declared, Scope
+from taskmill.model.machine import Machine
 from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Described, NewTask, Stored
 from taskmill.policy.inbox import Answer
@@ -24,7 +25,7 @@ from taskmill.ports import (
     Turn,
     TurnResult,
 )
-from taskmill.store.sql import cluster, controls, inbox, ledger, pruning, reviving, series
+from taskmill.store.sql import cluster, controls, inbox, ledger, machine, pruning, reviving, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded
 from taskmill.store.sql.statements import SQL
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 CANCEL_ROWS = 64
 """How many rows a cancellation is taken for: enough to be written in the thread, unless the loop would starve it."""
-MOST_ARRIVALS = 64
+MOST_ARRIVALS = 128
 """Concurrent submits that share one insert; more are written in turns, so that their callers work meanwhile."""
 
 
@@ -190,6 +191,9 @@ class WriteSide(ABC):
     async def declare(self, declared: Declared) -> None:
         now = self._clock.now_ms()
         await self._write(lambda connection: controls.declare(connection, declared, now))
+
+    async def note_machine(self, seen: Machine) -> None:
+        await self._write(lambda connection: machine.note_machine(connection, seen))
 
     async def change(self, changes: Mapping[Scope, Change]) -> None:
         now = self._clock.now_ms()

@@ -149,6 +149,33 @@ class Controls:
         assert stored == dict(result.buckets)
         assert stored[G] == Bucket(2000, NOW, 1000)
 
+    async def test_a_bucket_that_is_full_again_is_forgotten_unless_more_is_known(self, store: Store) -> None:
+        (one, two) = await add(store, new_task(group="g"), new_task(group="h"))
+        h = Scope(ScopeKind.GROUP, "h")
+        full = full_bucket(ONE_PER_SECOND, NOW)
+        await store.turn(Turn(now=NOW, claims=[one], meters=[(G, ONE_PER_SECOND, full), (T, ONE_PER_SECOND, full)]))
+        await store.change({T: Change(cap=1)})
+        await store.turn(Turn(now=NOW + 999, claims=[two], meters=[(h, ONE_PER_SECOND, full)]))
+        assert set((await store.controls()).buckets) == {G, T, h}
+        (three,) = await add(store, new_task(group="h"))
+        bucket = (await store.controls()).buckets[h]
+        await store.turn(Turn(now=NOW + 1000, claims=[three], meters=[(h, ONE_PER_SECOND, bucket)]))
+        assert set((await store.controls()).buckets) == {T, h}
+
+    async def test_a_bucket_is_remembered_until_it_is_full_by_the_limit_that_is_declared_now(
+        self, store: Store
+    ) -> None:
+        one, two = await add(store, new_task(group="g"), new_task(group="h"))
+        h, slow = Scope(ScopeKind.GROUP, "h"), RateLimit(1, 60, burst=3)
+        full = full_bucket(ONE_PER_SECOND, NOW)
+        await store.declare(Declared(default_group=Group(rate=ONE_PER_SECOND)))
+        await store.turn(Turn(now=NOW, claims=[one], meters=[(G, ONE_PER_SECOND, full)]))
+        await store.declare(Declared(default_group=Group(rate=slow)))
+        await store.turn(Turn(now=NOW + 59_999, claims=[two], meters=[(h, slow, full_bucket(slow, NOW + 59_999))]))
+        assert set((await store.controls()).buckets) == {G, h}
+        await store.turn(Turn(now=NOW + 60_000, claims=await add(store, new_task()), meters=[(h, slow, full)]))
+        assert G not in (await store.controls()).buckets
+
     async def test_a_hook_takes_no_permit(self, store: Store) -> None:
         stopped, waiting = await add(store, new_task(group="g"), new_task(group="g"))
         await claim(store, stopped)
@@ -308,13 +335,22 @@ class Controls:
         await store.turn(Turn(now=NOW + 100, judged=[Judged(task, MakeWay(), 100)]))
         record = await active(store, id)
         assert (record.status, record.retries, record.last_error) == (Status.PAUSED, 0, None)
-        assert (await store.turn(Turn(now=NOW + 100, survey=True))).preempted == 1
+        assert (await store.turn(Turn(now=NOW + 100, survey=True))).has_preempted
         assert await claim(store, id) == []
         result = await store.turn(Turn(now=NOW + 400, resume_preempted=True, survey=True))
-        assert ([each.id for each in result.effects.resumed], result.preempted) == ([id], 0)
+        assert ([each.id for each in result.effects.resumed], result.has_preempted) == ([id], False)
         assert [each.place for each in result.effects.released] == [Place(NOW + 300, id)], "it has not waited"
         (task,) = await claim(store, id, now=NOW + 5000)
         assert (task.saved, task.attempt, task.retries, task.crashes) == ('{"part":3}', 2, 0, 0)
+
+    async def test_a_return_that_ends_an_overdue_pause_says_so(self, store: Store) -> None:
+        (id,) = await add(store, new_task(group="g"))
+        (task,) = await claim(store, id)
+        await store.turn(Turn(now=NOW, judged=[Judged(task, MakeWay(), 0)]))
+        await store.pause(G, NOW, NOW + 50)
+        result = await store.turn(Turn(now=NOW + 60, resume_preempted=True))
+        assert result.effects.pauses_ended == [G]
+        assert await store.end_pauses(NOW + 60) == []
 
     async def test_whoever_made_way_still_does_after_a_recovery(self, store: Store) -> None:
         made_way, running = await add(store, new_task(), new_task())
@@ -322,7 +358,7 @@ class Controls:
         await store.turn(Turn(now=NOW, judged=[Judged(task, MakeWay(), 1)]))
         assert (await store.recover(NOW)).returned == 1
         assert (await active(store, made_way)).status == Status.PAUSED
-        assert (await store.turn(Turn(now=NOW, survey=True))).preempted == 1
+        assert (await store.turn(Turn(now=NOW, survey=True))).has_preempted
 
     async def test_whoever_made_way_can_be_cancelled_and_replaced(self, store: Store) -> None:
         cancelled, replaced = await add(store, new_task(key="a"), new_task(key="b"))
@@ -333,7 +369,7 @@ class Controls:
         assert stored.kind == "superseded"
         assert (await ended(store, cancelled)).ending == Ending.CANCELLED
         assert (await ended(store, replaced)).ending == Ending.SUPERSEDED
-        assert (await store.turn(Turn(now=NOW, survey=True))).preempted == 0
+        assert not (await store.turn(Turn(now=NOW, survey=True))).has_preempted
         assert len(await claim(store, stored.id)) == 1
 
     # Priorities

@@ -45,7 +45,7 @@ async def claim(store: Store, *ids: int, now: int = NOW) -> list[Claimed]:
 
 
 async def commit(store: Store, task: Claimed, verdict: Verdict, *, stopped: bool = False) -> TurnResult:
-    return await store.turn(Turn(now=NOW + 500, judged=[Judged(task, verdict, 500, stopped)]))
+    return await store.turn(Turn(now=NOW + 500, judged=[Judged(task, verdict, 500, stopped=stopped)]))
 
 
 async def add(store: Store, *tasks: NewTask) -> list[int]:

@@ -53,6 +53,8 @@ CREATE TABLE taskmill_task (
     replaced text,   -- what the task this one replaces had saved
     rerun text,      -- [payload, expires_at]: run once more with these
     progress text,
+    io text,         -- what it is expected to move: a budget, or `learn`
+    actual_io text,  -- what its last attempt has moved
     last_error text,
     node_id bigint                             -- the node that runs it, while it is running
 );
@@ -101,6 +103,8 @@ CREATE TABLE taskmill_history (
     series_id bigint,
     saved text,
     progress text,
+    io text,
+    actual_io text,
     last_error text,
     result text,
     error text
@@ -144,8 +148,12 @@ CREATE TABLE taskmill_control (
     resume_at bigint,     -- when the pause ends by itself
     resume_is_relative boolean NOT NULL DEFAULT false, -- the pause has a length, and moves with the clock
     bucket text,           -- what its rate limit has left: [level, at, unit]
+    full_at bigint,        -- when the bucket is full again, as if nothing had been taken
     PRIMARY KEY (kind, name)
 );
+-- Where nothing but a bucket is known: names come and go.
+CREATE INDEX taskmill_control_full ON taskmill_control (full_at)
+    WHERE full_at IS NOT NULL AND change IS NULL AND paused_at IS NULL;
 
 -- What concerns the file as a whole: what its dispatcher declares, and a number that grows with each control.
 CREATE TABLE taskmill_setting (
@@ -181,6 +189,16 @@ CREATE TABLE taskmill_tally (
     duration_ms bigint NOT NULL,
     shard smallint NOT NULL, -- nodes add to rows of their own, so that they need not wait for each other
     PRIMARY KEY (type, group_name, ending, shard)
+);
+
+-- What the runs of a task type have moved, in bytes, as far as anybody told.
+CREATE TABLE taskmill_io (
+    type text COLLATE "C" PRIMARY KEY,
+    runs bigint NOT NULL,
+    disk_read bigint NOT NULL,
+    disk_write bigint NOT NULL,
+    net_rx bigint NOT NULL,
+    net_tx bigint NOT NULL
 );
 
 -- Task types known to this file and their defaults, for processes that submit by name.

@@ -23,10 +23,16 @@ INSERT INTO taskmill_control (kind, name, change) VALUES ($1, $2, $3)
 ON CONFLICT (kind, name) DO UPDATE SET change = excluded.change;
 
 -- name: fill_buckets
--- Rows of [kind, name, bucket].
-INSERT INTO taskmill_control (kind, name, bucket)
-SELECT value ->> 0, value ->> 1, value ->> 2 FROM jsonb_array_elements($1::jsonb) AS given (value) ORDER BY 1, 2
-ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket;
+-- Rows of [kind, name, bucket, full_at].
+INSERT INTO taskmill_control (kind, name, bucket, full_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, (value ->> 3)::bigint
+FROM jsonb_array_elements($1::jsonb) AS given (value) ORDER BY 1, 2
+ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket, full_at = excluded.full_at;
+
+-- name: forget_full_buckets
+-- A bucket that is full at $1 is like one from which nothing was ever taken.
+DELETE FROM taskmill_control
+WHERE full_at <= $1::bigint AND full_at IS NOT NULL AND change IS NULL AND paused_at IS NULL;
 
 -- name: paused_at
 SELECT paused_at FROM taskmill_control WHERE kind = $1 AND name = $2;
@@ -61,14 +67,9 @@ FROM (
     SELECT
         t.id,
         greatest($3::bigint, t.paused_at) AS since,
-        least($4::bigint, CASE WHEN t.status = 'paused' THEN coalesce(t.paused_at, t.created_at) END, (
-            SELECT min(other.paused_at) FROM taskmill_control AS other
-            WHERE other.paused_at IS NOT NULL AND (
-                other.kind = 'scheduler' OR other.kind = 'group' AND other.name = t.group_name
-                OR other.kind = 'domain' AND other.name = split_part(t.type, '::', 1))
-        )) AS until,
-        CASE WHEN t.due_at IS NULL OR t.attempt > 0 THEN coalesce(t.renewed_at, t.queued_at)
-            WHEN t.series_id IS NOT NULL THEN t.due_at ELSE t.created_at END AS clock_from
+        least($4::bigint, CASE WHEN t.status = 'paused' THEN coalesce(t.paused_at, t.created_at) END,
+            {paused_with_others_since}) AS until,
+        {clock_from} AS clock_from
     FROM taskmill_task AS t
     WHERE t.status <> 'running'
         AND ($1::text = 'scheduler' OR $1::text = 'group' AND t.group_name = $2::text
@@ -81,12 +82,7 @@ WHERE own.id = paused.id;
 UPDATE taskmill_task AS t SET frozen = true
 WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
     AND stop IS NULL AND NOT interrupted AND NOT frozen AND expires_at <= $1::bigint
-    AND EXISTS (
-        SELECT 1 FROM taskmill_control AS control
-        WHERE control.paused_at IS NOT NULL AND (
-            control.kind = 'scheduler' OR control.kind = 'group' AND control.name = t.group_name
-            OR control.kind = 'domain' AND control.name = split_part(t.type, '::', 1))
-    );
+    AND EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it});
 
 -- name: preempted
 -- Tasks that made way for more urgent ones.
@@ -108,12 +104,7 @@ UPDATE taskmill_task AS task SET
 FROM (
     SELECT
         t.id, coalesce(t.paused_at, $2::bigint) AS since,
-        least($2::bigint, (
-            SELECT min(scope.paused_at) FROM taskmill_control AS scope
-            WHERE scope.paused_at IS NOT NULL AND (
-                scope.kind = 'scheduler' OR scope.kind = 'group' AND scope.name = t.group_name
-                OR scope.kind = 'domain' AND scope.name = split_part(t.type, '::', 1))
-        )) AS until
+        least($2::bigint, {paused_with_others_since}) AS until
     FROM taskmill_task AS t
     WHERE t.id = ANY (taskmill_ids($1))
 ) AS own

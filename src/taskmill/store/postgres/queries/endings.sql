@@ -18,7 +18,7 @@ WITH given AS MATERIALIZED (
     RETURNING
         t.id, t.type, t.key, t.label, t.group_name, t.priority, given.ending, t.payload, t.tags, t.overrides, t.attempt,
         t.retries, t.created_at, t.due_at, t.expires_at, t.started_at, given.ended_at, given.duration_ms, t.parent_id,
-        t.series_id, t.saved, t.progress, t.last_error, given.result, given.error
+        t.series_id, t.saved, t.progress, t.io, t.actual_io, t.last_error, given.result, given.error
 ), counted AS (
     INSERT INTO taskmill_tally AS tally (type, group_name, ending, ended, kept, duration_ms, shard)
     SELECT type, group_name, ending, count(*), count(*), coalesce(sum(duration_ms), 0), pg_backend_pid() % 64
@@ -29,7 +29,8 @@ WITH given AS MATERIALIZED (
 )
 INSERT INTO taskmill_history (
     id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
-    due_at, expires_at, started_at, ended_at, duration_ms, parent_id, series_id, saved, progress, last_error, result, error
+    due_at, expires_at, started_at, ended_at, duration_ms, parent_id, series_id, saved, progress, io, actual_io, last_error,
+    result, error
 )
 SELECT * FROM gone;
 

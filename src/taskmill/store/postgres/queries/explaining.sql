@@ -8,8 +8,7 @@ SELECT json_build_array(
     t.children - t.children_ended,
     coalesce((SELECT paused FROM taskmill_series WHERE id = t.series_id), false),
     t.preempted, t.paused_at, t.interrupted,
-    CASE WHEN t.due_at IS NULL OR t.attempt > 0 THEN coalesce(t.renewed_at, t.queued_at)
-        WHEN t.series_id IS NOT NULL THEN t.due_at ELSE t.created_at END)
+    {clock_from}, t.io)
 FROM taskmill_task AS t
 WHERE t.id = $1::bigint;
 

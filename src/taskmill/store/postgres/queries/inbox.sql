@@ -1,6 +1,6 @@
 -- name: key_holders
 -- Of the given [type, key] pairs: the active tasks that hold them, and those that were asked to stop and have not ended;
--- and the id after which there is room for $2 more, which are set aside here.
+-- the id after which there is room for $2 more, which are set aside here; and whether any task waits for others.
 SELECT
     (
         SELECT coalesce(json_agg(json_build_array(t.type, t.key, json_build_array(
@@ -18,7 +18,8 @@ SELECT
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
         WHERE t.key IS NOT NULL AND t.stop IS NOT NULL
     ) ELSE '[]' END,
-    taskmill_take_ids($2::bigint) - 1;
+    taskmill_take_ids($2::bigint) - 1,
+    EXISTS (SELECT 1 FROM taskmill_dependency WHERE open);
 
 -- name: give_up_keys
 -- The given tasks are being replaced.

@@ -42,13 +42,13 @@ SELECT first FROM ids;
 WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
     INSERT INTO taskmill_task (
         id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
-        created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, renewed_at
+        created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, renewed_at
     )
     SELECT
         ids.first + given.n - 1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, (value ->> 4)::smallint,
         (value ->> 4)::smallint, value ->> 5, value ->> 6, value ->> 7, value ->> 8, (value ->> 9)::bigint,
         (value ->> 10)::bigint, (value ->> 11)::bigint, (value ->> 12)::boolean, (value ->> 13)::bigint,
-        (value ->> 14)::bigint, (value ->> 15)::bigint, value ->> 16, value ->> 19,
+        (value ->> 14)::bigint, (value ->> 15)::bigint, value ->> 16, value ->> 19, value ->> 20,
         CASE WHEN (value ->> 10)::bigint < (value ->> 9)::bigint THEN (value ->> 9)::bigint END
     FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
 )
@@ -59,14 +59,14 @@ SELECT first FROM ids;
 WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
     INSERT INTO taskmill_task (
         id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
-        created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, parent_id, series_id,
+        created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, parent_id, series_id,
         on_dependency_failure, on_parent_expiry, held, renewed_at
     )
     SELECT
         ids.first + given.n - 1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, (value ->> 4)::smallint,
         (value ->> 4)::smallint, value ->> 5, value ->> 6, value ->> 7, value ->> 8, (value ->> 9)::bigint,
         (value ->> 10)::bigint, (value ->> 11)::bigint, (value ->> 12)::boolean, (value ->> 13)::bigint,
-        (value ->> 14)::bigint, (value ->> 15)::bigint, value ->> 16, value ->> 19,
+        (value ->> 14)::bigint, (value ->> 15)::bigint, value ->> 16, value ->> 19, value ->> 20,
         (value -> 18 ->> 0)::bigint, (value -> 18 ->> 1)::bigint, value -> 18 ->> 2, value -> 18 ->> 3,
         coalesce((value -> 18 ->> 4)::boolean, false),
         CASE WHEN (value ->> 10)::bigint < (value ->> 9)::bigint THEN (value ->> 9)::bigint END

@@ -40,8 +40,8 @@ SELECT coalesce(json_agg(json_build_array(group_name, urgency, type, renewed)), 
 -- The first $2 places of each given lane, passing over what may no longer start at $3: a sweep under way has not come to
 -- it yet, and it must not stand in the way of the others.
 SELECT coalesce(json_agg(json_build_array(lane.group_name, lane.urgency, lane.type, lane.renewed, (
-    SELECT coalesce(json_agg(json_build_array(front.queued_at, front.id, front.renewed_at)), '[]') FROM (
-        SELECT queued_at, id, renewed_at FROM taskmill_task
+    SELECT coalesce(json_agg(json_build_array(front.queued_at, front.id, front.renewed_at, front.io)), '[]') FROM (
+        SELECT queued_at, id, renewed_at, io FROM taskmill_task
         WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
             AND type = lane.type AND (renewed_at IS NOT NULL) = lane.renewed
             AND (expires_at IS NULL OR expires_at > $3::bigint OR interrupted)
@@ -128,12 +128,12 @@ SELECT coalesce(json_agg(json_build_array(
     last_error, urgency,
     CASE WHEN children > 0 OR finalizing
         THEN json_build_array(children, finalizing::int, outcome::json ->> 1) END,
-    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0)::int, renewed_at)), '[]')
+    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0)::int, renewed_at, io)), '[]')
 FROM claimed;
 
 -- name: claim_fronts
 -- The same for rows of [group, urgency, type, renewed, n]: the first n of each lane that nobody else claims right now, and
--- that may still start at $2.
+-- that may still start at $2. Those with a budget of IO are claimed by their ids only.
 WITH free AS MATERIALIZED (
     SELECT front.id
     FROM jsonb_array_elements($1::jsonb) AS lane (value)
@@ -141,7 +141,7 @@ WITH free AS MATERIALIZED (
         SELECT t.id FROM taskmill_task AS t
         WHERE t.status = 'pending' AND t.stop IS NULL AND t.group_name = lane.value ->> 0
             AND t.urgency = (lane.value ->> 1)::smallint AND t.type = lane.value ->> 2
-            AND (t.renewed_at IS NOT NULL) = (lane.value ->> 3)::boolean
+            AND (t.renewed_at IS NOT NULL) = (lane.value ->> 3)::boolean AND t.io IS NULL
             AND (t.expires_at IS NULL OR t.expires_at > $2::bigint OR t.interrupted)
         ORDER BY t.queued_at, t.id LIMIT (lane.value ->> 4)::bigint
         FOR UPDATE SKIP LOCKED
@@ -162,7 +162,7 @@ SELECT coalesce(json_agg(json_build_array(
     last_error, urgency,
     CASE WHEN children > 0 OR finalizing
         THEN json_build_array(children, finalizing::int, outcome::json ->> 1) END,
-    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0)::int, renewed_at)
+    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0)::int, renewed_at, io)
     ORDER BY urgency, queued_at, id), '[]')
 FROM claimed;
 

@@ -1,17 +1,18 @@
 -- name: active_rows
--- Records of active tasks. Of a parent also [children, ended, the sum of the fractions that the others have reported]; last
--- where its time-to-live counts from: its submission, that of an occurrence from when it is due. Of what was due at once
--- the place in the queue tells, which steps of the clock have moved. {where} and {order} are put in from fragments.
+-- Records of active tasks. Of a parent also [children, ended, the sum of the fractions that the others have reported]; of a
+-- running one, last, how long tasks of its type take that succeed, in milliseconds. {where} and {order} are put in when it is
+-- asked.
 SELECT coalesce(json_agg(row), '[]') FROM (
     SELECT json_build_array(
         id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,
-        started_at, parent_id, progress, last_error, status, urgency,
+        started_at, parent_id, progress, last_error, io, status, urgency,
         CASE WHEN children > 0 THEN json_build_array(children, children_ended, (
             SELECT sum((child.progress::json ->> 'fraction')::float8) FROM taskmill_task AS child
             WHERE child.parent_id = taskmill_task.id AND child.progress IS NOT NULL)) END,
-        coalesce(renewed_at, queued_at), paused_at,
-        CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)
-            WHEN series_id IS NOT NULL THEN due_at ELSE created_at END
+        coalesce(renewed_at, queued_at), paused_at, {clock_from},
+        CASE WHEN status = 'running' THEN (
+            SELECT (sum(duration_ms) / nullif(sum(ended), 0))::float8 FROM taskmill_tally
+            WHERE taskmill_tally.type = taskmill_task.type AND ending = 'completed') END
     ) AS row
     FROM taskmill_task WHERE {where} {order}
 ) AS rows;
@@ -21,7 +22,7 @@ SELECT coalesce(json_agg(row), '[]') FROM (
 SELECT coalesce(json_agg(row), '[]') FROM (
     SELECT json_build_array(
         id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,
-        started_at, parent_id, progress, last_error, ending, ended_at, duration_ms, result, error
+        started_at, parent_id, progress, last_error, io, ending, ended_at, duration_ms, result, error, actual_io
     ) AS row
     FROM taskmill_history WHERE {where} {order}
 ) AS rows;
@@ -30,9 +31,7 @@ SELECT coalesce(json_agg(row), '[]') FROM (
 -- A fragment: the status of an active task, which is paused if it would wait and its scheduler, domain or group is.
 CASE WHEN status = 'pending' AND EXISTS (
     SELECT 1 FROM taskmill_control AS control
-    WHERE control.paused_at IS NOT NULL AND (control.resume_at IS NULL OR control.resume_at > {now}) AND (
-        control.kind = 'scheduler' OR control.kind = 'group' AND control.name = group_name
-        OR control.kind = 'domain' AND control.name = split_part(type, '::', 1))
+    WHERE {pauses_it} AND (control.resume_at IS NULL OR control.resume_at > {now})
 ) THEN 'paused' ELSE status END;
 
 -- name: among_ids

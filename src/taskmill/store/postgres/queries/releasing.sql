@@ -1,7 +1,7 @@
 -- name: releasable
 -- Those of the given tasks that nothing holds back any longer.
 SELECT coalesce(json_agg(json_build_array(
-    id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at) ORDER BY id), '[]')
+    id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at, io) ORDER BY id), '[]')
 FROM taskmill_task AS t
 WHERE id = ANY (taskmill_ids($1)) AND status = 'blocked' AND stop IS NULL AND gate_id IS NULL AND NOT held
     AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open);
@@ -13,7 +13,7 @@ WHERE id = ANY (taskmill_ids($1));
 -- name: in_queue
 -- The places of those of the given tasks that are in the queue.
 SELECT coalesce(json_agg(json_build_array(
-    id, group_name, urgency, type, queued_at, renewed_at, NULL::bigint, expires_at) ORDER BY id), '[]')
+    id, group_name, urgency, type, queued_at, renewed_at, NULL::bigint, expires_at, io) ORDER BY id), '[]')
 FROM taskmill_task
 WHERE id = ANY (taskmill_ids($1)) AND status = 'pending' AND stop IS NULL;
 

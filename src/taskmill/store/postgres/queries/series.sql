@@ -40,15 +40,11 @@ SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE series_id = $1::bigint AND seri
 
 -- name: pause_occurrence
 -- One that its scheduler, domain or group has paused already has stood still since then.
-UPDATE taskmill_task AS t SET status = 'paused', paused_at = least($2::bigint, (
-    SELECT greatest(min(scope.paused_at), coalesce(t.paused_at, t.created_at))
-    FROM taskmill_control AS scope
-    WHERE scope.paused_at IS NOT NULL AND (
-        scope.kind = 'scheduler' OR scope.kind = 'group' AND scope.name = t.group_name
-        OR scope.kind = 'domain' AND scope.name = split_part(t.type, '::', 1))
-    HAVING count(*) > 0
-))
-WHERE t.id = $1::bigint AND t.status IN ('pending', 'scheduled', 'blocked');
+UPDATE taskmill_task SET
+    status = 'paused',
+    paused_at = least($2::bigint, CASE WHEN {paused_with_others_since} IS NOT NULL
+        THEN greatest({paused_with_others_since}, coalesce(paused_at, created_at)) END)
+WHERE id = $1::bigint AND status IN ('pending', 'scheduled', 'blocked');
 
 -- name: resume_occurrence
 -- $2 is when it is due now, $3 the present, $4 its deadline. It is released next, unless something else holds it back.
@@ -68,12 +64,7 @@ UPDATE taskmill_task AS task SET
 FROM (
     SELECT
         t.id, coalesce(t.paused_at, $2::bigint) AS since,
-        least($2::bigint, (
-            SELECT min(scope.paused_at) FROM taskmill_control AS scope
-            WHERE scope.paused_at IS NOT NULL AND (
-                scope.kind = 'scheduler' OR scope.kind = 'group' AND scope.name = t.group_name
-                OR scope.kind = 'domain' AND scope.name = split_part(t.type, '::', 1))
-        )) AS until
+        least($2::bigint, {paused_with_others_since}) AS until
     FROM taskmill_task AS t
     WHERE t.id = $1::bigint AND t.status = 'paused'
 ) AS own

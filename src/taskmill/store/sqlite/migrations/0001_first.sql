@@ -48,6 +48,8 @@ CREATE TABLE taskmill_task (
     replaced TEXT,   -- what the task this one replaces had saved
     rerun TEXT,      -- [payload, expires_at]: run once more with these
     progress TEXT,
+    io TEXT,         -- what it is expected to move: a budget, or `learn`
+    actual_io TEXT,  -- what its last attempt has moved
     last_error TEXT
 ) STRICT;
 
@@ -95,6 +97,8 @@ CREATE TABLE taskmill_history (
     series_id INTEGER,
     saved TEXT,
     progress TEXT,
+    io TEXT,
+    actual_io TEXT,
     last_error TEXT,
     result TEXT,
     error TEXT
@@ -138,8 +142,12 @@ CREATE TABLE taskmill_control (
     resume_at INTEGER,     -- when the pause ends by itself
     resume_is_relative INTEGER NOT NULL DEFAULT 0, -- the pause has a length, and moves with the clock
     bucket TEXT,           -- what its rate limit has left: [level, at, unit]
+    full_at INTEGER,       -- when the bucket is full again, as if nothing had been taken
     PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
+-- Where nothing but a bucket is known: names come and go.
+CREATE INDEX taskmill_control_full ON taskmill_control (full_at)
+    WHERE full_at IS NOT NULL AND change IS NULL AND paused_at IS NULL;
 
 -- What concerns the file as a whole: what its dispatcher declares, and a number that grows with each control.
 CREATE TABLE taskmill_setting (
@@ -174,6 +182,16 @@ CREATE TABLE taskmill_tally (
     kept INTEGER NOT NULL,
     duration_ms INTEGER NOT NULL,
     PRIMARY KEY (type, group_name, ending)
+) STRICT, WITHOUT ROWID;
+
+-- What the runs of a task type have moved, in bytes, as far as anybody told.
+CREATE TABLE taskmill_io (
+    type TEXT PRIMARY KEY,
+    runs INTEGER NOT NULL,
+    disk_read INTEGER NOT NULL,
+    disk_write INTEGER NOT NULL,
+    net_rx INTEGER NOT NULL,
+    net_tx INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Task types known to this file and their defaults, for processes that submit by name.

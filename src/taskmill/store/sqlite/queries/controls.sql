@@ -22,10 +22,14 @@ INSERT INTO taskmill_control (kind, name, change) VALUES (?1, ?2, ?3)
 ON CONFLICT (kind, name) DO UPDATE SET change = excluded.change;
 
 -- name: fill_buckets
--- Rows of [kind, name, bucket].
-INSERT INTO taskmill_control (kind, name, bucket)
-SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1) WHERE true
-ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket;
+-- Rows of [kind, name, bucket, full_at].
+INSERT INTO taskmill_control (kind, name, bucket, full_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?1) WHERE true
+ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket, full_at = excluded.full_at;
+
+-- name: forget_full_buckets
+-- A bucket that is full at ?1 is like one from which nothing was ever taken.
+DELETE FROM taskmill_control WHERE full_at <= ?1 AND full_at IS NOT NULL AND change IS NULL AND paused_at IS NULL;
 
 -- name: paused_at
 SELECT paused_at FROM taskmill_control WHERE kind = ?1 AND name = ?2;
@@ -59,14 +63,9 @@ FROM (
     SELECT
         t.id,
         max(?3, coalesce(t.paused_at, ?3)) AS since,
-        min(?4, CASE WHEN t.status = 'paused' THEN coalesce(t.paused_at, t.created_at) ELSE ?4 END, coalesce((
-            SELECT min(other.paused_at) FROM taskmill_control AS other
-            WHERE other.paused_at IS NOT NULL AND (
-                other.kind = 'scheduler' OR other.kind = 'group' AND other.name = t.group_name
-                OR other.kind = 'domain' AND other.name = substr(t.type, 1, instr(t.type, '::') - 1))
-        ), ?4)) AS until,
-        CASE WHEN t.due_at IS NULL OR t.attempt > 0 THEN coalesce(t.renewed_at, t.queued_at)
-            WHEN t.series_id IS NOT NULL THEN t.due_at ELSE t.created_at END AS clock_from
+        min(?4, CASE WHEN t.status = 'paused' THEN coalesce(t.paused_at, t.created_at) ELSE ?4 END,
+            coalesce({paused_with_others_since}, ?4)) AS until,
+        {clock_from} AS clock_from
     FROM taskmill_task AS t
     WHERE t.status <> 'running'
         AND (?1 = 'scheduler' OR ?1 = 'group' AND t.group_name = ?2
@@ -79,12 +78,7 @@ WHERE taskmill_task.id = paused.id;
 UPDATE taskmill_task SET frozen = 1
 WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
     AND stop IS NULL AND interrupted = 0 AND frozen = 0 AND expires_at <= ?1
-    AND EXISTS (
-        SELECT 1 FROM taskmill_control AS control
-        WHERE control.paused_at IS NOT NULL AND (
-            control.kind = 'scheduler' OR control.kind = 'group' AND control.name = group_name
-            OR control.kind = 'domain' AND control.name = substr(type, 1, instr(type, '::') - 1))
-    );
+    AND EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it});
 
 -- name: preempted
 -- Tasks that made way for more urgent ones.
@@ -105,12 +99,7 @@ UPDATE taskmill_task SET
 FROM (
     SELECT
         t.id, coalesce(t.paused_at, ?2) AS since,
-        min(?2, coalesce((
-            SELECT min(scope.paused_at) FROM taskmill_control AS scope
-            WHERE scope.paused_at IS NOT NULL AND (
-                scope.kind = 'scheduler' OR scope.kind = 'group' AND scope.name = t.group_name
-                OR scope.kind = 'domain' AND scope.name = substr(t.type, 1, instr(t.type, '::') - 1))
-        ), ?2)) AS until
+        min(?2, coalesce({paused_with_others_since}, ?2)) AS until
     FROM taskmill_task AS t
     WHERE t.id IN (SELECT value FROM json_each(?1))
 ) AS own

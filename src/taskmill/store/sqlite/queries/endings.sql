@@ -4,13 +4,14 @@
 -- others the caller sees to all that. With ?2 and ?3, an ending and an instant for all, ids in the rows are enough.
 INSERT INTO taskmill_history (
     id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
-    due_at, expires_at, started_at, ended_at, duration_ms, parent_id, series_id, saved, progress, last_error, result, error
+    due_at, expires_at, started_at, ended_at, duration_ms, parent_id, series_id, saved, progress, io, actual_io, last_error,
+    result, error
 )
 SELECT
     t.id, t.type, t.key, t.label, t.group_name, t.priority, coalesce(?2, given.value ->> 1), t.payload, t.tags, t.overrides,
     t.attempt, t.retries, t.created_at, t.due_at, t.expires_at, t.started_at,
     coalesce(?3, given.value ->> 2), CASE WHEN ?2 IS NULL THEN given.value ->> 3 END, t.parent_id, t.series_id, t.saved,
-    t.progress, t.last_error, CASE WHEN ?2 IS NULL THEN given.value ->> 4 END,
+    t.progress, t.io, t.actual_io, t.last_error, CASE WHEN ?2 IS NULL THEN given.value ->> 4 END,
     CASE WHEN ?2 IS NULL THEN given.value ->> 5 END
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0

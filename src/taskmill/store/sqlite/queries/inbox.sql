@@ -1,7 +1,7 @@
 -- name: key_holders
 -- Of the given [type, key] pairs: the active tasks that hold them, and those that were asked to stop and have not ended;
--- and the id after which there is room for ?2 more, here the last that was given out. One statement, because each is a
--- hand-over between threads.
+-- the id after which there is room for ?2 more, here the last that was given out; and whether any task waits for others.
+-- One statement, because each is a hand-over between threads.
 SELECT
     (
         SELECT json_group_array(json_array(t.type, t.key, json_array(
@@ -19,7 +19,8 @@ SELECT
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
         WHERE t.key IS NOT NULL AND t.stop IS NOT NULL
     ) ELSE '[]' END,
-    (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'taskmill_task' AND ?2 IS NOT NULL);
+    (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'taskmill_task' AND ?2 IS NOT NULL),
+    EXISTS (SELECT 1 FROM taskmill_dependency WHERE open = 1);
 
 -- name: give_up_keys
 -- The given tasks are being replaced.

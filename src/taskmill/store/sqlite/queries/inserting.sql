@@ -28,26 +28,26 @@ FROM json_each(?1);
 -- The same for tasks of which more is known.
 INSERT INTO taskmill_task (
     type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
-    created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, renewed_at
+    created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, renewed_at
 )
 SELECT
     value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
     value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15,
-    value ->> 16, value ->> 19, CASE WHEN value ->> 10 < value ->> 9 THEN value ->> 9 END
+    value ->> 16, value ->> 19, value ->> 20, CASE WHEN value ->> 10 < value ->> 9 THEN value ->> 9 END
 FROM json_each(?1);
 
 -- name: insert_kin
 -- The same for tasks that are tied to others.
 INSERT INTO taskmill_task (
     type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
-    created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, parent_id, series_id,
+    created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, parent_id, series_id,
     on_dependency_failure, on_parent_expiry, held, renewed_at
 )
 SELECT
     value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
     value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15,
-    value ->> 16, value ->> 19, value ->> '$[18][0]', value ->> '$[18][1]', value ->> '$[18][2]', value ->> '$[18][3]',
-    coalesce(value ->> '$[18][4]', 0), CASE WHEN value ->> 10 < value ->> 9 THEN value ->> 9 END
+    value ->> 16, value ->> 19, value ->> 20, value ->> '$[18][0]', value ->> '$[18][1]', value ->> '$[18][2]',
+    value ->> '$[18][3]', coalesce(value ->> '$[18][4]', 0), CASE WHEN value ->> 10 < value ->> 9 THEN value ->> 9 END
 FROM json_each(?1);
 
 -- name: insert_tags

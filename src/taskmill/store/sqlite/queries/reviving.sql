@@ -3,11 +3,11 @@
 -- unless something holds it back: ?3, or a parent that lets only so many children into the queue.
 INSERT INTO taskmill_task (
     id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides, attempt, created_at, queued_at,
-    gate_id, parent_id, children_after, saved, last_error, held
+    gate_id, parent_id, children_after, saved, io, last_error, held
 )
 SELECT
     id, type, key, label, group_name, priority, priority, 'blocked', payload, tags, overrides, attempt, created_at,
-    ?2, ?3, parent_id, (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), saved, error,
+    ?2, ?3, parent_id, (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), saved, io, error,
     EXISTS (SELECT 1 FROM taskmill_task AS parent
         WHERE parent.id = taskmill_history.parent_id AND parent.max_children IS NOT NULL)
 FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';

@@ -40,14 +40,9 @@ SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE series_id = ?1 AND series_id IS
 
 -- name: pause_occurrence
 -- One that its scheduler, domain or group has paused already has stood still since then.
-UPDATE taskmill_task SET status = 'paused', paused_at = min(?2, coalesce((
-    SELECT max(min(scope.paused_at), coalesce(taskmill_task.paused_at, taskmill_task.created_at))
-    FROM taskmill_control AS scope
-    WHERE scope.paused_at IS NOT NULL AND (
-        scope.kind = 'scheduler' OR scope.kind = 'group' AND scope.name = taskmill_task.group_name
-        OR scope.kind = 'domain' AND scope.name = substr(taskmill_task.type, 1, instr(taskmill_task.type, '::') - 1))
-    HAVING count(*) > 0
-), ?2))
+UPDATE taskmill_task SET
+    status = 'paused',
+    paused_at = min(?2, coalesce(max({paused_with_others_since}, coalesce(paused_at, created_at)), ?2))
 WHERE id = ?1 AND status IN ('pending', 'scheduled', 'blocked');
 
 -- name: resume_occurrence
@@ -67,12 +62,7 @@ UPDATE taskmill_task SET
 FROM (
     SELECT
         t.id, coalesce(t.paused_at, ?2) AS since,
-        min(?2, coalesce((
-            SELECT min(scope.paused_at) FROM taskmill_control AS scope
-            WHERE scope.paused_at IS NOT NULL AND (
-                scope.kind = 'scheduler' OR scope.kind = 'group' AND scope.name = t.group_name
-                OR scope.kind = 'domain' AND scope.name = substr(t.type, 1, instr(t.type, '::') - 1))
-        ), ?2)) AS until
+        min(?2, coalesce({paused_with_others_since}, ?2)) AS until
     FROM taskmill_task AS t
     WHERE t.id = ?1 AND t.status = 'paused'
 ) AS own

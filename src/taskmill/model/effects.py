@@ -1,0 +1,81 @@
+"""What a commit did besides what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from taskmill.model.controls import Scope
+from taskmill.model.stages import Described, Lane, NewTask, Place
+from taskmill.model.verdict import End
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A task that ended without an attempt of its own that did so."""
+
+    task: Described
+    end: End
+    duration_ms: int | None
+
+
+class Released(msgspec.Struct, frozen=True, array_like=True):
+    """A task that nothing holds back any longer; ``due_at`` if it is not due yet."""
+
+    id: int
+    group: str
+    urgency: int
+    type: str
+    queued_at: int
+    renewed_at: int | None
+    due_at: int | None
+    expires_at: int | None
+    io: str | None = None
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.queued_at, self.id, self.renewed_at, self.io)
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """Occurrences of a recurring task that passed while the one before them was active."""
+
+    task: Described
+    count: int
+
+
+class Effects(msgspec.Struct):
+    """What a commit did besides what was asked: whatever follows from tasks that ended, were stopped or were stored."""
+
+    ended: list[Ended] = msgspec.field(default_factory=list[Ended])
+    released: list[Released] = msgspec.field(default_factory=list[Released])
+    unblocked: list[Described] = msgspec.field(default_factory=list[Described])
+    """Tasks whose last dependency was met, whatever else holds them back."""
+    stopping: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
+    """Running tasks that were asked to stop, and why."""
+    hooks: list[int] = msgspec.field(default_factory=list[int])
+    """Tasks that were asked to stop and whose hook may run now."""
+    successors: dict[int, int] = msgspec.field(default_factory=dict[int, int])
+    """Tasks that were replaced, and by which."""
+    occurrences: list[Described] = msgspec.field(default_factory=list[Described])
+    """The next occurrences of recurring tasks."""
+    skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
+    resumed: list[Described] = msgspec.field(default_factory=list[Described])
+    """Those of the released that had made way for more urgent tasks."""
+    pauses_ended: list[Scope] = msgspec.field(default_factory=list[Scope])
+    """Pauses whose time was over, though nobody had ended them."""
+    reordered: bool = False
+    """Whether waiting tasks changed their lanes."""
+
+
+class Arrived(msgspec.Struct):
+    """What a commit of submissions brought: new rows, and what it did to those whose keys they took."""
+
+    fresh: list[tuple[int, NewTask]] = msgspec.field(default_factory=list[tuple[int, NewTask]])
+    blocked: Collection[int] = ()
+    """Those of the new tasks that wait for others they depend on."""
+    effects: Effects = msgspec.field(default_factory=Effects)

@@ -1,0 +1,82 @@
+"""Bytes by axis: what a task will read, write, receive and send, or did.
+
+:mod:`taskmill.policy.io_gate` says what budgets mean.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, get_args
+
+import msgspec
+
+from taskmill.errors import ConfigError
+
+Axis = Literal["disk_read", "disk_write", "net_rx", "net_tx"]
+AXES: tuple[Axis, ...] = get_args(Axis)
+
+LEARN = "learn"
+"""In place of a budget: what tasks of the type have been seen to move."""
+
+MOST_BYTES = 2**53 - 1
+"""Eight pebibytes: more is a mistake in units, and every reader of JSON has this number exactly."""
+
+
+class IoBudget(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Bytes that a task reads from and writes to disk, receives from and sends to the network.
+
+    Budgets add up, at most to :data:`MOST_BYTES`; a difference is never below zero.
+    """
+
+    disk_read: int = 0
+    disk_write: int = 0
+    net_rx: int = 0
+    net_tx: int = 0
+
+    def __post_init__(self) -> None:
+        for axis in AXES:
+            _check_bytes(getattr(self, axis), axis)
+
+    def __add__(self, other: IoBudget) -> IoBudget:
+        if not isinstance(other, IoBudget):
+            return NotImplemented
+        return IoBudget(*(min(a + b, MOST_BYTES) for a, b in zip(self.amounts, other.amounts, strict=True)))
+
+    def __sub__(self, other: IoBudget) -> IoBudget:
+        if not isinstance(other, IoBudget):
+            return NotImplemented
+        return IoBudget(*(max(a - b, 0) for a, b in zip(self.amounts, other.amounts, strict=True)))
+
+    @property
+    def amounts(self) -> tuple[int, int, int, int]:
+        """In the order of :data:`AXES`."""
+        return self.disk_read, self.disk_write, self.net_rx, self.net_tx
+
+    def axes(self) -> dict[Axis, int]:
+        """The axes on which there is anything, with the bytes."""
+        return {axis: amount for axis, amount in zip(AXES, self.amounts, strict=True) if amount}
+
+
+def _check_bytes(amount: object, name: str) -> None:
+    if isinstance(amount, bool) or not isinstance(amount, int):
+        raise ConfigError(f"{name} must be an int, in bytes, not {type(amount).__name__}")
+    if not 0 <= amount <= MOST_BYTES:
+        raise ConfigError(f"{name} must be from 0 to {MOST_BYTES:,} bytes, got {str(amount)[:40]}")
+
+
+NO_IO = IoBudget()
+
+_decode = msgspec.json.Decoder(IoBudget).decode
+
+
+@lru_cache(maxsize=1024)
+def stored_budget(stored: str | None) -> IoBudget | None:
+    """A budget as the store keeps it; ``None`` for none, and for one that is to be learned."""
+    return None if stored is None or stored == LEARN else _decode(stored)
+
+
+def budget_to_store(budget: IoBudget | str | None) -> str | None:
+    """The text that :func:`stored_budget` reads; a budget of nothing is none."""
+    if isinstance(budget, IoBudget):
+        return msgspec.json.encode(budget).decode() if budget != NO_IO else None
+    return budget

@@ -1,0 +1,115 @@
+"""Where readings and pressure come from, as settings; :mod:`taskmill.resources` has those that are built in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Protocol, cast, runtime_checkable
+
+import msgspec
+
+from taskmill.errors import ConfigError
+from taskmill.model.durations import Duration, milliseconds
+from taskmill.model.io_budget import IoBudget
+from taskmill.model.readings import HIGHEST_RATE, Reading
+
+_SHORTEST_MS, _LONGEST_MS = 10, 3_600_000
+
+
+@runtime_checkable
+class ResourceSampler(Protocol):
+    """Something that can say what the machine is doing. It is asked in a thread and may take its time."""
+
+    def sample(self) -> Reading:
+        """What the machine has done since it was asked before."""
+        ...
+
+
+@runtime_checkable
+class PressureSource(Protocol):
+    """Something that can say how hard pressed the machine is. It is asked in a thread and may take its time."""
+
+    @property
+    def name(self) -> str:
+        """What the snapshot calls it."""
+        ...
+
+    def pressure(self) -> float:
+        """From 0, nothing to worry about, to 1, nothing more to give."""
+        ...
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """How the machine is watched: by ``sampler``, each ``interval``; ``None`` is psutil.
+
+    ``capacity`` is what the machine can sustain, in bytes per second. An axis that is 0 in it is learned.
+    """
+
+    sampler: ResourceSampler | None = None
+    interval: Duration = 1
+    capacity: IoBudget | None = None
+
+    def __post_init__(self) -> None:
+        if self.sampler is not None and (
+            isinstance(self.sampler, type) or not callable(getattr(self.sampler, "sample", None))
+        ):
+            raise ConfigError(
+                f"sampler must have a method sample() that returns a Reading; {_shown(self.sampler)} does not"
+            )
+        ms = milliseconds(self.interval, "interval")
+        if not _SHORTEST_MS <= ms <= _LONGEST_MS:
+            raise ConfigError(f"interval must be from 10 ms to 1 hour, got {self.interval}")
+        if self.capacity is not None and not isinstance(self.capacity, IoBudget):
+            raise ConfigError(
+                f"capacity must be an IoBudget in bytes per second, or None to learn it, not {_shown(self.capacity)}"
+            )
+        # One form for one duration, so that equal settings are equal however they were written.
+        msgspec.structs.force_setattr(self, "interval", timedelta(milliseconds=ms))
+
+    @property
+    def interval_seconds(self) -> float:
+        return cast("timedelta", self.interval).total_seconds()
+
+
+def checked_resources(value: object) -> Resources | None:
+    """The setting ``resources``: ``True`` is psutil each second, ``None`` and ``False`` watch nothing."""
+    if value is None or value is False:
+        return None
+    if value is True:
+        return Resources()
+    if not isinstance(value, Resources):
+        raise ConfigError(f"resources must be True, None or Resources(...), not {_shown(value)}")
+    return value
+
+
+def checked_sources(value: object) -> Sequence[PressureSource]:
+    """The setting ``pressure``: sources with names of their own."""
+    if isinstance(value, str | bytes | type) or not isinstance(value, Iterable):
+        raise ConfigError(f"pressure must be a list of pressure sources, not {_shown(value)}")
+    names: set[str] = set()
+    sources = tuple(cast("Iterable[object]", value))
+    for source in sources:
+        name = getattr(source, "name", None)
+        if isinstance(source, type) or not isinstance(name, str) or not callable(getattr(source, "pressure", None)):
+            raise ConfigError(f"a pressure source has a name and a method pressure(); {_shown(source)} does not")
+        if not name:
+            raise ConfigError(f"a pressure source needs a name that is not empty: {_shown(source)}")
+        if name in names:
+            raise ConfigError(f"two pressure sources are called {name!r}; the snapshot could not tell them apart")
+        names.add(name)
+    return cast("tuple[PressureSource, ...]", sources)
+
+
+def checked_bandwidth(value: object) -> float | None:
+    """The setting ``bandwidth_limit``: bytes per second, both ways together."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"bandwidth_limit must be bytes per second or None, not {type(value).__name__}")
+    if not 0 < value <= HIGHEST_RATE:
+        raise ConfigError(f"bandwidth_limit must be more than 0 bytes per second, got {str(value)[:40]}")
+    return float(value)
+
+
+def _shown(value: object) -> str:
+    return f"the class {value.__name__}, which is not an instance" if isinstance(value, type) else type(value).__name__

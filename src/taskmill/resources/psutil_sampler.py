@@ -1,0 +1,75 @@
+"""The sampler that is built in: psutil, and the limits of the control group we are in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from taskmill.model.io_budget import NO_IO, IoBudget
+from taskmill.model.readings import Reading
+from taskmill.resources.cgroup import Cgroup, own_cgroup
+from taskmill.resources.counters import Counters, Counts, total
+from taskmill.resources.machine import cpu_counts, disk_counts, network_counts
+from taskmill.resources.psutil_library import psutil_for
+
+
+class CpuShare:
+    """The share of the processors that is used: of those of our control group if it is limited, else of all."""
+
+    def __init__(self, what: str, cgroup: Cgroup | None, monotonic: Callable[[], float]) -> None:
+        psutil = psutil_for(what)
+        self._cgroup = cgroup
+        self._cores = 0.0
+        self._all = Counters(lambda: cpu_counts(psutil), monotonic)
+        self._own = Counters(self._group_counts, monotonic)
+
+    def _group_counts(self) -> Counts:
+        quota = self._cgroup.cpu() if self._cgroup else None
+        self._cores = quota.cores if quota else 0.0
+        return {"cpu": (quota.used_seconds,)} if quota else {}
+
+    def read(self) -> float:
+        busy, whole = total(self._all.rates(), 2)
+        own = self._own.rates()
+        if own and self._cores:
+            return min(total(own, 1)[0] / self._cores, 1.0)
+        return busy / whole if whole else 0.0
+
+
+class PsutilSampler:
+    """What the machine does, by psutil. In a container that is limited, the limits are the machine."""
+
+    def __init__(self, *, cgroup: Cgroup | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
+        psutil = psutil_for("resources=True")
+        self._cgroup = own_cgroup() if cgroup is None else cgroup
+        self._cpu = CpuShare("resources=True", self._cgroup, monotonic)
+        self._disks = Counters(lambda: disk_counts(psutil), monotonic)
+        self._group_disk = Counters(self._group_moved, monotonic)
+        self._network = Counters(lambda: network_counts(psutil), monotonic)
+
+    def _group_moved(self) -> Counts:
+        quota = self._cgroup.io() if self._cgroup else None
+        return {"disk": (quota.moved.disk_read, quota.moved.disk_write)} if quota else {}
+
+    @property
+    def bounds(self) -> IoBudget:
+        """Bytes per second that our control group may move; 0: as many as the machine can."""
+        quota = self._cgroup.io() if self._cgroup else None
+        return quota.allowed if quota else NO_IO
+
+    def sample(self) -> Reading:
+        """What happened since the last sample, or since the sampler was made."""
+        disks = self._disks.rates()
+        read, written, _ = total(disks, 3)
+        busy: float | None = busiest(disks)
+        group = self._group_disk.rates()
+        if group:
+            # How long the disk was at work tells nothing about a group that may not use all of it.
+            (read, written), busy = total(group, 2), None
+        received, sent = total(self._network.rates(), 2)
+        return Reading(self._cpu.read(), read, written, received, sent, busy)
+
+
+def busiest(disks: Counts) -> float | None:
+    """The share of the time in which the disk with the most work was at it; ``None`` if nobody tells."""
+    return min(max((row[2] for row in disks.values()), default=0.0) / 1000, 1.0) if disks else None

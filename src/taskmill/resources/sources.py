@@ -1,0 +1,140 @@
+"""Sources of pressure that are built in, and one for any signal of your own.
+
+Each has a ``name`` and ``pressure()``, from 0 to 1; nothing else is asked of a source.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from taskmill.errors import ConfigError
+from taskmill.policy.smoothing import blend
+from taskmill.resources.cgroup import Cgroup, own_cgroup
+from taskmill.resources.counters import Counters, total
+from taskmill.resources.machine import disk_counts, link_speed, network_counts
+from taskmill.resources.psutil_library import psutil_for
+from taskmill.resources.psutil_sampler import CpuShare, busiest
+
+
+class Pressure:
+    """A signal of your own: ``Pressure("queue", lambda: len(queue) / 1000)``.
+
+    The function returns a number from 0, nothing to worry about, to 1. It is called in a thread.
+    """
+
+    def __init__(self, name: str, function: Callable[[], float]) -> None:
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"name must be a text that is not empty, got {str(name)[:40]!r}")
+        if not callable(function):
+            raise ConfigError(f"function must be callable and return a number from 0 to 1, not {function!r:.60}")
+        self.name = name
+        self._function = function
+
+    def pressure(self) -> float:
+        """What the function says."""
+        return self._function()
+
+
+class CpuPressure:
+    """The share of the processors that is used, smoothed."""
+
+    name = "cpu"
+
+    def __init__(self, *, cgroup: Cgroup | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._share = CpuShare("CpuPressure", own_cgroup() if cgroup is None else cgroup, monotonic)
+        self._smoothed: float | None = None
+
+    def pressure(self) -> float:
+        """From 0 to 1."""
+        self._smoothed = blend(self._smoothed, self._share.read())
+        return self._smoothed
+
+
+class MemoryPressure:
+    """How scarce memory is: nothing while at most the ``comfortable`` share of it is in use, 1 when all of it is.
+
+    Memory that is used is no trouble by itself. By default, then, the pressure is 0.5 when three quarters are in use.
+    """
+
+    name = "memory"
+
+    def __init__(self, *, comfortable: float = 0.5, cgroup: Cgroup | None = None) -> None:
+        if isinstance(comfortable, bool) or not isinstance(comfortable, int | float) or not 0 <= comfortable < 1:
+            raise ConfigError(f"comfortable must be a number from 0 to less than 1, got {str(comfortable)[:40]}")
+        self._psutil = psutil_for("MemoryPressure")
+        self._cgroup = own_cgroup() if cgroup is None else cgroup
+        self._comfortable = comfortable
+
+    def pressure(self) -> float:
+        """From 0 to 1."""
+        quota = self._cgroup.memory() if self._cgroup else None
+        memory: Any = self._psutil.virtual_memory()
+        used = 1 - float(memory.available / memory.total)
+        if quota and quota.bytes < memory.total:
+            used = quota.used / quota.bytes
+        return min(max((used - self._comfortable) / (1 - self._comfortable), 0.0), 1.0)
+
+
+class DiskPressure:
+    """The share of the time in which the busiest disk is at work, smoothed."""
+
+    name = "disk"
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        psutil = psutil_for("DiskPressure")
+        self._disks = Counters(lambda: disk_counts(psutil), monotonic)
+        self._smoothed: float | None = None
+
+    def pressure(self) -> float:
+        """From 0 to 1."""
+        self._smoothed = blend(self._smoothed, busiest(self._disks.rates()))
+        return self._smoothed
+
+
+class NetworkPressure:
+    """How much of ``limit``, in bytes per second, is received and sent, smoothed.
+
+    Without a limit it is what the links of the machine say they can carry.
+    """
+
+    name = "network"
+
+    def __init__(self, limit: float | None = None, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        psutil = psutil_for("NetworkPressure")
+        if limit is None:
+            limit = link_speed(psutil)
+            if limit is None:
+                raise ConfigError("no link says how fast it is: give NetworkPressure a limit, in bytes per second")
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
+            raise ConfigError(f"limit must be bytes per second, more than 0, got {str(limit)[:40]}")
+        self.limit = float(limit)
+        self._network = Counters(lambda: network_counts(psutil), monotonic)
+        self._smoothed: float | None = None
+
+    def pressure(self) -> float:
+        """From 0 to 1."""
+        self._smoothed = blend(self._smoothed, min(sum(total(self._network.rates(), 2)) / self.limit, 1.0))
+        return self._smoothed
+
+
+class BatteryPressure:
+    """What the battery lacks while it is being used: 0 on mains power, 0.7 at 30 % of charge.
+
+    A machine without a battery, or one whose system does not tell, has no such pressure.
+    """
+
+    name = "battery"
+
+    def __init__(self) -> None:
+        self._psutil = psutil_for("BatteryPressure")
+
+    def pressure(self) -> float:
+        """From 0 to 1."""
+        ask = getattr(self._psutil, "sensors_battery", None)
+        battery: Any = ask() if ask else None
+        # Whether it is plugged in may not be known; a program must not stop for that.
+        if battery is None or battery.power_plugged is not False:
+            return 0.0
+        return min(max(1 - float(battery.percent) / 100, 0.0), 1.0)

@@ -1,0 +1,99 @@
+"""Watching the machine while tasks are dispatched, and remembering what was seen of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from taskmill.errors import StoreError
+from taskmill.model.machine import UNSEEN, Machine
+from taskmill.model.readings import Capacity
+from taskmill.observe.log import logger
+from taskmill.policy.capacity import is_news
+from taskmill.policy.io_gate import IoLoad
+from taskmill.ports import Clock, Store
+from taskmill.runtime.courtesy import Courtesy, Seen
+
+NOTE_INTERVAL = 60.0
+"""What is learned about capacity is written at most so often; another one writes when tasks begin or cease to wait."""
+
+
+class Watch(Seen, Protocol):
+    """Looks at the machine at an interval."""
+
+    settled: asyncio.Event
+    """Set once something is known, or was waited for in vain."""
+
+    async def run(self, looked: Callable[[], Awaitable[None]]) -> None:
+        """Go on until it is stopped; ``looked`` is awaited each time."""
+        ...
+
+    def stop(self) -> None: ...
+
+
+MakeWatch = Callable[[IoLoad, Capacity, Callable[[], None]], Watch]
+"""With what running tasks have in their budgets, what was known before, and whom to tell of changes."""
+
+
+class Watching:
+    """Tells the courtesy of a dispatcher what its machine is doing."""
+
+    def __init__(self, store: Store, clock: Clock, make_watch: MakeWatch, load: IoLoad, courtesy: Courtesy) -> None:
+        self._store = store
+        self._clock = clock
+        self._make_watch = make_watch
+        self._load = load
+        self._courtesy = courtesy
+        self._noted = UNSEEN
+        self._noted_at = float("-inf")
+        self._running: asyncio.Task[None] | None = None
+        self.watch: Watch | None = None
+
+    @property
+    def machine(self) -> Machine:
+        """What is known now."""
+        return UNSEEN if self.watch is None else self._courtesy.report(self.watch)
+
+    async def begin(self, changed: Callable[[bool], None]) -> None:
+        """Begin to look; returns once the machine was looked at, or somebody who should tell has not for long.
+
+        ``changed`` is called whenever something has, and told whether other tasks wait for the pressure to fall.
+        """
+        self._noted = await self._store.machine() or UNSEEN
+        self._courtesy.remember(await self._store.moved_io())
+
+        def seen() -> None:
+            changed(self._courtesy.see(watch))
+
+        watch = self.watch = self._make_watch(self._load, self._noted.known, seen)
+        self._running = asyncio.get_running_loop().create_task(watch.run(self._note), name="taskmill-watch")
+        await self._clock.wait(watch.settled, None)
+        seen()
+
+    async def end(self) -> None:
+        """Look no longer; what was learned is kept, and nobody is held any more."""
+        if self.watch is None:
+            return
+        self.watch.stop()
+        if self._running is not None:
+            await self._running
+        await self._write(Machine(known=self.watch.known, capacity=self.watch.capacity))
+
+    async def _note(self) -> None:
+        report = self.machine
+        waits = (report.limits, report.returns_below) != (self._noted.limits, self._noted.returns_below)
+        is_time = self._clock.monotonic() >= self._noted_at + NOTE_INTERVAL
+        news = is_news(self._noted.known, report.known) or is_news(self._noted.capacity, report.capacity)
+        if waits or (is_time and news):
+            await self._write(report)
+
+    async def _write(self, report: Machine) -> None:
+        self._noted_at = self._clock.monotonic()
+        try:
+            await self._store.note_machine(report)
+        except StoreError as wrong:
+            # It is a courtesy to those who ask; the machine is looked at again.
+            logger.warning("what was seen of the machine could not be kept: %s", wrong)
+        else:
+            self._noted = report

@@ -1,0 +1,67 @@
+"""What the store knows about the machine: what tasks have moved, and what their dispatcher has last seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from taskmill.errors import ConfigError
+from taskmill.model.machine import Machine, MovedIo
+from taskmill.model.status import Ending
+from taskmill.model.verdict import End, Wait
+from taskmill.ports import Judged
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.statements import SQL
+
+_decode_moved = msgspec.json.Decoder(list[MovedIo]).decode
+_decode_machine = msgspec.json.Decoder(Machine).decode
+_decode_budgets = msgspec.json.Decoder(list[tuple[str, str]]).decode
+
+
+def note_io(connection: Connection, judged: Sequence[Judged]) -> None:
+    """Keep what attempts have moved: with the task, and, where they succeeded, with its type."""
+    moved = [each for each in judged if each.io is not None]
+    if not moved:
+        return
+    rows = [(each.task.id, each.task.attempt, each.io) for each in moved]
+    connection.execute(SQL["note_io"], (encoded(rows),))
+    if learned := [(each.task.type, msgspec.Raw(each.io.encode())) for each in moved if each.io and _succeeded(each)]:
+        connection.execute(SQL["learn_io"], (encoded(learned),))
+
+
+def _succeeded(judged: Judged) -> bool:
+    match judged.verdict:
+        case End(Ending.COMPLETED) | Wait():
+            return True
+        case _:
+            return False
+
+
+def moved(connection: Connection) -> dict[str, MovedIo]:
+    """By task type."""
+    return {each.type: each for each in _decode_moved(one(connection, SQL["moved"]))}
+
+
+def moved_by_type(connection: Connection, type: str) -> MovedIo | None:
+    row = connection.execute(SQL["moved_by_type"], (type,)).fetchone()
+    return None if row is None else msgspec.json.decode(row[0], type=MovedIo)
+
+
+def running_budgets(connection: Connection) -> list[tuple[str, str]]:
+    """``(type, io)`` of running tasks that have a budget."""
+    return _decode_budgets(one(connection, SQL["running_budgets"]))
+
+
+def machine(connection: Connection) -> Machine | None:
+    """What the dispatcher has seen; what cannot be read will be seen again."""
+    row = connection.execute(SQL["machine"]).fetchone()
+    try:
+        return None if row is None else _decode_machine(row[0])
+    except (msgspec.MsgspecError, ConfigError):
+        return None
+
+
+def note_machine(connection: Connection, machine: Machine) -> None:
+    connection.execute(SQL["note_machine"], (encoded(machine),))

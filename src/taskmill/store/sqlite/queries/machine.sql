@@ -1,0 +1,35 @@
+-- name: note_io
+-- Rows of [id, attempt, io]: what attempts have moved.
+UPDATE taskmill_task SET actual_io = given.value ->> 2
+FROM json_each(?1) AS given
+WHERE taskmill_task.id = given.value ->> 0 AND taskmill_task.attempt = given.value ->> 1
+    AND taskmill_task.status = 'running';
+
+-- name: learn_io
+-- Rows of [type, io]: what runs that succeeded have moved.
+INSERT INTO taskmill_io (type, runs, disk_read, disk_write, net_rx, net_tx)
+SELECT
+    value ->> 0, 1, coalesce(value ->> '$[1].disk_read', 0), coalesce(value ->> '$[1].disk_write', 0),
+    coalesce(value ->> '$[1].net_rx', 0), coalesce(value ->> '$[1].net_tx', 0)
+FROM json_each(?1) WHERE true
+ON CONFLICT (type) DO UPDATE SET
+    runs = runs + 1, disk_read = disk_read + excluded.disk_read, disk_write = disk_write + excluded.disk_write,
+    net_rx = net_rx + excluded.net_rx, net_tx = net_tx + excluded.net_tx;
+
+-- name: moved
+-- [type, runs, disk_read, disk_write, net_rx, net_tx] of every task type that has moved anything.
+SELECT json_group_array(json_array(type, runs, disk_read, disk_write, net_rx, net_tx)) FROM taskmill_io;
+
+-- name: moved_by_type
+SELECT json_array(type, runs, disk_read, disk_write, net_rx, net_tx) FROM taskmill_io WHERE type = ?1;
+
+-- name: running_budgets
+-- [type, io] of running tasks that have a budget.
+SELECT json_group_array(json_array(type, io)) FROM taskmill_task WHERE status = 'running' AND io IS NOT NULL;
+
+-- name: machine
+SELECT value FROM taskmill_setting WHERE name = 'machine';
+
+-- name: note_machine
+INSERT INTO taskmill_setting (name, value) VALUES ('machine', ?1)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;

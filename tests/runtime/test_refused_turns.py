@@ -1,0 +1,102 @@
+"""Turns that the store refuses, and verdicts that do not count: nothing starts out of order or is charged twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+
+from taskmill import Context, Domain, Group, Scheduler
+from taskmill.events import Event, TaskCompleted
+from taskmill.testing import ManualClock
+from tests.runtime.records import ended
+
+GROUPS = {"a": Group(weight=2), "b": Group(weight=2)}
+
+
+def write(file: Path, statement: str) -> None:
+    connection = sqlite3.connect(file)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+async def test_after_a_refused_turn_the_most_urgent_still_starts_first(
+    manual_clock: ManualClock, tmp_path: Path
+) -> None:
+    domain, file = Domain("d"), tmp_path / "tasks.db"
+    order: list[int] = []
+
+    @domain.task
+    async def work(ctx: Context) -> None:
+        order.append(ctx.task.priority)
+        await manual_clock.sleep(1)
+
+    async with (
+        Scheduler(file, domains=[domain], max_concurrency=1, clock=manual_clock) as scheduler,
+        scheduler.running(),
+    ):
+        await scheduler.submit(work.options(priority=9).prepare())
+        await manual_clock.advance(0.5)
+        for priority in (3, 1, 2):
+            await scheduler.submit(work.options(priority=priority).prepare())
+        write(file, "CREATE TRIGGER full BEFORE INSERT ON taskmill_history BEGIN SELECT RAISE(ABORT, 'full'); END")
+        await manual_clock.advance(1)
+        write(file, "DROP TRIGGER full")
+        await manual_clock.advance(15)
+    assert order == [9, 1, 2, 3]
+
+
+async def test_a_turn_that_the_store_refuses_charges_its_groups_once(manual_clock: ManualClock, tmp_path: Path) -> None:
+    domain, file = Domain("d"), tmp_path / "tasks.db"
+    order: list[str] = []
+
+    @domain.task
+    async def work(ctx: Context) -> None:
+        order.append(ctx.task.group)
+        await manual_clock.sleep(1)
+
+    async with Scheduler(file, domains=[domain], max_concurrency=1, groups=GROUPS, clock=manual_clock) as scheduler:
+        events = scheduler.events(TaskCompleted)
+        async with scheduler.running():
+            await scheduler.submit(work.options(group="a").prepare())
+            await manual_clock.advance(0.5)
+            for group in "bababab":
+                await scheduler.submit(work.options(group=group).prepare())
+            write(file, "CREATE TRIGGER full BEFORE INSERT ON taskmill_history BEGIN SELECT RAISE(ABORT, 'full'); END")
+            await manual_clock.advance(5)
+            write(file, "DROP TRIGGER full")
+            await manual_clock.advance(15)
+        told: list[Event] = [await anext(events) for _ in range(8)]
+    assert "".join(order) == "abababab"
+    assert {getattr(event, "duration", None) for event in told} == {timedelta(seconds=1)}
+
+
+async def test_a_verdict_that_a_stop_request_defeats_charges_its_group_once(
+    manual_clock: ManualClock, tmp_path: Path
+) -> None:
+    domain, file = Domain("d"), tmp_path / "tasks.db"
+    order: list[str] = []
+
+    @domain.task
+    async def work(ctx: Context, defeated: bool = False) -> None:
+        order.append(ctx.task.group)
+        await manual_clock.sleep(1)
+        if defeated:
+            # Another process cancels the task in the moment in which the handler ends: its verdict does not count.
+            write(file, f"UPDATE taskmill_task SET stop = 'cancel' WHERE id = {ctx.task.id}")
+
+    @work.on_cancel
+    async def undo(ctx: Context, defeated: bool = False) -> None:
+        await manual_clock.sleep(5)
+
+    async with Scheduler(file, domains=[domain], max_concurrency=1, groups=GROUPS, clock=manual_clock) as scheduler:
+        first = await scheduler.submit(work.options(group="a").prepare(True))
+        async with scheduler.running():
+            await manual_clock.advance(0.5)
+            for group in "ab" * 4:
+                await scheduler.submit(work.options(group=group).prepare())
+            await manual_clock.advance(20)
+        record = await ended(scheduler, first.id)
+    assert (record.ending, record.duration) == ("cancelled", timedelta(seconds=1))
+    assert "".join(order) == "ababababa"
