@@ -84,7 +84,7 @@ class RunView:
         parts: list[RenderableType] = [
             _line("─" * console.width, "dim"),
             _head(self._target, f"{head}, {outlook.counts}", f"ended here: {words.counted(ended)}"),
-            running_table(shown, narrow=console.width < NARROW) if shown else Text(),
+            _table(shown, outlook, narrow=console.width < NARROW),
         ]
         if rest:
             said, hidden = together(rest), at_work - len(running) + len(rest)
@@ -120,6 +120,10 @@ class Places:
         standing = set(self._ids)
         rest = [record for record in running if record.id not in standing]
         return [*lines, *([None] * (height - len(lines)))], rest
+
+
+def _table(shown: Sequence[TaskRecord | None], outlook: Outlook, *, narrow: bool) -> RenderableType:
+    return running_table(shown, narrow=narrow, with_groups=any(outlook.picture.groups)) if shown else Text()
 
 
 def _head(target: str, middle: str, right: str) -> Table:
