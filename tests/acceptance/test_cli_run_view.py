@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from taskmill import (
     TaskProgress,
     TaskRecord,
 )
-from taskmill.cli.outlook import Lookout
-from taskmill.cli.run_view import CALM, Places
+from taskmill.cli import run
+from taskmill.cli.outlook import Lookout, Outlook
+from taskmill.cli.run_view import CALM, Places, RunView
 from taskmill.cli.sight import Family, Sight
 from taskmill.cli.watch_view import picture
 from taskmill.testing import ManualClock
@@ -248,6 +250,32 @@ async def test_in_a_long_queue_nobody_is_asked_for_reasons(monkeypatch: pytest.M
         long = await Lookout(scheduler).outlook()
     assert "no scheduler runs the tasks" in dict(short.lines())["waiting"]
     assert dict(long.lines()) == {"paused": "tasks without a group"}
+
+
+async def test_a_terminal_that_takes_nothing_does_not_stop_the_work() -> None:
+    drawing, thawed = threading.Event(), threading.Event()
+    work = Domain("work")
+
+    @work.task
+    async def answer() -> int:
+        return 42
+
+    class FrozenView(RunView):
+        def draw(self, running: Sequence[TaskRecord], outlook: Outlook, ended: Mapping[str, int]) -> None:
+            drawing.set()
+            thawed.wait()
+
+    async with Scheduler(domains=[work]) as scheduler:
+        showing = asyncio.create_task(run._show(scheduler, run._Voice(verbose=False), FrozenView("app:scheduler")))
+        try:
+            await asyncio.to_thread(drawing.wait)
+            handle = await answer.submit()
+            await scheduler.run_until_idle()
+            result = await handle.result()
+        finally:
+            thawed.set()
+            showing.cancel()
+    assert result == 42
 
 
 # One task
