@@ -47,6 +47,8 @@ def test_ids_are_whole_numbers(here: Here, template: Path) -> None:
 
 AFTER_FILE = {
     "show": ["1"],
+    "stats": ["sync::send"],
+    "watch": ["1"],
     "why": ["1"],
     "graph": ["1"],
     "cancel": ["1"],
@@ -95,7 +97,7 @@ sys.meta_path.insert(0, Missing())
 from taskmill.cli import main
 for command in (
     ["status", FILE], ["ls", FILE], ["show", FILE, "1"], ["why", FILE, "5"], ["groups", FILE], ["rate", FILE],
-    ["doctor", FILE], ["demo", "--fast"],
+    ["doctor", FILE], ["watch", FILE, "1"], ["stats", FILE, "sync::send"], ["demo", "--fast"],
 ):
     assert main(command) == 0, command
 assert "rich" not in sys.modules

@@ -11,7 +11,24 @@ from io import TextIOWrapper
 from typing import Protocol
 
 from taskmill import TaskmillError, __version__
-from taskmill.cli import cancel, demo, doctor, graph, groups, ls, pause, priority, rate, resume, run, show, status, why
+from taskmill.cli import (
+    cancel,
+    demo,
+    doctor,
+    graph,
+    groups,
+    ls,
+    pause,
+    priority,
+    rate,
+    resume,
+    run,
+    show,
+    stats,
+    status,
+    watch,
+    why,
+)
 from taskmill.cli.refusal import DONE, INTERRUPTED, Refusal, exit_code
 from taskmill.cli.screen import complain
 
@@ -30,7 +47,9 @@ COMMANDS: dict[str, Command] = {
     "run": run,
     "status": status,
     "ls": ls,
+    "stats": stats,
     "show": show,
+    "watch": watch,
     "why": why,
     "graph": graph,
     "groups": groups,

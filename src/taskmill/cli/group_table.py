@@ -61,6 +61,8 @@ def headlines(picture: Snapshot) -> Iterator[str]:
         yield "the scheduler is paused: nothing starts"
     for name in picture.paused_domains:
         yield f"domain {name} is paused"
+    if picture.pressure:
+        yield f"pressure: {words.pressure_elsewhere(picture)}"
     if not picture.has_dispatcher:
         yield "nothing dispatches this file now; slots and settings are the last ones known"
 

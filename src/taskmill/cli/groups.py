@@ -151,6 +151,7 @@ def _document(file: str, picture: Snapshot) -> dict[str, object]:
         "is_shared": picture.is_shared,
         "paused": picture.paused,
         "paused_domains": picture.paused_domains,
+        "pressure": picture.pressure,
         "groups": picture.groups,
         "total": {
             "slots": sum(group.slots for group in groups),

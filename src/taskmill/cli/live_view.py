@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -15,14 +14,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from taskmill import Ending, Snapshot, Status, TaskRecord
+from taskmill import Ending, Snapshot, Status
 from taskmill.cli import words
 from taskmill.cli.group_view import bar
 from taskmill.cli.performance import Performance
 from taskmill.cli.screen import STYLES
+from taskmill.cli.task_bars import NARROW, running_table, short_type
 from taskmill.events import TaskCancelled, TaskCompleted, TaskDeadLettered, TaskEvent, TaskExpired, TaskFailed
-
-NARROW = 96
 
 
 class LiveView:
@@ -63,7 +61,7 @@ def frame(performance: Performance, picture: Snapshot, *, narrow: bool) -> Rende
         Layout(_head(performance, picture), size=3),
         Layout(
             Panel(
-                _running(picture.running, bar=8 if narrow else 16),
+                running_table(picture.running, narrow=narrow),
                 title=f"running {len(picture.running)} of {slots} slots",
                 title_align="left",
                 border_style="dim",
@@ -101,43 +99,6 @@ def _counts(picture: Snapshot, kinds: Iterable[Status | Ending], name: str) -> T
     return line
 
 
-def _running(records: Iterable[TaskRecord], *, bar: int) -> Table:
-    table = Table.grid(expand=True, padding=(0, 1))
-    table.add_column(justify="right", no_wrap=True, style="dim", width=5)
-    table.add_column(no_wrap=True, width=11)
-    table.add_column(no_wrap=True, style="dim", width=11)
-    table.add_column(no_wrap=True, ratio=1)
-    table.add_column(no_wrap=True, width=bar)
-    table.add_column(no_wrap=True, width=25)
-    now = datetime.now(UTC)
-    for record in sorted(records, key=lambda record: record.id):
-        progress = record.progress
-        fraction = progress.fraction if progress is not None else None
-        table.add_row(
-            str(record.id),
-            Text(_short(record.type)),
-            Text(record.group or "-"),
-            Text(words.printable(words.subject(record)), overflow="ellipsis"),
-            ProgressBar(total=1, completed=fraction or 0.0, width=bar),
-            Text(_pace(record, now), style="dim"),
-        )
-    return table
-
-
-def _pace(record: TaskRecord, now: datetime) -> str:
-    progress = record.progress
-    if progress is not None and progress.total_bytes and progress.fraction is not None:
-        rate = f" {words.size(progress.rate)}/s" if progress.rate else ""
-        return f"{progress.fraction:>4.0%} of {words.size(progress.total_bytes)}{rate}"
-    if progress is not None and progress.fraction:
-        return f"{progress.fraction:>4.0%} {progress.message or ''}"
-    if record.retries:
-        return f"retry {record.retries}"
-    if record.started_at is not None:
-        return f"for {words.duration(now - record.started_at)}"
-    return ""
-
-
 def _groups(picture: Snapshot, slots: int) -> Table:
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(no_wrap=True, ratio=1)
@@ -166,7 +127,7 @@ def _recent(events: Iterable[TaskEvent]) -> Table:
         table.add_row(
             Text(words.spoken(ending), style=STYLES[ending]),
             str(event.task_id),
-            Text(_short(event.type)),
+            Text(short_type(event.type)),
             Text(words.printable(about), overflow="ellipsis"),
         )
     return table
@@ -186,7 +147,3 @@ def _told(event: TaskEvent) -> tuple[str, str]:
             return "expired", f"not started within {words.duration(age)}"
         case _:
             return "completed", ""
-
-
-def _short(type: str) -> str:
-    return type.partition("::")[2] or type

@@ -12,9 +12,10 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING
 
-from taskmill import Scheduler, Snapshot
+from taskmill import Scheduler, Snapshot, StoreBusy, TaskNotFound
 from taskmill.cli import machine_output, screen, words
 from taskmill.cli.refusal import DONE
 from taskmill.cli.tally import Tally
@@ -34,23 +35,29 @@ from taskmill.events import (
     TaskProgressed,
 )
 
+if TYPE_CHECKING:
+    from taskmill.cli.run_view import RunView
+
 SUMMARY = "Run the tasks of a scheduler in your code, until SIGINT or SIGTERM"
 
 LOOK_INTERVAL = 0.05
 STANDBY_INTERVAL = 1.0
+VIEW_INTERVAL = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="MODULE:SCHEDULER", help="such as app.tasks:scheduler")
     parser.add_argument("--standby", action="store_true", help="if another one dispatches, wait and take over")
     parser.add_argument("--verbose", action="store_true", help="a line for each event")
+    parser.add_argument("--plain", action="store_true", help="without the live view that terminals get")
 
 
 def execute(arguments: argparse.Namespace) -> int:
     scheduler = find_scheduler(arguments.target)
     _log_failures()
     voice = _JsonVoice() if arguments.json else _Voice(verbose=arguments.verbose)
-    asyncio.run(_run(scheduler, arguments.target, voice, standby=arguments.standby))
+    is_live = not arguments.json and not arguments.plain and screen.is_terminal() and screen.has_rich()
+    asyncio.run(_run(scheduler, arguments.target, voice, standby=arguments.standby, is_live=is_live))
     return DONE
 
 
@@ -61,30 +68,44 @@ def _log_failures() -> None:
         logging.getLogger("taskmill").setLevel(logging.INFO)
 
 
-async def _run(scheduler: Scheduler, target: str, voice: _Voice, *, standby: bool) -> None:
+async def _run(scheduler: Scheduler, target: str, voice: _Voice, *, standby: bool, is_live: bool) -> None:
     stop_asked = asyncio.Event()
+    view = _live_view(target) if is_live else None
 
     def ask_to_stop(name: str) -> None:
         voice.stopping(name)
         stop_asked.set()
 
-    with _signals(ask_to_stop):
+    with _signals(ask_to_stop, before_exit=view.abandon if view else lambda: None):
         async with scheduler:
             listening = asyncio.create_task(_listen(scheduler, voice))
             running = asyncio.create_task(scheduler.run(standby=standby))
             stop_wanted = asyncio.create_task(stop_asked.wait())
-            starting = asyncio.create_task(_announce_start(scheduler, target, voice, standby=standby))
+            telling = asyncio.create_task(_tell(scheduler, target, voice, view, standby=standby))
             try:
                 await asyncio.wait([running, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
                 await scheduler.stop()
                 await running
             finally:
-                starting.cancel()
+                telling.cancel()
                 stop_wanted.cancel()
-                await asyncio.wait([starting, stop_wanted])
+                await asyncio.wait([telling, stop_wanted])
         # Closing the scheduler ends the listener, after the last event.
         await listening
     voice.stopped(target)
+
+
+def _live_view(target: str) -> RunView:
+    from taskmill.cli.run_view import RunView
+
+    return RunView(target)
+
+
+async def _tell(scheduler: Scheduler, target: str, voice: _Voice, view: RunView | None, *, standby: bool) -> None:
+    await _announce_start(scheduler, target, voice, standby=standby)
+    if view is not None:
+        with view:
+            await _show(scheduler, voice, view)
 
 
 async def _announce_start(scheduler: Scheduler, target: str, voice: _Voice, *, standby: bool) -> None:
@@ -97,13 +118,28 @@ async def _announce_start(scheduler: Scheduler, target: str, voice: _Voice, *, s
     voice.started(target, picture)
 
 
+async def _show(scheduler: Scheduler, voice: _Voice, view: RunView) -> None:
+    """Until it is cancelled."""
+    from taskmill.cli.outlook import Lookout
+
+    lookout = Lookout(scheduler)
+    while True:
+        try:
+            running, outlook = await lookout.running(), await lookout.outlook()
+            await asyncio.to_thread(view.draw, running, outlook, dict(voice.endings))
+        except (StoreBusy, TaskNotFound):
+            # The file was busy, or what was asked about is gone already: the next look is soon.
+            await asyncio.sleep(VIEW_INTERVAL)
+        await asyncio.sleep(VIEW_INTERVAL)
+
+
 async def _listen(scheduler: Scheduler, voice: _Voice) -> None:
     async for event in scheduler.events():
         voice.heard(event)
 
 
 @contextlib.contextmanager
-def _signals(ask_to_stop: Callable[[str], None]) -> Generator[None]:
+def _signals(ask_to_stop: Callable[[str], None], before_exit: Callable[[], None]) -> Generator[None]:
     """The first signal asks, the second insists."""
     loop = asyncio.get_running_loop()
     asked = False
@@ -111,6 +147,7 @@ def _signals(ask_to_stop: Callable[[str], None]) -> Generator[None]:
     def received(number: int, _frame: object = None) -> None:
         nonlocal asked
         if asked:
+            before_exit()
             os._exit(128 + number)
         asked = True
         loop.call_soon_threadsafe(ask_to_stop, signal.Signals(number).name)
@@ -129,6 +166,11 @@ class _Voice:
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
         self._tally = Tally()
+
+    @property
+    def endings(self) -> Mapping[str, int]:
+        """What has ended here so far."""
+        return self._tally.endings
 
     def started(self, target: str, picture: Snapshot) -> None:
         screen.say(f"{target} is dispatching (process {os.getpid()}); Ctrl-C stops it")

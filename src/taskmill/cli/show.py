@@ -59,7 +59,9 @@ def _facts(record: TaskRecord | HistoryRecord) -> Iterator[tuple[str, str]]:
         ("started", record.started_at),
         ("ended", ended and ended.ended_at),
         ("took", ended and ended.duration),
-        ("progress", record.progress and words.progress(record.progress)),
+        ("progress", record.progress and words.progress(record.progress, has_ended=ended is not None)),
+        ("budget", words.io(record.io)),
+        ("moved", ended and words.io(ended.actual_io)),
     )
     yield "payload", _laid_out(record.payload)
     if ended is None or record.last_error != ended.error:

@@ -31,6 +31,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 "paused": snapshot.paused,
                 "paused_domains": snapshot.paused_domains,
                 "paused_groups": snapshot.paused_groups,
+                "pressure": snapshot.pressure,
                 "groups": snapshot.groups,
             }
         )
@@ -50,12 +51,13 @@ def _chosen(snapshot: Snapshot, kinds: type[Status | Ending]) -> dict[str, int]:
 
 def _print(file: str, snapshot: Snapshot, dispatcher: str | None) -> None:
     active, ended = _chosen(snapshot, Status), _chosen(snapshot, Ending)
-    paused = words.paused(snapshot)
+    paused, pressure = words.paused(snapshot), words.pressure_elsewhere(snapshot)
     screen.facts(
         [
             ("file", without_password(file)),
             ("dispatcher", dispatcher or "none: nothing runs the tasks of this file now"),
             *([("paused", paused)] if paused else []),
+            *([("pressure", pressure)] if pressure else []),
             ("active", _total(active)),
             ("ended", _total(ended)),
         ]

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from taskmill import HistoryRecord, Priority, RateLimit, Snapshot, TaskProgress, TaskRecord
+from taskmill import Ending, HistoryRecord, IoBudget, Priority, RateLimit, Snapshot, TaskProgress, TaskRecord
 
 _PRIORITY_NAMES = {int(level): level.name.lower() for level in Priority}
+_MOVES = {"disk_read": "read", "disk_write": "written", "net_rx": "received", "net_tx": "sent"}
 
 
 def duration(value: timedelta | float) -> str:
@@ -118,20 +119,48 @@ def _paused(picture: Snapshot) -> Iterator[str]:
         yield (f"group {name}" if name else "tasks without a group") + (f" {end}" if end else "")
 
 
-def progress(value: TaskProgress) -> str:
+def pressure(sources: Mapping[str, float]) -> str:
+    """``cpu 0.86, memory 0.40``, the highest first: it is the one that counts."""
+    ranked = sorted(sources.items(), key=lambda source: (-source[1], source[0]))
+    return ", ".join(f"{name} {value:.2f}" for name, value in ranked)
+
+
+def pressure_elsewhere(picture: Snapshot) -> str:
+    """What another process has noted of it, and what that means; empty while nothing waits for it to fall."""
+    if not picture.pressure:
+        return ""
+    return f"{pressure(picture.pressure)} when last noted; less urgent tasks wait for it to fall"
+
+
+def io(moved: IoBudget | None) -> str:
+    """``12.0 MB read, 3.0 MB sent``; nothing if nothing moves."""
+    axes = {} if moved is None else moved.axes()
+    return ", ".join(f"{size(amount)} {_MOVES[axis]}" for axis, amount in axes.items())
+
+
+def progress(value: TaskProgress, *, has_ended: bool = False, with_fraction: bool = True) -> str:
+    """A task that has ended has no time left, whatever was the last guess."""
     parts: list[str] = []
-    if value.fraction is not None:
+    if value.fraction is not None and with_fraction:
         parts.append(f"{value.fraction:.0%}")
     if value.done_bytes is not None:
         total = "" if value.total_bytes is None else f" of {size(value.total_bytes)}"
         parts.append(f"{size(value.done_bytes)}{total}")
     if value.rate:
         parts.append(f"{size(value.rate)}/s")
-    if value.eta:
+    if value.eta and not has_ended:
         parts.append(f"{duration(value.eta)} left")
     if value.message:
         parts.append(value.message)
     return ", ".join(parts)
+
+
+def ending(record: HistoryRecord) -> str:
+    """``completed in 3.2 s``, ``failed after 3.2 s``, ``expired``."""
+    said = spoken(record.ending)
+    if record.duration is None:
+        return said
+    return f"{said} {'in' if record.ending is Ending.COMPLETED else 'after'} {duration(record.duration)}"
 
 
 def subject(record: TaskRecord | HistoryRecord) -> str:

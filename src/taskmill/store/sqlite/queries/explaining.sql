@@ -29,18 +29,21 @@ SELECT json_group_array(json_array(group_name, type, n)) FROM (
 -- Of each group (?1, or all of them), how many waiting tasks are more urgent than effective priority E, and how many are
 -- equally urgent and began to wait before (?2, ?3) or at all. ?4 has rows of [urgency, T1, T2]: tasks of that urgency are
 -- more urgent if they have waited since T1, and equally urgent if since T2. What is paused is nobody's rival: ?5 has the
--- groups and ?6 the domains that are.
+-- groups and ?6 the domains that are. The rows of ?4 are unpacked once, not once for each task that waits.
+WITH given (urgency, more_since, equal_since) AS MATERIALIZED (
+    SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?4)
+)
 SELECT json_group_array(json_array(group_name, more_urgent, equal_before, equal)) FROM (
     SELECT
         t.group_name,
-        sum(coalesce(t.renewed_at, t.queued_at) <= given.value ->> 1) AS more_urgent,
-        sum(coalesce(t.renewed_at, t.queued_at) > given.value ->> 1
-            AND coalesce(t.renewed_at, t.queued_at) <= given.value ->> 2
+        sum(coalesce(t.renewed_at, t.queued_at) <= given.more_since) AS more_urgent,
+        sum(coalesce(t.renewed_at, t.queued_at) > given.more_since
+            AND coalesce(t.renewed_at, t.queued_at) <= given.equal_since
             AND (t.queued_at, t.id) < (?2, ?3)) AS equal_before,
-        sum(coalesce(t.renewed_at, t.queued_at) > given.value ->> 1
-            AND coalesce(t.renewed_at, t.queued_at) <= given.value ->> 2) AS equal
+        sum(coalesce(t.renewed_at, t.queued_at) > given.more_since
+            AND coalesce(t.renewed_at, t.queued_at) <= given.equal_since) AS equal
     FROM taskmill_task AS t
-    JOIN json_each(?4) AS given ON t.urgency = given.value ->> 0
+    JOIN given ON t.urgency = given.urgency
     WHERE t.status = 'pending' AND t.stop IS NULL AND (?1 IS NULL OR t.group_name = ?1)
         AND t.group_name NOT IN (SELECT value FROM json_each(?5))
         AND (?6 = '[]' OR substr(t.type, 1, instr(t.type, '::') - 1) NOT IN (SELECT value FROM json_each(?6)))

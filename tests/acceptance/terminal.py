@@ -1,0 +1,85 @@
+"""Commands in processes of their own that go on for a while: beside each other, into a pipe or on a pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command_line import ENVIRONMENT
+
+needs_a_terminal = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are a Unix thing")
+
+CURSOR_IS_BACK = "\x1b[?25h"
+
+
+@contextmanager
+def started(folder: Path, *command: object, stdout: int = subprocess.PIPE) -> Generator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "taskmill", *map(str, command)],
+        cwd=folder,
+        env={**ENVIRONMENT, "TERM": "xterm", "LINES": "20", "COLUMNS": "100"},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def heard(process: subprocess.Popen[str], words: str) -> str:
+    """The next line with these words in it; pytest's own timeout bounds the wait."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if words in line:
+            return line
+    raise AssertionError(f"{words!r} was never said; {process.communicate()[1]}")
+
+
+class Terminal:
+    """What a process has written to its terminal."""
+
+    def __init__(self, process: subprocess.Popen[str], end: int) -> None:
+        self.process = process
+        self._end = end
+        self.seen = ""
+
+    def until(self, words: str) -> str:
+        """Read on until these words have been written; returns everything so far."""
+        while words not in self.seen:
+            piece = self._read()
+            assert piece, f"{words!r} was never written: {self.seen}"
+            self.seen += piece
+        return self.seen
+
+    def rest(self) -> str:
+        """Everything, once the process has closed its side."""
+        while piece := self._read():
+            self.seen += piece
+        return self.seen
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._end, 65536).decode(errors="replace")
+        except OSError:
+            # Linux reports the closed other end this way.
+            return ""
+
+
+@contextmanager
+def on_terminal(folder: Path, *command: object) -> Generator[Terminal]:
+    end, other = os.openpty()
+    try:
+        with started(folder, *command, stdout=other) as process:
+            os.close(other)
+            yield Terminal(process, end)
+    finally:
+        os.close(end)

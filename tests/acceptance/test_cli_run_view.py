@@ -1,0 +1,312 @@
+"""``taskmill run`` on a terminal: what runs and what waits, below what is said and logged."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from taskmill import (
+    Context,
+    Domain,
+    Priority,
+    Scheduler,
+    Status,
+    Submission,
+    TaskProgress,
+    TaskRecord,
+)
+from taskmill.cli import run
+from taskmill.cli.outlook import Lookout, Outlook
+from taskmill.cli.run_view import CALM, Places, RunView
+from taskmill.cli.sight import Family, Sight
+from taskmill.cli.watch_view import picture
+from taskmill.testing import ManualClock
+from tests.acceptance.terminal import CURSOR_IS_BACK, needs_a_terminal, on_terminal
+
+pytestmark = pytest.mark.timeout(40)
+
+MODULE = """
+import asyncio, logging, sys
+from pathlib import Path
+from taskmill import Context, Domain, GiveUp, Scheduler
+
+logging.basicConfig(format="logged: %(message)s", stream=sys.stdout, level=logging.INFO)
+work = Domain("work")
+
+async def opened(gate: str) -> None:
+    while not Path(gate).exists():
+        await asyncio.sleep(0.02)
+
+@work.task
+async def send(ctx: Context, gate: str) -> None:
+    ctx.progress.bytes(1000)
+    ctx.progress.advance(400)
+    await opened(gate)
+
+@work.task
+async def speak(ctx: Context, gate: str) -> None:
+    await opened(gate)
+    print("printed by a handler")
+    raise GiveUp("it is gone")
+
+class Cpu:
+    name = "cpu"
+    def pressure(self) -> float:
+        return 0.62
+
+scheduler = Scheduler("tasks.db", domains=[work], max_concurrency=3, shutdown_grace=0.1, pressure=[Cpu()])
+"""
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    (tmp_path / "app.py").write_text(MODULE)
+    return tmp_path
+
+
+def submit(app: Path, *submissions: Submission) -> None:
+    async def submit() -> None:
+        async with Scheduler(app / "tasks.db") as scheduler:
+            await scheduler.submit_many(submissions)
+
+    asyncio.run(submit())
+
+
+@needs_a_terminal
+def test_a_terminal_shows_what_runs_and_what_waits_below_what_is_said(app: Path) -> None:
+    with on_terminal(app, "run", "app:scheduler") as terminal:
+        terminal.until("0 of 3 slots at work, nothing waits")
+        submit(
+            app,
+            Submission("work::send", {"gate": "a"}, label="photo.jpg"),
+            Submission("work::speak", {"gate": "b"}),
+            Submission("work::send", {"gate": "a"}, priority=Priority.LOW),
+        )
+        terminal.until("2 of 3 slots at work, 1 pending")
+        terminal.until(" 40% of 1.0 kB")
+        terminal.until("the pressure is 0.62 (cpu), and tasks of priority 192 or less urgent wait until")
+        assert "photo.jpg" in terminal.seen
+        assert "pressure  cpu 0.62" in terminal.seen
+        (app / "b").touch()
+        said = terminal.until("ended here: 1 failed")
+        for line in ("printed by a handler", "logged: task 2 (work::speak) attempt 1 raised GiveUp: it is gone"):
+            assert f"\n{line}\r\n" in said.replace("\x1b[2K", "\n"), "on a line of its own, above the view"
+        terminal.process.send_signal(signal.SIGTERM)
+        seen = terminal.rest()
+        assert terminal.process.wait(30) == 0
+    *_, after = seen.partition("SIGTERM: stopping")
+    assert "app:scheduler has stopped; ended here: 1 failed" in after
+    assert "at work" not in after.rpartition("\x1b[2K")[2], "the view is gone"
+    assert CURSOR_IS_BACK in after
+    assert "\x1b[?1049h" not in seen
+
+
+@needs_a_terminal
+def test_a_second_signal_leaves_the_cursor_behind(app: Path) -> None:
+    (app / "app.py").write_text(MODULE.replace("shutdown_grace=0.1", "shutdown_grace=600"))
+    with on_terminal(app, "run", "app:scheduler") as terminal:
+        terminal.until("0 of 3 slots at work")
+        submit(app, Submission("work::send", {"gate": "never"}))
+        terminal.until("1 of 3 slots at work")
+        terminal.process.send_signal(signal.SIGTERM)
+        terminal.until("stopping once running tasks have ended")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.rest().endswith(CURSOR_IS_BACK)
+        assert terminal.process.wait(30) == 128 + signal.SIGTERM
+
+
+@needs_a_terminal
+def test_plain_is_without_the_view(app: Path) -> None:
+    with on_terminal(app, "run", "app:scheduler", "--plain", "--verbose") as terminal:
+        terminal.until("is dispatching")
+        submit(app, Submission("work::send", {"gate": "a"}))
+        terminal.until("40%, 400 B of 1.0 kB")
+        terminal.process.send_signal(signal.SIGTERM)
+        seen = terminal.rest()
+    assert "\x1b" not in seen
+    assert "at work" not in seen
+
+
+# Lines
+
+
+def record(id: int, fraction: float | None = None, **settings: object) -> TaskRecord:
+    usual: dict[str, object] = {
+        "type": "work::send",
+        "domain": "work",
+        "key": None,
+        "label": f"file {id}",
+        "group": "",
+        "priority": 128,
+        "effective_priority": 128,
+        "payload": {},
+        "tags": {},
+        "attempt": 1,
+        "retries": 0,
+        "created_at": datetime.now(UTC),
+        "run_at": None,
+        "expires_at": None,
+        "started_at": datetime.now(UTC),
+        "parent_id": None,
+        "io": None,
+        "progress": None if fraction is None else TaskProgress(fraction, rate=1e6),
+        "last_error": None,
+        "status": Status.RUNNING,
+    }
+    return TaskRecord(id=id, **(usual | settings))  # type: ignore[arg-type]
+
+
+def lines(places: Places, ids: Sequence[int], most: int = 4) -> tuple[list[int | None], list[int]]:
+    shown, rest = places.settle([record(id) for id in ids], most)
+    return [None if one is None else one.id for one in shown], [one.id for one in rest]
+
+
+def test_a_task_keeps_its_line_until_it_ends() -> None:
+    places = Places()
+    assert lines(places, [1, 2, 3]) == ([1, 2, 3], [])
+    assert lines(places, [1, 3]) == ([1, None, 3], [])
+    assert lines(places, [1, 3, 4, 5]) == ([1, 4, 3, 5], [])
+
+
+def test_there_are_as_many_lines_as_fit_and_the_rest_is_counted() -> None:
+    places = Places()
+    assert lines(places, range(1, 8)) == ([1, 2, 3, 4], [5, 6, 7])
+    assert lines(places, [1, 3, 5, 6, 7]) == ([1, 5, 3, 6], [7])
+    assert lines(places, [1, 5, 3, 6, 7], most=2) == ([1, 5], [3, 6, 7]), "the terminal has become smaller"
+    assert lines(places, [1, 5, 3, 6, 7], most=9)[0] == [1, 5, 3, 6, 7]
+
+
+def test_the_view_shrinks_only_after_a_while() -> None:
+    places = Places()
+    lines(places, [1, 2, 3])
+    for _ in range(CALM - 1):
+        assert lines(places, [1]) == ([1, None, None], [])
+    assert lines(places, [1]) == ([1], [])
+    assert lines(Places(), []) == ([], [])
+
+
+# What waits and why
+
+
+class Pressed:
+    """A source of pressure that says what it is told."""
+
+    name = "cpu"
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def pressure(self) -> float:
+        return self.value
+
+
+async def test_the_outlook_tells_what_pressure_holds_even_where_others_wait_longer() -> None:
+    clock, cpu = ManualClock(), Pressed()
+    work = Domain("work")
+
+    @work.task
+    async def run_long(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    async with Scheduler(domains=[work], max_concurrency=1, clock=clock, pressure=[cpu], shutdown_grace=0) as scheduler:
+        await scheduler.submit_many(run_long.prepare() for _ in range(2))
+        low = await run_long.options(priority=Priority.LOW).submit()
+        async with scheduler.running():
+            await clock.advance(1)
+            calm = await Lookout(scheduler).outlook()
+            cpu.value = 0.6
+            await clock.advance(2)
+            pressed = await Lookout(scheduler).outlook()
+            running = await Lookout(scheduler).running()
+    assert dict(calm.lines())["waiting"] == "task 2: the only slot is taken"
+    said = dict(pressed.lines())
+    assert said["pressure"] == "cpu 0.60"
+    assert said["waiting"].startswith(f"task {low.id}: the pressure is 0.60 (cpu), and tasks of priority 192")
+    assert pressed.counts == "2 pending"
+    assert pressed.at_work(running) == 1
+
+
+async def test_in_a_long_queue_nobody_is_asked_for_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskmill.cli.outlook.SHORT_QUEUE", 2)
+    work = Domain("work")
+
+    @work.task
+    async def wait() -> None: ...
+
+    async with Scheduler(domains=[work]) as scheduler:
+        await scheduler.submit_many(wait.prepare() for _ in range(2))
+        short = await Lookout(scheduler).outlook()
+        await scheduler.group("").pause()
+        await wait.options(group="a").submit()
+        await wait.options(group="a").submit()
+        await wait.options(group="a").submit()
+        long = await Lookout(scheduler).outlook()
+    assert "no scheduler runs the tasks" in dict(short.lines())["waiting"]
+    assert dict(long.lines()) == {"paused": "tasks without a group"}
+
+
+async def test_a_terminal_that_takes_nothing_does_not_stop_the_work() -> None:
+    drawing, thawed = threading.Event(), threading.Event()
+    work = Domain("work")
+
+    @work.task
+    async def answer() -> int:
+        return 42
+
+    class FrozenView(RunView):
+        def draw(self, running: Sequence[TaskRecord], outlook: Outlook, ended: Mapping[str, int]) -> None:
+            drawing.set()
+            thawed.wait()
+
+    async with Scheduler(domains=[work]) as scheduler:
+        showing = asyncio.create_task(run._show(scheduler, run._Voice(verbose=False), FrozenView("app:scheduler")))
+        try:
+            await asyncio.to_thread(drawing.wait)
+            handle = await answer.submit()
+            await scheduler.run_until_idle()
+            result = await handle.result()
+        finally:
+            thawed.set()
+            showing.cancel()
+    assert result == 42
+
+
+# One task
+
+
+def drawn(sight: Sight, width: int, height: int) -> list[str]:
+    console = Console(width=width, height=height, color_system=None)
+    with console.capture() as captured:
+        console.print(picture(sight, width, height))
+    return captured.get().splitlines()
+
+
+@pytest.mark.parametrize(("width", "height"), [(60, 12), (80, 20), (120, 40)])
+def test_many_children_are_summed_where_there_is_no_room_for_lines(width: int, height: int) -> None:
+    children = [record(id, 0.5) for id in range(2, 42)]
+    parent = record(1, 0.25, status=Status.WAITING)
+    family = Family({"pending": 1000, "running": 400, "completed": 3}, children)
+    shown = drawn(Sight(parent, None, family), width, height)
+    assert len(shown) <= height - 2
+    assert all(len(line.rstrip()) <= width for line in shown)
+    assert "25%" in shown[1]
+    assert "children: 1,000 pending, 400 running, 3 completed" in shown[3]
+    lines = [line for line in shown if "━" in line][1:]
+    assert 1 <= len(lines) <= 10
+    hidden = 40 - len(lines)
+    assert shown[-1].strip() == f"… and {400 - len(lines):,} more under way, 50% together, {hidden:.1f} MB/s"
+
+
+def test_stored_text_cannot_drive_the_terminal_while_it_is_watched() -> None:
+    evil = "\x1b[2J[bold]evil"
+    progress = TaskProgress(0.5, evil)
+    shown = "\n".join(drawn(Sight(record(1, label=evil, progress=progress), None, None), 100, 20))
+    assert "\x1b" not in shown
+    assert shown.count("\\x1b[2J[bold]evil") == 2
