@@ -51,7 +51,10 @@ def connect(address: str, settings: dict[str, str], durability: Durability = "fu
     """A connection in autocommit mode; transactions are begun in so many words."""
     try:
         given = conninfo.conninfo_to_dict(address)
-        connection = psycopg.connect(address, autocommit=True, **{**CONNECTING, **given})
+        whole = conninfo.make_conninfo(
+            address, **{name: word for name, word in CONNECTING.items() if name not in given}
+        )
+        connection = psycopg.connect(whole, autocommit=True)
     except psycopg.Error as wrong:
         raise translated(wrong, shown(address)) from wrong
     try:

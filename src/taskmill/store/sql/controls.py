@@ -119,7 +119,8 @@ def fill_buckets(
     rows: list[tuple[str, str, str, int]] = []
     for scope, bucket in buckets.items():
         limit = limits[scope]
-        rows.append((*scope, encoded(bucket), bucket.at if limit is None else full_at(bucket, limit)))
+        full = bucket.at if limit is None else full_at(bucket, limit)
+        rows.append((scope.kind, scope.name, encoded(bucket), full))
     connection.execute(SQL["fill_buckets"], (encoded(rows),))
 
 
