@@ -41,7 +41,7 @@ WRITING = {
 READING = {"jit": "off", "default_transaction_read_only": "on"}
 
 # What the address does not say. A server that is out of reach must be noticed long before a lease ends.
-CONNECTING: dict[str, Any] = {"application_name": "taskmill", "connect_timeout": 5, "tcp_user_timeout": 8000}
+CONNECTING: dict[str, Any] = {"application_name": "taskmill", "connect_timeout": 3, "tcp_user_timeout": 4000}
 
 # SQLSTATEs after which the same transaction may simply be tried again.
 _TRY_AGAIN = {"40001", "40P01"}

@@ -145,12 +145,13 @@ class Pulse:
     def _serve(self) -> None:
         beat_at = time.monotonic() + BEAT
         while True:
-            self._wait(max(0.0, beat_at - time.monotonic()))
             try:
+                self._wait(max(0.0, beat_at - time.monotonic()))
                 if self._session is None:
                     self._begin(Session(self._connect()))
                 self._work(is_due=time.monotonic() >= beat_at)
-            except (psycopg.Error, StoreError) as wrong:
+            except (psycopg.Error, StoreError, OSError, ValueError) as wrong:
+                # The last two are what waiting for a connection raises that is closed already.
                 self._connection_lost(wrong)
             self._mind_the_lease()
             if time.monotonic() >= beat_at:

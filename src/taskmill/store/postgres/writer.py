@@ -151,11 +151,11 @@ class Writer:
         return batch
 
     def _batch_failed(self, batch: Sequence[_Asked], wrong: Exception) -> None:
-        if len(batch) > 1 and not isinstance(wrong, StoreBusy):
+        told = translated(wrong, self._name)
+        if len(batch) > 1 and not isinstance(told, StoreBusy):
             # Each again, by itself, so that only the faulty one fails; before whatever came later.
             self._asked[:0] = [asked._replace(by_itself=True) for asked in batch]
             return
-        told = translated(wrong, self._name)
         for asked in batch:
             _guarded(asked.failed, told)
 
