@@ -114,6 +114,14 @@ def sets(name: str, change: Change) -> Step:
     return Step("set", act, name, change)
 
 
+def pauses(scope: Scope) -> Step:
+    return Step("pause", lambda world: world.pause(scope), scope)
+
+
+def has_slots(count: int) -> Step:
+    return Step("slots", lambda world: world.rule(max_concurrency=count), count)
+
+
 indices = st.integers(0, 50)
 submissions = st.builds(submits, st.integers(1, 6), tasks, st.sampled_from([None, None, 3000, 20_000]))
 surprises: list[st.SearchStrategy[Step]] = [
@@ -122,9 +130,9 @@ surprises: list[st.SearchStrategy[Step]] = [
     indices.map(doubts),
     st.sampled_from(TYPES).map(knows_or_not),
     declarations.map(lambda declared: Step("declare", lambda world: world.rule(declared), declared)),
-    st.integers(1, 6).map(lambda n: Step("slots", lambda world: world.rule(max_concurrency=n), n)),
+    st.integers(1, 6).map(has_slots),
     st.builds(sets, st.sampled_from(GROUPS), st.builds(Change, weight=st.sampled_from([1, 5]))),
-    scopes.map(lambda scope: Step("pause", lambda world: world.pause(scope), scope)),
+    scopes.map(pauses),
 ]
 resumptions = scopes.map(lambda scope: Step("resume", lambda world: world.resume(scope), scope))
 times = st.sampled_from([1, 400, 1000, 3000, 12_000]).map(passes)

@@ -137,7 +137,7 @@ class Picker:
         while len(picked) < free and (chosen := self._next(now)) is not None:
             group, by_turn = chosen
             candidate = self._candidate_now(group, now)
-            if not self.courtesy.admits(candidate.lane.type, candidate.place.io):
+            if candidate is None or not self.courtesy.admits(candidate.lane.type, candidate.place.io):
                 # Others of its group may fit, or have no budget.
                 self._glimpse.touched.add(group)
                 self.settle(slots, now)
@@ -346,8 +346,8 @@ class Picker:
             else:
                 return entry.group, heap is self._queue
 
-    def _candidate_now(self, group: str, now: int) -> Candidate:
-        """The task that a group starts when its turn has come.
+    def _candidate_now(self, group: str, now: int) -> Candidate | None:
+        """The task that a group starts when its turn has come; ``None`` if what it had is held by now.
 
         Nobody looks again at each step of aging that changes nobody's turn; but inside the group one task may have
         overtaken another: where slots are shared any, else one of those whose aging began anew.
@@ -356,7 +356,7 @@ class Picker:
             lanes = self._glimpse.of(group)
             if (self.rules.is_shared and len(lanes) > 1) or any(lane.renewed for lane in lanes):
                 self._look_at(group, now)
-        return self._candidates[group]
+        return self._candidates.get(group)
 
     def _take(self, group: str, candidate: Candidate, *, by_turn: bool) -> Pick:
         lane = candidate.lane
