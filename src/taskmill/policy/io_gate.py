@@ -72,6 +72,14 @@ class IoLoad:
     def remove(self, budget: IoBudget | None) -> None:
         self._change(budget, -1)
 
+    def without(self, budgets: Iterable[IoBudget | None]) -> IoLoad:
+        """What would be left if those with these budgets had ended."""
+        other = IoLoad()
+        other.amounts, other.counts = list(self.amounts), list(self.counts)
+        for budget in budgets:
+            other.remove(budget)
+        return other
+
     def _change(self, budget: IoBudget | None, sign: int) -> None:
         if budget is None:
             return

@@ -43,7 +43,8 @@ class Courtesy:
         self._learned: dict[str, LearnedIo] = {}
         self._throttle: Throttle = UNTHROTTLED
         self._pressure = 0.0
-        self._capacity = UNKNOWN_CAPACITY
+        self.capacity = UNKNOWN_CAPACITY
+        """What the machine can sustain, as far as is known."""
         self._gate = IoGate(UNKNOWN_CAPACITY, load.io)
         self._held: set[tuple[str, str | None]] = set()
         """Budgets that do not fit, as ``(io, type)``; the type counts for those that are learned."""
@@ -67,8 +68,8 @@ class Courtesy:
         self.held_from = held_from(self._throttle)
         if policy.preempt_above is not None and policy.resume_below is not None:
             self.is_easing = seen.pressure > (policy.resume_below if self.is_easing else policy.preempt_above)
-        if seen.capacity != self._capacity:
-            self._capacity = seen.capacity
+        if seen.capacity != self.capacity:
+            self.capacity = seen.capacity
             self._load.io_eased = True
         return before != self.held_from
 
@@ -115,7 +116,7 @@ class Courtesy:
         if not self._load.io_eased and not (self.arrived and self._held):
             return set()
         self._load.io_eased = self.arrived = False
-        self._gate = IoGate(self._capacity, self._load.io)
+        self._gate = IoGate(self.capacity, self._load.io)
         self._held.clear()
         again, self.io_held = self.io_held, set()
         return again

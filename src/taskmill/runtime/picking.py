@@ -20,6 +20,7 @@ from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.stages import Lane, Place
 from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms, wait_until_ms
+from taskmill.policy.preemption import Pressing
 from taskmill.policy.rules import Rules
 from taskmill.policy.shares import Claim
 from taskmill.policy.turns import Ring
@@ -111,7 +112,8 @@ class Picker:
         self.look_at_all()
 
     def look_at_all(self) -> None:
-        """Anything may have changed."""
+        """Anything may have changed, also who may start if there is room for its IO."""
+        self._load.io_eased = True
         self._glimpse.touched.update(self._glimpse.groups, self._load.groups, self._versions)
 
     def ended(self, group: str, held_ms: int) -> None:
@@ -164,13 +166,13 @@ class Picker:
         """Whether anything in sight may start, given a free slot; :meth:`settle` first."""
         return bool(self._candidates) and not self.rules.is_paused(EVERYTHING)
 
-    def pressing(self, now: int, most: int) -> list[int]:
-        """The effective priorities of waiting tasks that could start and may preempt others, at most ``most``."""
+    def pressing(self, now: int, most: int) -> list[Pressing]:
+        """Waiting tasks that could start and may preempt others, at most ``most``."""
         if self.rules.is_paused(EVERYTHING):
             return []
         line = self.rules.declared.preempt_at
         waiting = sorted(
-            (effective, place.queued_at, place.id, lane)
+            (effective, place.queued_at, place.id, lane, place.io)
             for group in self._pressing
             for lane, known in self._glimpse.of(group).items()
             if self.gates.is_open(lane, now)
@@ -179,13 +181,13 @@ class Picker:
             if not self.courtesy.holds_back(effective) and self.courtesy.may_pass(lane.type, place.io)
         )
         room: dict[Scope, int] = {}
-        found: list[int] = []
-        for effective, _, _, lane in waiting:
+        found: list[Pressing] = []
+        for effective, _, _, lane, io in waiting:
             for scope in (scopes := scopes_of(lane)):
                 if scope not in room:
                     room[scope] = self.gates.room_in(scope)
             if len(found) < most and all(room[scope] > 0 for scope in scopes):
-                found.append(effective)
+                found.append(Pressing(effective, self.courtesy.budget_of(lane.type, io)))
                 for scope in scopes:
                     room[scope] -= 1
         return found
