@@ -94,6 +94,9 @@ class WaitingRoom:
             self._note_released(released)
         self._hooks += effects.hooks
         self.survey_wanted = self.survey_wanted or effects.reordered or bool(effects.pauses_ended)
+        if effects.ended and self.picker.courtesy.holds_io:
+            # A place that is stale is harmless, but not one for which room is kept.
+            self.survey_wanted = True
 
     def _note_released(self, task: Released) -> None:
         if task.due_at is None:
