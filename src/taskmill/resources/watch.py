@@ -76,8 +76,6 @@ class ResourceWatch:
         self._changed = changed
         self._stopping = asyncio.Event()
         self._answered = asyncio.Event()
-        self.settled = asyncio.Event()
-        """Set once all have answered, or one was waited for in vain."""
         self._inquirer: _Inquirer | None = None
         self._failing: set[str] = set()
         self.due_at = clock.monotonic()
@@ -108,7 +106,6 @@ class ResourceWatch:
         """Let :meth:`run` end. A source that does not answer is not waited for."""
         self._stopping.set()
         self._answered.set()
-        self.settled.set()
         if self._inquirer is not None:
             self._inquirer.end()
             self._inquirer = None
@@ -160,7 +157,6 @@ class ResourceWatch:
         self.capacity = capacity_in_use(self.known, self._given, self._bounds)
         if before != (self.pressure, self.capacity):
             self._changed()
-        self.settled.set()
 
 
 class _Inquirer:
@@ -181,7 +177,10 @@ class _Inquirer:
         answer: list[Seen] = []
 
         def job() -> None:
-            seen = self._seen()
+            try:
+                seen = self._seen()
+            except BaseException as wrong:  # noqa: BLE001 - a name or a message that cannot be made: none is left to ask
+                seen = Seen(failures={self.asking: type(wrong).__name__})
             # A loop that has been closed meanwhile has nobody left to be told.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(done, seen)
