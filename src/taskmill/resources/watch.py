@@ -177,10 +177,7 @@ class _Inquirer:
         answer: list[Seen] = []
 
         def job() -> None:
-            try:
-                seen = self._seen()
-            except BaseException as wrong:  # noqa: BLE001 - a name or a message that cannot be made: none is left to ask
-                seen = Seen(failures={self.asking: type(wrong).__name__})
+            seen = self._seen()
             # A loop that has been closed meanwhile has nobody left to be told.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(done, seen)
@@ -215,7 +212,14 @@ class _Inquirer:
         try:
             question()
         except BaseException as wrong:  # noqa: BLE001 - whatever it is, the others are asked
-            seen.failures[name] = f"{type(wrong).__name__}: {wrong}"
+            seen.failures[name] = _told(wrong)
+
+
+def _told(wrong: BaseException) -> str:
+    try:
+        return f"{type(wrong).__name__}: {wrong}"
+    except Exception:  # noqa: BLE001 - what it says of itself is the user's code, too
+        return type(wrong).__name__
 
 
 def _sample(seen: Seen, sampler: ResourceSampler) -> None:
