@@ -75,8 +75,10 @@ async def test_no_room_is_kept_for_a_task_that_may_not_start_any_more(
 async def test_no_room_is_kept_for_a_task_that_waits_for_the_pressure_to_fall(
     machine: PlayedMachine, gate: Gate, clock: ManualClock
 ) -> None:
-    settings = {"resources": machine.resources(CAPACITY), "pressure": machine.sources()}
-    async with a_scheduler(gate, clock, **settings) as scheduler, scheduler.running():
+    async with (
+        a_scheduler(gate, clock, resources=machine.resources(CAPACITY), pressure=machine.sources()) as scheduler,
+        scheduler.running(),
+    ):
         await submit(scheduler, "running", 100, priority=Priority.HIGH)
         await clock.advance(0)
         # It stands before the other in the turns of the groups, though it is not more urgent.

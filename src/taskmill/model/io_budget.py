@@ -75,6 +75,14 @@ def stored_budget(stored: str | None) -> IoBudget | None:
     return None if stored is None or stored == LEARN else _decode(stored)
 
 
+def readable_budget(stored: str) -> IoBudget | None:
+    """A budget as the store keeps it. One that cannot be read holds nobody; whoever reads its task is told."""
+    try:
+        return stored_budget(stored)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+
+
 def budget_to_store(budget: IoBudget | str | None) -> str | None:
     """The text that :func:`stored_budget` reads; a budget of nothing is none."""
     if isinstance(budget, IoBudget):

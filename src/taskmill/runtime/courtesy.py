@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from taskmill.model.io_budget import LEARN, IoBudget, stored_budget
+from taskmill.model.io_budget import LEARN, IoBudget, readable_budget
 from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
 from taskmill.model.throttle import ThrottlePolicy
@@ -28,10 +28,14 @@ from taskmill.runtime.load import Load
 class Seen(Protocol):
     """What is known about the machine at the moment."""
 
-    pressures: Mapping[str, float]
-    pressure: float
-    capacity: Capacity
-    known: Capacity
+    @property
+    def pressures(self) -> Mapping[str, float]: ...
+    @property
+    def pressure(self) -> float: ...
+    @property
+    def capacity(self) -> Capacity: ...
+    @property
+    def known(self) -> Capacity: ...
 
 
 class Courtesy:
@@ -100,7 +104,7 @@ class Courtesy:
             return None
         if io == LEARN:
             return learned.budget() if (learned := self._learned.get(type)) is not None else None
-        return stored_budget(io)
+        return readable_budget(io)
 
     def remember(self, moved: Mapping[str, MovedIo]) -> None:
         """What tasks have moved before this dispatcher began."""

@@ -26,7 +26,10 @@ CLOCK_FROM = (
     "CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)"
     " WHEN series_id IS NOT NULL THEN due_at ELSE created_at END"
 )
+# The budget of a task, where it is text that can be read. One that is not must not keep others from being read.
+BUDGET = "CASE WHEN io NOT GLOB '*[^ -~]*' THEN io END"
 SHARED = {
+    "budget": BUDGET,
     "pauses_it": PAUSES_IT,
     "paused_with_others_since": PAUSED_WITH_OTHERS_SINCE,
     "clock_from": CLOCK_FROM,
