@@ -67,7 +67,7 @@ def fails_having_moved(ctx: Context) -> None:
 @moving.task(run_in="process")
 def reads_its_own(ctx: Context) -> dict[str, int]:
     assert ctx.task.io is not None
-    return dict(ctx.task.io.axes())
+    return {str(axis): amount for axis, amount in ctx.task.io.axes().items()}
 
 
 @moving.task(io=lambda i: IoBudget(disk_write=i))

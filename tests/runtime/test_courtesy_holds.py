@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -257,3 +259,33 @@ async def test_until_idle_gives_up_in_time_while_the_pressure_does_not_fall(
     assert done
     assert isinstance(idle.exception(), TimeoutError)
     assert gate.started == []
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["ended", "killed"])
+async def test_what_was_seen_before_holds_nobody_where_nobody_watches(
+    machine: PlayedMachine, gate: Gate, clock: ManualClock, tmp_path: Path, killed: bool
+) -> None:
+    file = tmp_path / "tasks.db"
+    machine.pressures["cpu"] = 0.9
+    settings: dict[str, Any] = {"resources": machine.resources(CAPACITY), "pressure": machine.sources()}
+    async with a_scheduler(gate, clock, file, **settings) as scheduler:
+        async with scheduler.running():
+            await clock.advance(1)
+            noted = await scheduler._store.machine()
+        if killed:
+            # As it would be if nobody had been left to tidy up.
+            assert noted is not None
+            await scheduler._store.note_machine(noted)
+    async with a_scheduler(gate, clock, file, max_concurrency=1) as scheduler, Scheduler(file) as elsewhere:
+        async with scheduler.running():
+            await submit(scheduler, "first", 100)
+            await clock.advance(0)
+            second = await submit(scheduler, "second", 100)
+            said, pressure = await elsewhere.explain(second), (await elsewhere.snapshot()).pressure
+            await gate.end_all(clock)
+        known = await elsewhere._store.machine()
+    assert [hold.reason for hold in said.holds] == ["slots"]
+    assert pressure == {}
+    assert known is not None
+    assert noted is not None
+    assert known.known == noted.known, "what was learned is kept for those who watch again"

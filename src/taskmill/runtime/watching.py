@@ -35,6 +35,13 @@ MakeWatch = Callable[[IoLoad, Capacity, Callable[[], None]], Watch]
 """With what running tasks have in their budgets, what was known before, and whom to tell of changes."""
 
 
+async def leave_unwatched(store: Store) -> None:
+    """Nobody watches the machine: what was learned is kept, and nobody is said to wait for what was seen before."""
+    seen = await store.machine()
+    if seen is not None and seen != (learned := Machine(known=seen.known)):
+        await store.note_machine(learned)
+
+
 class Watching:
     """Tells the courtesy of a dispatcher what its machine is doing."""
 
