@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from taskmill.model.controls import Declared, Scope, ScopeKind
 from taskmill.model.io_budget import AXES, LEARN, IoBudget
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
 from taskmill.model.stages import Lane, Place
-from taskmill.policy.io_gate import SHARE, WINDOW_SECONDS
+from taskmill.policy.io_gate import SHARE, WINDOW_SECONDS, IoGate
 from tests.runtime.picking_stories import (
     TYPES,
     Step,
@@ -239,3 +240,47 @@ def test_a_budget_that_was_just_found_not_to_fit_in_one_group_does_not_fit_in_an
         for priority in (64, 128):
             world.submit(name, priority, io=large)
     assert len(world.fill()) == 1
+
+
+def test_budgets_that_all_differ_cost_no_more_than_equal_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[IoBudget | None] = []
+    admit = IoGate.admit
+
+    def counted(gate: IoGate, budget: IoBudget | None) -> object:
+        asked.append(budget)
+        return admit(gate, budget)
+
+    monkeypatch.setattr(IoGate, "admit", counted)
+    world = World(Declared(max_concurrency=8))
+    world.see(Look(capacity=CAPACITY))
+    world.submit("", 0, io=IoBudget(disk_write=150 * MB))
+    world.fill()
+    for i in range(500):
+        world.submit("", io=IoBudget(disk_write=100 * MB + i))
+    asked.clear()
+    world.turn()
+    assert len(asked) <= 2
+
+
+def test_behind_one_that_waits_for_two_axes_a_small_one_may_pass_where_room_is_left() -> None:
+    world = World(Declared(max_concurrency=8))
+    world.see(Look(capacity=Capacity(disk_write=100.0 * MB, net_tx=100.0 * MB)))
+    world.submit("", 0, io=IoBudget(disk_write=150 * MB))
+    world.submit("", 1, io=IoBudget(disk_write=50 * MB, net_tx=100 * MB))
+    large = world.submit("", 2, io=IoBudget(net_tx=100 * MB))
+    small = world.submit("", 3, io=IoBudget(net_tx=50 * MB))
+    world.fill()
+    running = [task.id for task in world.running]
+    assert small in running
+    assert large not in running
+
+
+def test_a_type_that_turns_out_to_move_less_is_held_no_longer() -> None:
+    world = World(Declared(max_concurrency=8))
+    world.see(Look(capacity=CAPACITY))
+    world.learn("d::t", IoBudget(disk_write=100 * MB))
+    world.submit("", 0, "d::u", io=IoBudget(disk_write=100 * MB))
+    world.submit("", io=LEARN)
+    first = len(world.fill())
+    world.learn("d::t", IoBudget(disk_write=10 * MB))
+    assert (first, len(world.fill())) == (1, 1)

@@ -69,7 +69,7 @@ NO_IO = IoBudget()
 _decode = msgspec.json.Decoder(IoBudget).decode
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)
 def stored_budget(stored: str | None) -> IoBudget | None:
     """A budget as the store keeps it; ``None`` for none, and for one that is to be learned."""
     return None if stored is None or stored == LEARN else _decode(stored)

@@ -50,10 +50,10 @@ class Courtesy:
         self.capacity = UNKNOWN_CAPACITY
         """What the machine can sustain, as far as is known."""
         self._gate = IoGate(UNKNOWN_CAPACITY, load.io)
-        self._held: set[tuple[str, str | None]] = set()
-        """Budgets that do not fit, as ``(io, type)``; the type counts for those that are learned."""
+        self._behind: set[tuple[str, str | None]] = set()
+        """Budgets that are known to wait, as ``(io, type)``; the type counts for those that are learned."""
         self.io_held: set[str] = set()
-        """Groups with tasks that are passed over because of these."""
+        """Groups with tasks that are passed over because others wait before them for room for their IO."""
         self.is_watching = False
         """Whether anybody watches the machine."""
         self.held_from: int | None = None
@@ -111,36 +111,38 @@ class Courtesy:
         self._learned = {type: learned_from(each) for type, each in moved.items()}
 
     def learn(self, type: str, moved: IoBudget) -> None:
-        """A run has succeeded."""
+        """A run has succeeded. Others of its type may fit now that did not."""
         if self.is_watching:
             self._learned[type] = learned_io(self._learned.get(type), moved)
+            self._load.io_eased = True
 
     def reopen(self) -> set[str]:
         """Judge budgets anew if anything has changed; returns the groups to look at again."""
-        if not self._load.io_eased and not (self.arrived and self._held):
+        if not self._load.io_eased and not (self.arrived and self.holds_io):
             return set()
         self._load.io_eased = self.arrived = False
         self._gate = IoGate(self.capacity, self._load.io)
-        self._held.clear()
+        self._behind.clear()
         again, self.io_held = self.io_held, set()
         return again
 
     @property
     def holds_io(self) -> bool:
-        """Whether any budget is known not to fit."""
-        return bool(self._held)
+        """Whether anybody is known to wait for room."""
+        return self._gate.keeps_room
 
     def may_pass(self, type: str, io: str | None) -> bool:
         """Whether a task is not known to be held."""
-        return io is None or _name(type, io) not in self._held
+        if io is None:
+            return True
+        name = (io, type if io == LEARN else None)
+        if name in self._behind:
+            return False
+        if self._gate.is_behind(self.budget_of(type, io)):
+            self._behind.add(name)
+            return False
+        return True
 
     def admits(self, type: str, io: str | None) -> bool:
-        """Whether a task whose turn has come fits beside what runs. If not, it and its like are held."""
-        if io is None or self._gate.admit(self.budget_of(type, io)) is None:
-            return True
-        self._held.add(_name(type, io))
-        return False
-
-
-def _name(type: str, io: str) -> tuple[str, str | None]:
-    return (io, type if io == LEARN else None)
+        """Whether a task whose turn has come fits beside what runs. If not, room is kept for it."""
+        return io is None or self._gate.admit(self.budget_of(type, io)) is None

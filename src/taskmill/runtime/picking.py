@@ -255,15 +255,20 @@ class Picker:
 
     def _head(self, lane: Lane, known: LaneGlimpse, now: int) -> Candidate | None:
         """The task of a lane that is next. Inside a lane that is the oldest, unless aging began anew for some."""
-        places = known.places
+        places: Iterable[Place] = known.places
+        first = known.places[0]
         if self.courtesy.holds_io:
-            places = [place for place in places if self.courtesy.may_pass(lane.type, place.io)]
-            if len(places) < len(known.places):
+            may_pass = self.courtesy.may_pass
+            passing = next((place for place in known.places if may_pass(lane.type, place.io)), None)
+            if passing is not first:
                 self.courtesy.io_held.add(lane.group)
-            if not places:
+            if passing is None:
                 return None
-        candidate = self._candidate(lane, places[0], now)
+            first = passing
+        candidate = self._candidate(lane, first, now)
         if lane.renewed and self.rules.declared.aging is not None:
+            if self.courtesy.holds_io:
+                places = [place for place in known.places if may_pass(lane.type, place.io)]
             oldest = min(places, key=lambda place: place.aged_from)
             if self._effective(lane, oldest, now) != candidate.effective:
                 candidate = min(self._candidate(lane, place, now) for place in places)
