@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill.model.io_budget import MOST_BYTES, IoBudget
+from taskmill.model.machine import MovedIo
 from taskmill.model.progress import TaskProgress
 from taskmill.model.readings import HIGHEST_RATE, UNKNOWN_CAPACITY, Capacity, Reading
 from taskmill.policy.capacity import IDLE_BELOW, capacity_in_use, is_news, learned, remembered, to_store
@@ -203,8 +204,9 @@ def test_a_type_whose_work_has_changed_is_known_again_soon() -> None:
     assert budget is not None
     assert budget.disk_read < 12 * MB
     assert LearnedIo().budget() is None
-    assert mean_io(0, IoBudget()) is None
-    assert mean_io(3, IoBudget(10)) == IoBudget(3)
+    assert mean_io(None) is None
+    assert mean_io(MovedIo("d::t", 3, 10, 0, 0, 0)) == IoBudget(3)
+    assert mean_io(MovedIo("d::t", 2**13, 2**60, 0, 0, 0)) == IoBudget(2**47), "no sum is too large"
 
 
 @given(st.floats(-10, 1e6), st.floats(0.001, 1e6))

@@ -154,3 +154,28 @@ def test_the_load_is_the_sum_of_what_runs(changes: list[tuple[bool, IoBudget | N
             load.remove(running.pop())
     fresh = IoLoad(running)
     assert (load.amounts, load.counts) == (fresh.amounts, fresh.counts)
+
+
+@given(capacities, some_budgets, some_budgets, some_budgets)
+def test_who_is_behind_is_held_without_being_asked_and_stays_behind(
+    capacity: Capacity, running: list[IoBudget | None], queue: list[IoBudget | None], others: list[IoBudget | None]
+) -> None:
+    gate = IoGate(capacity, IoLoad(running))
+    behind: list[IoBudget | None] = []
+    for budget in queue:
+        was_behind = gate.is_behind(budget)
+        held = gate.admit(budget)
+        assert was_behind == (held is not None and held.ahead > 0)
+        behind += [other for other in others if gate.is_behind(other)]
+        assert all(gate.is_behind(other) for other in behind)
+        assert gate.keeps_room or not behind
+
+
+@given(some_budgets, some_budgets)
+def test_a_load_without_some_is_that_of_the_others(
+    staying: list[IoBudget | None], going: list[IoBudget | None]
+) -> None:
+    load, other = IoLoad([*staying, *going]), IoLoad(staying)
+    left = load.without(going)
+    assert (left.amounts, left.counts) == (other.amounts, other.counts)
+    assert load.amounts == IoLoad([*going, *staying]).amounts, "the load itself is as it was"

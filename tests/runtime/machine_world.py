@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
-from taskmill import Reading, Resources, Scheduler
-from taskmill.model.io_budget import IoBudget
+from taskmill import Domain, IoBudget, Reading, Resources, Scheduler, Submission
 from taskmill.pressure import Pressure
 from taskmill.testing import ManualClock
 
 MB = 1_000_000
+CAPACITY = IoBudget(disk_write=100 * MB)
+"""Bytes per second: 160 MB may be under way at once."""
 
 
 class PlayedMachine:
@@ -40,3 +44,48 @@ async def until(clock: ManualClock, condition: Callable[[], Awaitable[bool]], mo
 
 async def statuses(scheduler: Scheduler, *ids: int) -> list[str]:
     return [str(getattr(record, "status", None) or record.ending) for record in [await scheduler.get(i) for i in ids]]  # type: ignore[union-attr]
+
+
+class Gate:
+    """Handlers that end when they are told to."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, asyncio.Event] = {}
+        self.started: list[str] = []
+
+    async def work(self, name: str) -> None:
+        self.running[name] = asyncio.Event()
+        self.started.append(name)
+        try:
+            await self.running[name].wait()
+        finally:
+            del self.running[name]
+
+    def end(self, *names: str) -> None:
+        for name in names:
+            self.running[name].set()
+
+    async def end_all(self, clock: ManualClock) -> None:
+        """Let everyone end, and those who start then, until nobody is left."""
+        while self.running:
+            self.end(*self.running)
+            await clock.advance(1)
+
+
+def a_domain(gate: Gate) -> Domain:
+    domain = Domain("work")
+
+    @domain.task(io=lambda name, mb=0: IoBudget(disk_write=mb * MB))
+    async def write(name: str, mb: int = 0) -> None:
+        await gate.work(name)
+
+    return domain
+
+
+def a_scheduler(gate: Gate, clock: ManualClock, store: Path | str = ":memory:", **settings: Any) -> Scheduler:
+    return Scheduler(store, domains=[a_domain(gate)], clock=clock, **settings)
+
+
+async def submit(scheduler: Scheduler, name: str, mb: int = 0, **options: Any) -> int:
+    handle = await scheduler.submit(Submission("work::write", {"name": name, "mb": mb}, **options))
+    return handle.id

@@ -13,17 +13,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from taskmill.model.controls import EVERYTHING, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
+from taskmill.model.io_budget import IoBudget, budget_to_store
 from taskmill.model.rate_limit import RateLimit
+from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
 from taskmill.model.stages import Lane, Place
 from taskmill.model.task_name import domain_of
 from taskmill.model.throttle import ThrottlePolicy
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.rates import permits_at, take_permits
 from taskmill.policy.rules import Rules
+from taskmill.runtime.candidates import Candidate, Pick
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.glimpse import Glimpse
 from taskmill.runtime.load import Load
-from taskmill.runtime.picking import Candidate, Pick, Picker
+from taskmill.runtime.picking import Picker
 
 
 class Running(NamedTuple):
@@ -33,6 +36,16 @@ class Running(NamedTuple):
     group: str
     type: str
     started_at: int
+    budget: IoBudget | None = None
+
+
+class Look(NamedTuple):
+    """What was seen of the machine."""
+
+    pressure: float = 0.0
+    capacity: Capacity = UNKNOWN_CAPACITY
+    known: Capacity = UNKNOWN_CAPACITY
+    pressures: Mapping[str, float] = {}
 
 
 class World:
@@ -49,7 +62,11 @@ class World:
         self.running: list[Running] = []
         self.load = Load()
         self.glimpse = Glimpse()
-        self.picker = Picker(self.glimpse, self.load, self.knows, Courtesy(self.load, ThrottlePolicy()))
+        self.throttle = ThrottlePolicy()
+        self.courtesy = Courtesy(self.load, self.throttle)
+        self.seen: Look | None = None
+        """The last look at the machine; until there is one, nobody watches it."""
+        self.picker = Picker(self.glimpse, self.load, self.knows, self.courtesy)
         self.starts: list[Pick] = []
         self._ids = 0
         self._tried = False
@@ -70,23 +87,37 @@ class World:
     # What happens
 
     def submit(
-        self, group: str, priority: int = 128, type: str = "d::t", *, renewed: bool = False, age: int = 0
+        self,
+        group: str,
+        priority: int = 128,
+        type: str = "d::t",
+        *,
+        renewed: bool = False,
+        age: int = 0,
+        io: IoBudget | str | None = None,
     ) -> int:
-        lane, place = self._store(group, priority, type, renewed=renewed, age=age)
+        lane, place = self._store(group, priority, type, renewed=renewed, age=age, io=io)
         self.glimpse.add(lane, place)
         return place.id
 
-    def submit_elsewhere(self, group: str, priority: int, type: str) -> None:
+    def submit_elsewhere(self, group: str, priority: int, type: str, io: IoBudget | str | None = None) -> None:
         """Another process has submitted: the next survey finds it."""
-        self._store(group, priority, type)
+        self._store(group, priority, type, io=io)
         self.survey()
 
     def _store(
-        self, group: str, priority: int, type: str, *, renewed: bool = False, age: int = 0
+        self,
+        group: str,
+        priority: int,
+        type: str,
+        *,
+        renewed: bool = False,
+        age: int = 0,
+        io: IoBudget | str | None = None,
     ) -> tuple[Lane, Place]:
         self._ids += 1
         lane = Lane(group, priority, type, renewed)
-        place = Place(self.now - age, self._ids, self.now if renewed else None)
+        place = Place(self.now - age, self._ids, self.now if renewed else None, budget_to_store(io))
         insort(self.disk.setdefault(lane, []), place)
         return lane, place
 
@@ -103,8 +134,18 @@ class World:
 
     def end(self, task: Running) -> None:
         self.running.remove(task)
-        self.load.end(task.group, task.type)
+        self.load.end(task.group, task.type, task.budget)
         self.picker.ended(task.group, self.now - task.started_at)
+
+    def see(self, look: Look) -> None:
+        """Somebody has looked at the machine."""
+        self.seen = look
+        if self.courtesy.see(look):
+            self.picker.look_at_all()
+
+    def learn(self, type: str, moved: IoBudget) -> None:
+        """A run has succeeded and told what it moved."""
+        self.courtesy.learn(type, moved)
 
     def rule(self, declared: Declared | None = None, **settings: Any) -> None:
         """Other rules hold from now on."""
@@ -137,23 +178,26 @@ class World:
         self._tried = bool(picks)
         meters = self.picker.meters.promised(self.rules)
         refill = self.glimpse.unread()
+        claimed = {pick.id: place.io for pick in picks if (place := self._claim(pick.id)) is not None}
+        started = [pick for pick in picks if pick.id in claimed]
         for pick in picks:
-            self.load.end(pick.group, pick.type)
-        started = [pick for pick in picks if self._claim(pick.id)]
+            give_back = self.load.hand_on if pick.id in claimed else self.load.end
+            give_back(pick.group, pick.type, pick.budget)
         self.picker.turn_over(self._taken(meters, started), all_started=len(started) == len(picks))
         self._read(refill)
         for pick in started:
-            self.load.begin(pick.group, pick.type)
-            self.running.append(Running(pick.id, pick.group, pick.type, self.now))
+            budget = self.courtesy.budget_of(pick.type, claimed[pick.id])
+            self.load.begin(pick.group, pick.type, budget)
+            self.running.append(Running(pick.id, pick.group, pick.type, self.now, budget))
         self.starts += started
         return started
 
-    def _claim(self, id: int) -> bool:
+    def _claim(self, id: int) -> Place | None:
         for lane, place in self.waiting():
             if place.id == id:
                 self._off_disk(lane, place)
-                return True
-        return False
+                return place
+        return None
 
     def _off_disk(self, lane: Lane, place: Place) -> None:
         self.disk[lane].remove(place)
@@ -217,8 +261,11 @@ class World:
         other.now, other.changes, other.pauses, other.unknown = self.now, self.changes, self.pauses, self.unknown
         other.disk = {lane: list(places) for lane, places in self.disk.items()}
         other.running = list(self.running)
+        other.courtesy._learned = dict(self.courtesy._learned)
+        if self.seen is not None:
+            other.see(self.seen)
         for task in self.running:
-            other.load.begin(task.group, task.type)
+            other.load.begin(task.group, task.type, task.budget)
         for group, lanes in self.glimpse.groups.items():
             for lane, known in lanes.items():
                 copy = other.glimpse._known(lane)

@@ -4,50 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from taskmill import Aging, Context, Domain, IoBudget, Priority, Reading, Scheduler, Submission, ThrottlePolicy
+from taskmill import Aging, Context, Domain, IoBudget, Priority, Reading, Scheduler, ThrottlePolicy
 from taskmill.events import TaskPreempted
 from taskmill.testing import ManualClock
-from tests.runtime.machine_world import MB, PlayedMachine, statuses
-
-CAPACITY = IoBudget(disk_write=100 * MB)
-"""Bytes per second: 160 MB may be under way at once."""
-
-
-class Gate:
-    """Handlers that end when they are told to."""
-
-    def __init__(self) -> None:
-        self.running: dict[str, asyncio.Event] = {}
-        self.started: list[str] = []
-
-    async def work(self, name: str) -> None:
-        self.running[name] = asyncio.Event()
-        self.started.append(name)
-        try:
-            await self.running[name].wait()
-        finally:
-            del self.running[name]
-
-    def end(self, name: str) -> None:
-        self.running[name].set()
-
-
-def a_domain(gate: Gate) -> Domain:
-    domain = Domain("work")
-
-    @domain.task(io=lambda name, mb=0: IoBudget(disk_write=mb * MB))
-    async def write(name: str, mb: int = 0) -> None:
-        await gate.work(name)
-
-    return domain
-
-
-def a_scheduler(gate: Gate, clock: ManualClock, store: Path | str = ":memory:", **settings: Any) -> Scheduler:
-    return Scheduler(store, domains=[a_domain(gate)], clock=clock, **settings)
+from tests.runtime.machine_world import CAPACITY, MB, Gate, PlayedMachine, a_scheduler, statuses, submit
 
 
 @pytest.fixture
@@ -63,11 +26,6 @@ def clock(manual_clock: ManualClock) -> ManualClock:
 @pytest.fixture
 def gate() -> Gate:
     return Gate()
-
-
-async def submit(scheduler: Scheduler, name: str, mb: int = 0, **options: Any) -> int:
-    handle = await scheduler.submit(Submission("work::write", {"name": name, "mb": mb}, **options))
-    return handle.id
 
 
 async def test_under_pressure_less_urgent_tasks_wait_and_say_why(

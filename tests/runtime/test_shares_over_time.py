@@ -18,10 +18,11 @@ from taskmill.model.controls import Controls, Declared
 from taskmill.model.stages import Lane, Place
 from taskmill.model.throttle import ThrottlePolicy
 from taskmill.policy.rules import Rules
+from taskmill.runtime.candidates import Pick
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.glimpse import Glimpse
 from taskmill.runtime.load import Load
-from taskmill.runtime.picking import Pick, Picker
+from taskmill.runtime.picking import Picker
 
 DISPATCHES = int(os.environ.get("TASKMILL_DISPATCHES", "100000"))
 TYPE = "d::t"

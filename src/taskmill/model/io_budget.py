@@ -69,10 +69,18 @@ NO_IO = IoBudget()
 _decode = msgspec.json.Decoder(IoBudget).decode
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)
 def stored_budget(stored: str | None) -> IoBudget | None:
     """A budget as the store keeps it; ``None`` for none, and for one that is to be learned."""
     return None if stored is None or stored == LEARN else _decode(stored)
+
+
+def readable_budget(stored: str) -> IoBudget | None:
+    """A budget as the store keeps it. One that cannot be read holds nobody; whoever reads its task is told."""
+    try:
+        return stored_budget(stored)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
 
 
 def budget_to_store(budget: IoBudget | str | None) -> str | None:

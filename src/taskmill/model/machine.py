@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from taskmill.model.io_budget import MOST_BYTES, IoBudget
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
 from taskmill.model.throttle import Limit
 
@@ -22,9 +21,10 @@ class MovedIo(msgspec.Struct, frozen=True, array_like=True):
     net_tx: int
 
     @property
-    def total(self) -> IoBudget:
-        amounts = (self.disk_read, self.disk_write, self.net_rx, self.net_tx)
-        return IoBudget(*(min(amount, MOST_BYTES) for amount in amounts))
+    def means(self) -> tuple[float, float, float, float]:
+        """By axis, per run."""
+        runs = self.runs
+        return self.disk_read / runs, self.disk_write / runs, self.net_rx / runs, self.net_tx / runs
 
 
 class Machine(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -72,6 +72,14 @@ class IoLoad:
     def remove(self, budget: IoBudget | None) -> None:
         self._change(budget, -1)
 
+    def without(self, budgets: Iterable[IoBudget | None]) -> IoLoad:
+        """What would be left if those with these budgets had ended."""
+        other = IoLoad()
+        other.amounts, other.counts = list(self.amounts), list(self.counts)
+        for budget in budgets:
+            other.remove(budget)
+        return other
+
     def _change(self, budget: IoBudget | None, sign: int) -> None:
         if budget is None:
             return
@@ -96,24 +104,32 @@ class IoGate:
         """``None``: it may start, and is counted as running. Else what holds it, and it is counted as waiting."""
         if budget is None:
             return None
-        amounts = budget.amounts
-        held = None
-        is_behind = False
-        for index, amount in enumerate(amounts):
+        held = self._hold(budget)
+        if held is not None and held.ahead:
+            # Somebody waits for this axis already. Only the first who does keeps room: of many, few could use it.
+            return held
+        taken = self._running if held is None else self._ahead
+        for index, amount in enumerate(budget.amounts):
+            if amount:
+                taken[index] += amount
+                self._counts[index] += 1
+        return held
+
+    @property
+    def keeps_room(self) -> bool:
+        """Whether anybody waits."""
+        return any(self._ahead)
+
+    def is_behind(self, budget: IoBudget | None) -> bool:
+        """Whether a task would be held behind one that waits already. So it is from then on: nobody has to ask."""
+        return budget is not None and (held := self._hold(budget)) is not None and held.ahead > 0
+
+    def _hold(self, budget: IoBudget) -> IoHold | None:
+        for index, amount in enumerate(budget.amounts):
             allowed = self._allowed[index]
             if not amount or allowed is None or not self._counts[index]:
                 continue
             running, ahead = self._running[index], self._ahead[index]
             if running + ahead + amount > allowed:
-                held = IoHold(AXES[index], running, ahead, amount, allowed)
-                is_behind = ahead > 0
-                break
-        if is_behind:
-            # Somebody waits for this axis already. Only the first who does keeps room: of many, few could use it.
-            return held
-        taken = self._running if held is None else self._ahead
-        for index, amount in enumerate(amounts):
-            if amount:
-                taken[index] += amount
-                self._counts[index] += 1
-        return held
+                return IoHold(AXES[index], running, ahead, amount, allowed)
+        return None

@@ -6,9 +6,11 @@ little each, so that a type whose work has changed is known again soon; always b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from taskmill.model.io_budget import LEARN, MOST_BYTES, IoBudget, stored_budget
+from taskmill.model.io_budget import LEARN, MOST_BYTES, IoBudget, readable_budget
 from taskmill.model.machine import MovedIo
 
 RUNS = 50
@@ -28,21 +30,19 @@ class LearnedIo(msgspec.Struct, frozen=True, omit_defaults=True):
         """What to expect of the next run; ``None`` if nothing is known."""
         if not self.runs:
             return None
-        means = (self.disk_read, self.disk_write, self.net_rx, self.net_tx)
-        return IoBudget(*(min(max(round(mean), 0), MOST_BYTES) for mean in means))
+        return _whole((self.disk_read, self.disk_write, self.net_rx, self.net_tx))
 
 
 def learned_from(moved: MovedIo) -> LearnedIo:
     """What is known from all runs there ever were."""
-    means = (amount / moved.runs for amount in moved.total.amounts)
-    return LearnedIo(min(moved.runs, RUNS), *means)
+    return LearnedIo(min(moved.runs, RUNS), *moved.means)
 
 
 def expected_io(io: str, moved: MovedIo | None) -> IoBudget | None:
     """What a task with this stored budget is expected to move, given what runs of its type have moved."""
     if io == LEARN:
         return None if moved is None else learned_from(moved).budget()
-    return stored_budget(io)
+    return readable_budget(io)
 
 
 def learned_io(before: LearnedIo | None, actual: IoBudget) -> LearnedIo:
@@ -53,6 +53,10 @@ def learned_io(before: LearnedIo | None, actual: IoBudget) -> LearnedIo:
     return LearnedIo(runs, *(mean + (seen - mean) / runs for mean, seen in zip(means, actual.amounts, strict=True)))
 
 
-def mean_io(runs: int, total: IoBudget) -> IoBudget | None:
-    """The mean of all runs, from their sum; ``None`` if there were none."""
-    return IoBudget(*(round(amount / runs) for amount in total.amounts)) if runs else None
+def mean_io(moved: MovedIo | None) -> IoBudget | None:
+    """The mean of all runs; ``None`` if there were none."""
+    return None if moved is None else _whole(moved.means)
+
+
+def _whole(means: Iterable[float]) -> IoBudget:
+    return IoBudget(*(min(max(round(mean), 0), MOST_BYTES) for mean in means))

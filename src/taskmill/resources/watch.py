@@ -76,8 +76,6 @@ class ResourceWatch:
         self._changed = changed
         self._stopping = asyncio.Event()
         self._answered = asyncio.Event()
-        self.settled = asyncio.Event()
-        """Set once all have answered, or one was waited for in vain."""
         self._inquirer: _Inquirer | None = None
         self._failing: set[str] = set()
         self.due_at = clock.monotonic()
@@ -108,7 +106,6 @@ class ResourceWatch:
         """Let :meth:`run` end. A source that does not answer is not waited for."""
         self._stopping.set()
         self._answered.set()
-        self.settled.set()
         if self._inquirer is not None:
             self._inquirer.end()
             self._inquirer = None
@@ -160,7 +157,6 @@ class ResourceWatch:
         self.capacity = capacity_in_use(self.known, self._given, self._bounds)
         if before != (self.pressure, self.capacity):
             self._changed()
-        self.settled.set()
 
 
 class _Inquirer:
@@ -216,7 +212,14 @@ class _Inquirer:
         try:
             question()
         except BaseException as wrong:  # noqa: BLE001 - whatever it is, the others are asked
-            seen.failures[name] = f"{type(wrong).__name__}: {wrong}"
+            seen.failures[name] = _told(wrong)
+
+
+def _told(wrong: BaseException) -> str:
+    try:
+        return f"{type(wrong).__name__}: {wrong}"
+    except Exception:  # noqa: BLE001 - what it says of itself is the user's code, too
+        return type(wrong).__name__
 
 
 def _sample(seen: Seen, sampler: ResourceSampler) -> None:

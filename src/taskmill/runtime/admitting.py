@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from taskmill.model.cluster import Admission, Start
 from taskmill.model.task_name import domain_of
+from taskmill.runtime.candidates import Pick
 from taskmill.runtime.load import Load
-from taskmill.runtime.picking import Pick, Picker
+from taskmill.runtime.picking import Picker
 
 
 def admission(picks: Sequence[Pick], picker: Picker, load: Load, slots: int) -> Admission:

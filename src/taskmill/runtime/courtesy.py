@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from taskmill.model.io_budget import LEARN, IoBudget, stored_budget
+from taskmill.model.io_budget import LEARN, IoBudget, readable_budget
 from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
 from taskmill.model.throttle import ThrottlePolicy
@@ -28,10 +28,14 @@ from taskmill.runtime.load import Load
 class Seen(Protocol):
     """What is known about the machine at the moment."""
 
-    pressures: Mapping[str, float]
-    pressure: float
-    capacity: Capacity
-    known: Capacity
+    @property
+    def pressures(self) -> Mapping[str, float]: ...
+    @property
+    def pressure(self) -> float: ...
+    @property
+    def capacity(self) -> Capacity: ...
+    @property
+    def known(self) -> Capacity: ...
 
 
 class Courtesy:
@@ -43,12 +47,13 @@ class Courtesy:
         self._learned: dict[str, LearnedIo] = {}
         self._throttle: Throttle = UNTHROTTLED
         self._pressure = 0.0
-        self._capacity = UNKNOWN_CAPACITY
+        self.capacity = UNKNOWN_CAPACITY
+        """What the machine can sustain, as far as is known."""
         self._gate = IoGate(UNKNOWN_CAPACITY, load.io)
-        self._held: set[tuple[str, str | None]] = set()
-        """Budgets that do not fit, as ``(io, type)``; the type counts for those that are learned."""
+        self._behind: set[tuple[str, str | None]] = set()
+        """Budgets that are known to wait, as ``(io, type)``; the type counts for those that are learned."""
         self.io_held: set[str] = set()
-        """Groups with tasks that are passed over because of these."""
+        """Groups with tasks that are passed over because others wait before them for room for their IO."""
         self.is_watching = False
         """Whether anybody watches the machine."""
         self.held_from: int | None = None
@@ -67,8 +72,8 @@ class Courtesy:
         self.held_from = held_from(self._throttle)
         if policy.preempt_above is not None and policy.resume_below is not None:
             self.is_easing = seen.pressure > (policy.resume_below if self.is_easing else policy.preempt_above)
-        if seen.capacity != self._capacity:
-            self._capacity = seen.capacity
+        if seen.capacity != self.capacity:
+            self.capacity = seen.capacity
             self._load.io_eased = True
         return before != self.held_from
 
@@ -99,43 +104,45 @@ class Courtesy:
             return None
         if io == LEARN:
             return learned.budget() if (learned := self._learned.get(type)) is not None else None
-        return stored_budget(io)
+        return readable_budget(io)
 
     def remember(self, moved: Mapping[str, MovedIo]) -> None:
         """What tasks have moved before this dispatcher began."""
         self._learned = {type: learned_from(each) for type, each in moved.items()}
 
     def learn(self, type: str, moved: IoBudget) -> None:
-        """A run has succeeded."""
+        """A run has succeeded. Others of its type may fit now that did not."""
         if self.is_watching:
             self._learned[type] = learned_io(self._learned.get(type), moved)
+            self._load.io_eased = True
 
     def reopen(self) -> set[str]:
         """Judge budgets anew if anything has changed; returns the groups to look at again."""
-        if not self._load.io_eased and not (self.arrived and self._held):
+        if not self._load.io_eased and not (self.arrived and self.holds_io):
             return set()
         self._load.io_eased = self.arrived = False
-        self._gate = IoGate(self._capacity, self._load.io)
-        self._held.clear()
+        self._gate = IoGate(self.capacity, self._load.io)
+        self._behind.clear()
         again, self.io_held = self.io_held, set()
         return again
 
     @property
     def holds_io(self) -> bool:
-        """Whether any budget is known not to fit."""
-        return bool(self._held)
+        """Whether anybody is known to wait for room."""
+        return self._gate.keeps_room
 
     def may_pass(self, type: str, io: str | None) -> bool:
         """Whether a task is not known to be held."""
-        return io is None or _name(type, io) not in self._held
+        if io is None:
+            return True
+        name = (io, type if io == LEARN else None)
+        if name in self._behind:
+            return False
+        if self._gate.is_behind(self.budget_of(type, io)):
+            self._behind.add(name)
+            return False
+        return True
 
     def admits(self, type: str, io: str | None) -> bool:
-        """Whether a task whose turn has come fits beside what runs. If not, it and its like are held."""
-        if io is None or self._gate.admit(self.budget_of(type, io)) is None:
-            return True
-        self._held.add(_name(type, io))
-        return False
-
-
-def _name(type: str, io: str) -> tuple[str, str | None]:
-    return (io, type if io == LEARN else None)
+        """Whether a task whose turn has come fits beside what runs. If not, room is kept for it."""
+        return io is None or self._gate.admit(self.budget_of(type, io)) is None

@@ -321,6 +321,8 @@ class Dispatcher:
             claimed.effective = effective_priority(aging, claimed.urgency, turn.now - claimed.place.aged_from)
             claimed.budget = self.courtesy.budget_of(claimed.type, claimed.io)
             self._start(claimed, now)
+        # They were claimed by what was known then.
+        ease(self.courtesy, self.workshop)
         self._announcer.reallocated(self._room.picker.shares.changes)
         for id, stop in (*result.stops, *self._stops_meanwhile):
             self.workshop.stop(id, StopReason(stop))

@@ -16,7 +16,7 @@ from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.runtime.neighbours import Neighbours
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import Upkeep
-from taskmill.runtime.watching import MakeWatch, Watching
+from taskmill.runtime.watching import MakeWatch, Watching, leave_unwatched
 from taskmill.runtime.workshop import Executors
 
 STANDBY_INTERVAL = 1.0
@@ -162,11 +162,11 @@ class Dispatching:
             dispatcher.release_when_quiet(right)
 
     async def _watch_machine(self, dispatcher: Dispatcher) -> None:
-        if self._make_watch is not None:
-            self.watching = Watching(
-                self._store, self._clock, self._make_watch, dispatcher.load.io, dispatcher.courtesy
-            )
-            await self.watching.begin(dispatcher.machine_changed)
+        if self._make_watch is None:
+            await leave_unwatched(self._store)
+            return
+        self.watching = Watching(self._store, self._clock, self._make_watch, dispatcher.load.io, dispatcher.courtesy)
+        await self.watching.begin(dispatcher.machine_changed)
 
     async def _recover(self) -> None:
         now = self._clock.now_ms()

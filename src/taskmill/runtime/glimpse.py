@@ -60,7 +60,7 @@ class Glimpse:
         self.touched: set[str] = set()
         """Groups of which something has changed since whoever picks has looked."""
         self.has_budgets = False
-        """Whether tasks with budgets came into sight since whoever picks has looked."""
+        """Whether tasks with budgets came into sight, or went out of it, since whoever picks has looked."""
         self._unread: set[Lane] = set()
 
     def add(self, lane: Lane, place: Place) -> None:
@@ -79,8 +79,9 @@ class Glimpse:
         """What the store has just said about some lanes: their first places, at most ``size`` of each."""
         for lane, places in fronts.items():
             known = self._known(lane)
+            self._note_budgets(known.places)
+            self._note_budgets(places)
             known.places = places
-            self.has_budgets = self.has_budgets or any(place.io is not None for place in places)
             known.complete = len(places) < size
             known.low_water = max(size // 4, 1)
             self._noted(lane, known)
@@ -90,12 +91,14 @@ class Glimpse:
         alive = set(lanes)
         for known in list(self.groups.values()):
             for lane in [lane for lane in known if lane not in alive]:
+                self._note_budgets(known[lane].places)
                 self._forget(lane)
 
     def doubt(self, lanes: Iterable[Lane]) -> None:
         """Something may wait there that is not known."""
         for lane in lanes:
             known = self._known(lane)
+            self._note_budgets(known.places)
             known.places.clear()
             known.complete = False
             self._noted(lane, known)
@@ -137,6 +140,9 @@ class Glimpse:
     def is_empty(self) -> bool:
         """Nothing waits, for certain."""
         return not self.groups
+
+    def _note_budgets(self, places: Iterable[Place]) -> None:
+        self.has_budgets = self.has_budgets or any(place.io is not None for place in places)
 
     def _known(self, lane: Lane) -> LaneGlimpse:
         lanes = self.groups.setdefault(lane.group, {})

@@ -18,11 +18,12 @@ from typing import NamedTuple
 
 from taskmill.model.cluster import Claim
 from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
-from taskmill.model.io_budget import IoBudget
 from taskmill.model.stages import Lane, Place
 from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms, wait_until_ms
+from taskmill.policy.preemption import Pressing
 from taskmill.policy.rules import Rules
 from taskmill.policy.turns import Ring
+from taskmill.runtime.candidates import Candidate, Pick
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.gates import MANY, Gates, scopes_of
 from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
@@ -31,31 +32,6 @@ from taskmill.runtime.meters import Meters
 from taskmill.runtime.share_keeper import ShareKeeper
 
 _LAST = (1 << 62, 0, 0)
-
-
-class Candidate(NamedTuple):
-    """The task that a group would start next; smaller is sooner."""
-
-    effective: int
-    queued_at: int
-    id: int
-    lane: Lane
-    place: Place
-
-
-class Pick(NamedTuple):
-    """A task about to start."""
-
-    id: int
-    group: str
-    type: str
-    effective: int
-    lane: Lane
-    place: Place
-    budget: IoBudget | None = None
-    """What it is expected to move."""
-    by_turn: bool = True
-    """Whether it starts because of the share of its group, or is so urgent that it passes over shares."""
 
 
 class _Entry(NamedTuple):
@@ -115,7 +91,8 @@ class Picker:
         self.look_at_all()
 
     def look_at_all(self) -> None:
-        """Anything may have changed."""
+        """Anything may have changed, also who may start if there is room for its IO."""
+        self._load.io_eased = True
         held = self._load.groups, self._load.elsewhere.groups
         self._glimpse.touched.update(self._glimpse.groups, *held, self._versions)
 
@@ -142,7 +119,7 @@ class Picker:
         while len(picked) < free and (chosen := self._next(now)) is not None:
             group, by_turn = chosen
             candidate = self._candidate_now(group, now)
-            if not self.courtesy.admits(candidate.lane.type, candidate.place.io):
+            if candidate is None or not self.courtesy.admits(candidate.lane.type, candidate.place.io):
                 # Others of its group may fit, or have no budget.
                 self._glimpse.touched.add(group)
                 self.settle(slots, now)
@@ -169,13 +146,13 @@ class Picker:
         """Whether anything in sight may start, given a free slot; :meth:`settle` first."""
         return bool(self._candidates) and not self.rules.is_paused(EVERYTHING)
 
-    def pressing(self, now: int, most: int) -> list[int]:
-        """The effective priorities of waiting tasks that could start and may preempt others, at most ``most``."""
+    def pressing(self, now: int, most: int) -> list[Pressing]:
+        """Waiting tasks that could start and may preempt others, at most ``most``."""
         if self.rules.is_paused(EVERYTHING):
             return []
         line = self.rules.declared.preempt_at
         waiting = sorted(
-            (effective, place.queued_at, place.id, lane)
+            (effective, place.queued_at, place.id, lane, place.io)
             for group in self._pressing
             for lane, known in self._glimpse.of(group).items()
             if self.gates.is_open(lane, now)
@@ -184,13 +161,13 @@ class Picker:
             if not self.courtesy.holds_back(effective) and self.courtesy.may_pass(lane.type, place.io)
         )
         room: dict[Scope, int] = {}
-        found: list[int] = []
-        for effective, _, _, lane in waiting:
+        found: list[Pressing] = []
+        for effective, _, _, lane, io in waiting:
             for scope in (scopes := scopes_of(lane)):
                 if scope not in room:
                     room[scope] = self.gates.room_in(scope)
             if len(found) < most and all(room[scope] > 0 for scope in scopes):
-                found.append(effective)
+                found.append(Pressing(effective, self.courtesy.budget_of(lane.type, io)))
                 for scope in scopes:
                     room[scope] -= 1
         return found
@@ -260,15 +237,20 @@ class Picker:
 
     def _head(self, lane: Lane, known: LaneGlimpse, now: int) -> Candidate | None:
         """The task of a lane that is next. Inside a lane that is the oldest, unless aging began anew for some."""
-        places = known.places
+        places: Iterable[Place] = known.places
+        first = known.places[0]
         if self.courtesy.holds_io:
-            places = [place for place in places if self.courtesy.may_pass(lane.type, place.io)]
-            if len(places) < len(known.places):
+            may_pass = self.courtesy.may_pass
+            passing = next((place for place in known.places if may_pass(lane.type, place.io)), None)
+            if passing is not first:
                 self.courtesy.io_held.add(lane.group)
-            if not places:
+            if passing is None:
                 return None
-        candidate = self._candidate(lane, places[0], now)
+            first = passing
+        candidate = self._candidate(lane, first, now)
         if lane.renewed and self.rules.declared.aging is not None:
+            if self.courtesy.holds_io:
+                places = [place for place in known.places if may_pass(lane.type, place.io)]
             oldest = min(places, key=lambda place: place.aged_from)
             if self._effective(lane, oldest, now) != candidate.effective:
                 candidate = min(self._candidate(lane, place, now) for place in places)
@@ -353,8 +335,8 @@ class Picker:
             else:
                 return entry.group, heap is self._queue
 
-    def _candidate_now(self, group: str, now: int) -> Candidate:
-        """The task that a group starts when its turn has come.
+    def _candidate_now(self, group: str, now: int) -> Candidate | None:
+        """The task that a group starts when its turn has come; ``None`` if what it had is held by now.
 
         Nobody looks again at each step of aging that changes nobody's turn; but inside the group one task may have
         overtaken another: where slots are shared any, else one of those whose aging began anew.
@@ -363,7 +345,7 @@ class Picker:
             lanes = self._glimpse.of(group)
             if (self.rules.is_shared and len(lanes) > 1) or any(lane.renewed for lane in lanes):
                 self._look_at(group, now)
-        return self._candidates[group]
+        return self._candidates.get(group)
 
     def _take(self, group: str, candidate: Candidate, *, by_turn: bool) -> Pick:
         lane = candidate.lane

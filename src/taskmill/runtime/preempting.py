@@ -17,7 +17,7 @@ def make_way(room: WaitingRoom, workshop: Workshop, turn: Turn, slots: int) -> N
     room.picker.settle(slots, turn.now)
     if pressing := room.picker.pressing(turn.now, slots):
         running = [(attempt.task, attempt.stop_reason is not None) for attempt in workshop.attempts.values()]
-        for victim in victims(pressing, running):
+        for victim in victims(pressing, running, room.picker.courtesy.capacity, workshop.load.io):
             workshop.stop(victim, StopReason.PREEMPT)
 
 

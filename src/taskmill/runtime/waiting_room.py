@@ -14,11 +14,12 @@ from taskmill.model.status import Status
 from taskmill.policy.rules import Rules
 from taskmill.ports import Arrived, Effects, Released, Turn, TurnResult
 from taskmill.runtime.admitting import admission
+from taskmill.runtime.candidates import Pick
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.glimpse import Glimpse
 from taskmill.runtime.hold_count import HoldCount
 from taskmill.runtime.load import Load
-from taskmill.runtime.picking import Pick, Picker
+from taskmill.runtime.picking import Picker
 from taskmill.runtime.settings import RunSettings
 
 
@@ -106,6 +107,9 @@ class WaitingRoom:
             self._note_released(released)
         self._hooks += effects.hooks
         self.survey_wanted = self.survey_wanted or effects.reordered or bool(effects.pauses_ended)
+        if effects.ended and self.picker.courtesy.holds_io:
+            # A place that is stale is harmless, but not one for which room is kept.
+            self.survey_wanted = True
 
     def _note_released(self, task: Released) -> None:
         if task.due_at is None:

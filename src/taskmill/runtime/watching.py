@@ -15,15 +15,14 @@ from taskmill.policy.io_gate import IoLoad
 from taskmill.ports import Clock, Store
 from taskmill.runtime.courtesy import Courtesy, Seen
 
+FIRST_LOOK = 1.0
+"""Seconds that tasks wait at start for the first look; who has not answered by then holds nobody until it does."""
 NOTE_INTERVAL = 60.0
 """What is learned about capacity is written at most so often; another one writes when tasks begin or cease to wait."""
 
 
 class Watch(Seen, Protocol):
     """Looks at the machine at an interval."""
-
-    settled: asyncio.Event
-    """Set once something is known, or was waited for in vain."""
 
     async def run(self, looked: Callable[[], Awaitable[None]]) -> None:
         """Go on until it is stopped; ``looked`` is awaited each time."""
@@ -34,6 +33,13 @@ class Watch(Seen, Protocol):
 
 MakeWatch = Callable[[IoLoad, Capacity, Callable[[], None]], Watch]
 """With what running tasks have in their budgets, what was known before, and whom to tell of changes."""
+
+
+async def leave_unwatched(store: Store) -> None:
+    """Nobody watches the machine: what was learned is kept, and nobody is said to wait for what was seen before."""
+    seen = await store.machine()
+    if seen is not None and seen != (learned := Machine(known=seen.known)):
+        await store.note_machine(learned)
 
 
 class Watching:
@@ -56,7 +62,7 @@ class Watching:
         return UNSEEN if self.watch is None else self._courtesy.report(self.watch)
 
     async def begin(self, changed: Callable[[bool], None]) -> None:
-        """Begin to look; returns once the machine was looked at, or somebody who should tell has not for long.
+        """Go on looking from now on, the first time before anything starts, unless that takes too long.
 
         ``changed`` is called whenever something has, and told whether other tasks wait for the pressure to fall.
         """
@@ -67,9 +73,18 @@ class Watching:
             changed(self._courtesy.see(watch))
 
         watch = self.watch = self._make_watch(self._load, self._noted.known, seen)
-        self._running = asyncio.get_running_loop().create_task(watch.run(self._note), name="taskmill-watch")
-        await self._clock.wait(watch.settled, None)
+        # Budgets count from the first start on, by what is given or was known before.
         seen()
+        first_look = asyncio.Event()
+
+        async def looked() -> None:
+            first_look.set()
+            await self._note()
+
+        self._running = asyncio.get_running_loop().create_task(watch.run(looked), name="taskmill-watch")
+        until = self._clock.monotonic() + FIRST_LOOK
+        while not first_look.is_set() and self._clock.monotonic() < until:
+            await self._clock.wait(first_look, until)
 
     async def end(self) -> None:
         """Look no longer; what was learned is kept, and nobody is held any more."""

@@ -76,7 +76,7 @@ class Workshop:
         load: Load,
     ) -> None:
         self._clock = clock
-        self._load = load
+        self.load = load
         self._executors = executors
         self._cancel_timeout = cancel_timeout
         self._loop = asyncio.get_running_loop()
@@ -297,10 +297,10 @@ class Workshop:
 
     def _take_slot(self, attempt: Attempt) -> None:
         self.attempts[attempt.task.id] = attempt
-        self._load.begin(attempt.task.group, attempt.task.type, attempt.task.budget)
+        self.load.begin(attempt.task.group, attempt.task.type, attempt.task.budget)
 
     def _give_slot_back(self, attempt: Attempt) -> None:
-        self._load.end(attempt.task.group, attempt.task.type, attempt.task.budget)
+        self.load.end(attempt.task.group, attempt.task.type, attempt.task.budget)
 
     def stop_after_all(self, attempt: Attempt, reason: StopReason) -> None:
         """The handler is over, but a request to stop was committed before its outcome: the request counts."""

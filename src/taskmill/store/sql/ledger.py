@@ -72,6 +72,7 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
     if turn.judged:
         machine.note_io(connection, turn.judged)
         _commit_verdicts(connection, turn, result)
+        machine.learn_io(connection, turn.judged, result.lost)
     if turn.returns:
         connection.execute(SQL["unclaim"], (encoded([task.id for task in turn.returns]),))
     if turn.promote:

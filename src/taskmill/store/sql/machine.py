@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 
@@ -21,13 +21,19 @@ _decode_budgets = msgspec.json.Decoder(list[tuple[str, str]]).decode
 
 
 def note_io(connection: Connection, judged: Sequence[Judged]) -> None:
-    """Keep what attempts have moved: with the task, and, where they succeeded, with its type."""
-    moved = [each for each in judged if each.io is not None]
-    if not moved:
-        return
-    rows = [(each.task.id, each.task.attempt, each.io) for each in moved]
-    connection.execute(SQL["note_io"], (encoded(rows),))
-    if learned := [(each.task.type, msgspec.Raw(each.io.encode())) for each in moved if each.io and _succeeded(each)]:
+    """Keep what attempts have moved, with their tasks."""
+    if rows := [(each.task.id, each.task.attempt, each.io) for each in judged if each.io is not None]:
+        connection.execute(SQL["note_io"], (encoded(rows),))
+
+
+def learn_io(connection: Connection, judged: Sequence[Judged], lost: Container[tuple[int, int]]) -> None:
+    """Keep what attempts have moved with their types, where they succeeded and that counted."""
+    learned = [
+        (each.task.type, msgspec.Raw(each.io.encode()))
+        for each in judged
+        if each.io and _succeeded(each) and (each.task.id, each.task.attempt) not in lost
+    ]
+    if learned:
         connection.execute(SQL["learn_io"], (encoded(learned),))
 
 
@@ -59,7 +65,7 @@ def machine(connection: Connection) -> Machine | None:
     row = connection.execute(SQL["machine"]).fetchone()
     try:
         return None if row is None else _decode_machine(row[0])
-    except (msgspec.MsgspecError, ConfigError):
+    except (msgspec.MsgspecError, ConfigError, UnicodeError):
         return None
 
 

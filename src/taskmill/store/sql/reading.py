@@ -120,7 +120,7 @@ def stats(connection: Connection, type: str) -> TypeStats:
         failed=failed,
         failure_rate=failed / total if total else 0.0,
         avg_duration=timedelta(milliseconds=duration_ms / completed) if completed else None,
-        avg_io=mean_io(moved.runs, moved.total) if (moved := moved_by_type(connection, type)) else None,
+        avg_io=mean_io(moved_by_type(connection, type)),
     )
 
 

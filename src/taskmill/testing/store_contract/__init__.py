@@ -6,6 +6,7 @@ class TestMyStore(StoreContract):
         ...  # an open, empty store
 """
 
+from taskmill.testing.store_contract.budgets import Budgets
 from taskmill.testing.store_contract.control import ControlAndUpkeep
 from taskmill.testing.store_contract.controls import Controls
 from taskmill.testing.store_contract.finishing import Finishing
@@ -16,5 +17,5 @@ from taskmill.testing.store_contract.storing import StoringAndClaiming
 __all__ = ["StoreContract", "new_task"]
 
 
-class StoreContract(StoringAndClaiming, Finishing, ControlAndUpkeep, Controls, Reading):
+class StoreContract(StoringAndClaiming, Finishing, ControlAndUpkeep, Controls, Reading, Budgets):
     """The behaviour of a store, one law per test."""

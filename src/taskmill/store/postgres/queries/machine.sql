@@ -5,26 +5,32 @@ FROM jsonb_array_elements($1::jsonb) AS given (value)
 WHERE t.id = (given.value ->> 0)::bigint AND t.attempt = (given.value ->> 1)::integer AND t.status = 'running';
 
 -- name: learn_io
--- Rows of [type, io]: what runs that succeeded have moved. In one order, so that nobody waits for another in a circle.
+-- Rows of [type, io]: what runs that succeeded have moved. In one order, so that nobody waits for another in a circle. More
+-- than fits into a number is not added.
 INSERT INTO taskmill_io AS known (type, runs, disk_read, disk_write, net_rx, net_tx)
 SELECT
-    value ->> 0, count(*), coalesce(sum((value -> 1 ->> 'disk_read')::bigint), 0),
-    coalesce(sum((value -> 1 ->> 'disk_write')::bigint), 0), coalesce(sum((value -> 1 ->> 'net_rx')::bigint), 0),
-    coalesce(sum((value -> 1 ->> 'net_tx')::bigint), 0)
+    value ->> 0, count(*),
+    least(coalesce(sum((value -> 1 ->> 'disk_read')::numeric), 0), 1::bigint << 62),
+    least(coalesce(sum((value -> 1 ->> 'disk_write')::numeric), 0), 1::bigint << 62),
+    least(coalesce(sum((value -> 1 ->> 'net_rx')::numeric), 0), 1::bigint << 62),
+    least(coalesce(sum((value -> 1 ->> 'net_tx')::numeric), 0), 1::bigint << 62)
 FROM jsonb_array_elements($1::jsonb) AS given (value)
 GROUP BY 1 ORDER BY 1
 ON CONFLICT (type) DO UPDATE SET
-    runs = known.runs + excluded.runs, disk_read = known.disk_read + excluded.disk_read,
-    disk_write = known.disk_write + excluded.disk_write, net_rx = known.net_rx + excluded.net_rx,
-    net_tx = known.net_tx + excluded.net_tx;
+    runs = least(known.runs + excluded.runs, 1::bigint << 62),
+    disk_read = least(known.disk_read::numeric + excluded.disk_read, 1::bigint << 62),
+    disk_write = least(known.disk_write::numeric + excluded.disk_write, 1::bigint << 62),
+    net_rx = least(known.net_rx::numeric + excluded.net_rx, 1::bigint << 62),
+    net_tx = least(known.net_tx::numeric + excluded.net_tx, 1::bigint << 62);
 
 -- name: moved
 -- [type, runs, disk_read, disk_write, net_rx, net_tx] of every task type that has moved anything.
 SELECT coalesce(json_agg(json_build_array(type, runs, disk_read, disk_write, net_rx, net_tx) ORDER BY type), '[]')
-FROM taskmill_io;
+FROM taskmill_io WHERE runs > 0;
 
 -- name: moved_by_type
-SELECT json_build_array(type, runs, disk_read, disk_write, net_rx, net_tx) FROM taskmill_io WHERE type = $1;
+SELECT json_build_array(type, runs, disk_read, disk_write, net_rx, net_tx) FROM taskmill_io
+WHERE type = $1 AND runs > 0;
 
 -- name: running_budgets
 -- [type, io] of running tasks that have a budget.

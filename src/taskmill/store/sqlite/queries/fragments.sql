@@ -16,3 +16,7 @@ control.paused_at IS NOT NULL AND (
 -- due at once the place in the queue tells, which steps of the clock have moved.
 CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)
     WHEN series_id IS NOT NULL THEN due_at ELSE created_at END;
+
+-- name: budget
+-- The budget of a task, where it is text that can be read. One that is not must not keep others from being read.
+CASE WHEN io NOT GLOB '*[^ -~]*' THEN io END;

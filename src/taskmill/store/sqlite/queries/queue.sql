@@ -42,7 +42,7 @@ SELECT json_group_array(json_array(group_name, urgency, type, json(iif(renewed, 
 SELECT json_group_array(json_array(lane.value ->> 0, lane.value ->> 1, lane.value ->> 2,
     json(iif(lane.value ->> 3, 'true', 'false')), json((
         SELECT json_group_array(json_array(front.queued_at, front.id, front.renewed_at, front.io)) FROM (
-            SELECT queued_at, id, renewed_at, io FROM taskmill_task
+            SELECT queued_at, id, renewed_at, {budget} AS io FROM taskmill_task
             WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0 AND urgency = lane.value ->> 1
                 AND type = lane.value ->> 2 AND (renewed_at IS NOT NULL) = (lane.value ->> 3)
                 AND (expires_at IS NULL OR expires_at > ?3 OR interrupted)

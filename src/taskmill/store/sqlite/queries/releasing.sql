@@ -1,6 +1,7 @@
 -- name: releasable
 -- Those of the given tasks that nothing holds back any longer.
-SELECT json_group_array(json_array(id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at, io))
+SELECT json_group_array(json_array(id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at,
+    {budget}))
 FROM taskmill_task AS t
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'blocked' AND stop IS NULL AND gate_id IS NULL AND held = 0
     AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open = 1);
@@ -11,7 +12,8 @@ WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: in_queue
 -- The places of those of the given tasks that are in the queue.
-SELECT json_group_array(json_array(id, group_name, urgency, type, queued_at, renewed_at, NULL, expires_at, io))
+SELECT json_group_array(json_array(id, group_name, urgency, type, queued_at, renewed_at, NULL, expires_at,
+    {budget}))
 FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending' AND stop IS NULL;
 
