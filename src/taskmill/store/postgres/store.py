@@ -46,6 +46,7 @@ class PostgresStore(WriteSide, ReadSide):
 
     is_shared = True
     is_cluster = True
+    news: asyncio.Event | None
 
     def __init__(self, address: str, durability: Durability, clock: Clock) -> None:
         super().__init__()
