@@ -86,7 +86,7 @@ def _fill_buckets(connection: Connection, rules: Rules) -> None:
     rows: list[tuple[str, str, str, int]] = []
     for scope, bucket in rules.controls.buckets.items():
         limit = rules.rate(scope)
-        rows.append((*scope, encoded(bucket), bucket.at if limit is None else full_at(bucket, limit)))
+        rows.append((scope.kind, scope.name, encoded(bucket), bucket.at if limit is None else full_at(bucket, limit)))
     connection.execute(SQL["fill_buckets"], (encoded(rows),))
 
 
