@@ -77,6 +77,8 @@ class Turn(msgspec.Struct):
     expire: bool = False
     resume_preempted: bool = False
     """Let tasks that made way for more urgent ones return to the queue."""
+    resume_eased: bool = False
+    """Let tasks that made way for pressure return to the queue."""
     hooks: Sequence[int] = ()
     """Tasks that were asked to stop and whose hooks are due; nothing holds those back."""
     claims: Sequence[int] = ()
@@ -106,6 +108,7 @@ class Turn(msgspec.Struct):
             or self.promote
             or self.expire
             or self.resume_preempted
+            or self.resume_eased
             or self.hooks
             or self.claims
             or self.survey
@@ -145,7 +148,8 @@ class TurnResult(msgspec.Struct):
     urgencies: Sequence[tuple[int, int, int]] = ()
     """What a survey found: ``(id, priority, urgency)`` of running tasks, which others may have made more urgent."""
     has_preempted: bool = False
-    """What a survey found: whether tasks wait that have made way for more urgent ones."""
+    has_eased: bool = False
+    """What a survey found: whether tasks wait that have made way for more urgent ones, and for pressure."""
     next_due: int | None = None
     next_expiry: int | None = None
 

@@ -19,11 +19,13 @@ CURSOR_IS_BACK = "\x1b[?25h"
 
 
 @contextmanager
-def started(folder: Path, *command: object, stdout: int = subprocess.PIPE) -> Generator[subprocess.Popen[str]]:
+def started(
+    folder: Path, *command: object, stdout: int = subprocess.PIPE, columns: int = 100
+) -> Generator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "taskmill", *map(str, command)],
         cwd=folder,
-        env={**ENVIRONMENT, "TERM": "xterm", "LINES": "20", "COLUMNS": "100"},
+        env={**ENVIRONMENT, "TERM": "xterm", "LINES": "20", "COLUMNS": str(columns)},
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,

@@ -78,10 +78,12 @@ async def test_a_wrong_budget_of_a_call_is_refused_and_nothing_is_stored(
         await refused(path, call, SubmissionError, "io")
 
 
-@pytest.mark.parametrize("value", BAD_IO, ids=ids(BAD_IO))
+# A function computes the budget from the arguments; what it returns is judged then.
+FIXED = [value for value in BAD_IO if not callable(value)]
+
+
+@pytest.mark.parametrize("value", FIXED, ids=ids(FIXED))
 def test_a_wrong_budget_of_a_task_type_is_refused_when_it_is_defined(value: Any) -> None:
-    if callable(value):
-        pytest.skip("a function of the arguments; what it returns is judged then")
     domain = Domain("right")
     with pytest.raises(ConfigError, match=r"\bio\b"):
         domain.task(io=value)

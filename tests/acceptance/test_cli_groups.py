@@ -6,10 +6,8 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,8 @@ from typing import Any
 import pytest
 
 from taskmill import Scheduler, Submission
-from tests.acceptance.command_line import ENVIRONMENT, Here, answer, taskmill
+from tests.acceptance.command_line import Here, answer, taskmill
+from tests.acceptance.terminal import heard, started
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -190,32 +189,6 @@ def test_the_file_of_groups_may_come_from_the_environment(
 # While another process dispatches
 
 
-@contextmanager
-def started(folder: Path, *command: str, **settings: Any) -> Generator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "taskmill", *command],
-        cwd=folder,
-        env={**ENVIRONMENT, "TERM": "xterm", "LINES": "20", "COLUMNS": "110"},
-        stdout=settings.get("stdout", subprocess.PIPE),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def heard(process: subprocess.Popen[str], words: str) -> str:
-    """The next line with these words in it; pytest's own timeout bounds the wait."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        if words in line:
-            return line
-    raise AssertionError(f"{words!r} was never said; {process.communicate()[1]}")
-
-
 @pytest.fixture
 def dispatching(tmp_path: Path) -> Generator[Path]:
     """A folder with tasks.db, where 3 tasks of ``heavy`` run for each of ``light``."""
@@ -277,7 +250,7 @@ def test_watch_into_a_pipe_is_plain(dispatching: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are a Unix thing")
 def test_watch_draws_on_a_terminal_and_leaves_it_as_it_was_with_the_last_picture(dispatching: Path) -> None:
     terminal, end = os.openpty()
-    with started(dispatching, "groups", "tasks.db", "--watch", stdout=end) as watching:
+    with started(dispatching, "groups", "tasks.db", "--watch", stdout=end, columns=110) as watching:
         os.close(end)
         seen = ""
         while seen.count("Ctrl-C ends") < 2:

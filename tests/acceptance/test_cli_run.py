@@ -7,15 +7,15 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from taskmill import Ending, HistoryRecord, Scheduler, Status, Submission
-from tests.acceptance.command_line import ENVIRONMENT, Here, answer, taskmill
+from tests.acceptance.command_line import Here, answer, taskmill
+from tests.acceptance.terminal import heard, started
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -48,30 +48,8 @@ def app(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@contextmanager
-def running(app: Path, *options: str) -> Generator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "taskmill", "run", "app:scheduler", *options],
-        cwd=app,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def heard(process: subprocess.Popen[str], words: str) -> str:
-    """The next line with these words in it; pytest's own timeout bounds the wait."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        if words in line:
-            return line
-    raise AssertionError(f"{words!r} was never said; {process.communicate()[1]}")
+def running(app: Path, *options: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return started(app, "run", "app:scheduler", *options)
 
 
 async def _submit(app: Path, *submissions: Submission) -> list[int]:

@@ -12,7 +12,7 @@ from taskmill.model.io_budget import MOST_BYTES, IoBudget
 from taskmill.model.machine import MovedIo
 from taskmill.model.progress import TaskProgress
 from taskmill.model.readings import HIGHEST_RATE, UNKNOWN_CAPACITY, Capacity, Reading
-from taskmill.policy.capacity import IDLE_BELOW, capacity_in_use, is_news, learned, remembered, to_store
+from taskmill.policy.capacity import IDLE_BELOW, capacity_in_use, is_news, learned
 from taskmill.policy.io_gate import IoGate, IoLoad
 from taskmill.policy.learned_io import RUNS, LearnedIo, learned_io, mean_io
 from taskmill.policy.progress import extrapolated
@@ -132,25 +132,11 @@ def test_the_gate_goes_by_what_was_seen_and_not_by_the_present_moment() -> None:
     assert hold.allowed == 160 * MB
 
 
-@given(capacities)
-def test_what_is_known_survives_a_restart(known: Capacity) -> None:
-    stored = to_store(known)
-    assert len(stored) < 150
-    again = remembered(stored)
-    assert all(abs(a - b) <= 0.5 for a, b in zip(again.rates, known.rates, strict=True))
-    assert remembered(to_store(again)) == again
-
-
 def test_only_a_change_by_a_tenth_is_worth_a_write() -> None:
     assert is_news(UNKNOWN_CAPACITY, Capacity(net_rx=1.0))
     assert is_news(Capacity(disk_read=100.0), Capacity(disk_read=89.0))
     assert not is_news(Capacity(disk_read=100.0), Capacity(disk_read=109.0))
     assert not is_news(UNKNOWN_CAPACITY, UNKNOWN_CAPACITY)
-
-
-@pytest.mark.parametrize("stored", [None, "", "{", "[]", '{"disk_read": -1}', '{"disk_read": "x"}', b"\xff", "1e999"])
-def test_what_cannot_be_read_is_learned_again(stored: str | bytes | None) -> None:
-    assert remembered(stored) == UNKNOWN_CAPACITY
 
 
 def test_what_was_given_counts_per_axis_and_the_system_has_the_last_word() -> None:

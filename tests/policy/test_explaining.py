@@ -210,11 +210,11 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
     (
         "preempted",
         {
-            "situation": {"status": Status.PAUSED, "preempted": True, "paused_at": NOON, "attempt": 1},
+            "situation": {"status": Status.PAUSED, "preempted": 2, "paused_at": NOON, "attempt": 1},
             "around": {"machine": Machine(returns_below=0.6, pressures={"cpu": 0.71})},
         },
-        "Task 7 (d::t) is paused: it made way, and returns when no more urgent task waits or runs and the pressure, "
-        "which is 0.71 (cpu), is at most 0.60. Priority 128.",
+        "Task 7 (d::t) is paused: it made way under pressure and returns when that, now 0.71 (cpu), is at most 0.60. "
+        "Priority 128.",
     ),
     (
         "preempted",

@@ -19,8 +19,8 @@ from taskmill.policy.throttling import (
     holding_limit,
     limits_in_force,
     makes_way,
-    may_return,
     pressure_hold,
+    stays_away,
 )
 
 shares = st.floats(0, 1)
@@ -121,7 +121,7 @@ def test_nobody_makes_way_for_pressure_who_would_be_started_at_it(
     if makes_way(policy, effective, pressure):
         throttle = limits_in_force(policy, UNTHROTTLED, pressure)
         assert holding_limit(throttle, effective) is not None
-        assert not may_return(policy, throttle, effective, pressure)
+        assert stays_away(policy, False, pressure)
     if policy.preempt_above is None:
         assert not makes_way(policy, effective, pressure)
 
@@ -130,8 +130,12 @@ def test_tasks_that_made_way_return_with_a_gap() -> None:
     policy = ThrottlePolicy(preempt_above=0.9, resume_below=0.6)
     assert makes_way(policy, Priority.NORMAL, 0.91)
     assert not makes_way(policy, Priority.HIGH, 1.0)
-    returns = [p for p in (0.9, 0.7, 0.6, 0.5) if may_return(policy, UNTHROTTLED, Priority.NORMAL, p)]
-    assert returns == [0.6, 0.5]
+    away, seen = False, []
+    for pressure in (0.7, 0.9, 0.91, 0.9, 0.61, 0.6, 0.7, 0.9):
+        away = stays_away(policy, away, pressure)
+        seen.append(away)
+    assert seen == [False, False, True, True, True, False, False, False]
+    assert not stays_away(ThrottlePolicy(), True, 1.0)
 
 
 @given(st.floats(0, 1e12), st.floats(0, 1e12), st.floats(1, 1e12))

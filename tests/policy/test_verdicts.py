@@ -53,6 +53,7 @@ def test_an_interruption_never_costs_a_retry(reason: StopReason, retry: Retry, r
         StopReason.SUPERSEDE: End(Ending.SUPERSEDED),
         StopReason.FAIL: Wait(None),
         StopReason.PREEMPT: MakeWay(),
+        StopReason.EASE: MakeWay(for_pressure=True),
     }
     assert verdict == endings.get(reason, Return())
 

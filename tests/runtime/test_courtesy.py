@@ -5,27 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from taskmill import Aging, Context, Domain, IoBudget, Priority, Reading, Scheduler, ThrottlePolicy
 from taskmill.events import TaskPreempted
 from taskmill.testing import ManualClock
 from tests.runtime.machine_world import CAPACITY, MB, Gate, PlayedMachine, a_scheduler, statuses, submit
-
-
-@pytest.fixture
-def machine() -> PlayedMachine:
-    return PlayedMachine()
-
-
-@pytest.fixture
-def clock(manual_clock: ManualClock) -> ManualClock:
-    return manual_clock
-
-
-@pytest.fixture
-def gate() -> Gate:
-    return Gate()
 
 
 async def test_under_pressure_less_urgent_tasks_wait_and_say_why(
@@ -225,3 +208,43 @@ async def test_under_high_pressure_running_tasks_make_way_and_return_when_it_has
     assert after == ["running", "running"]
     assert isinstance(event, TaskPreempted)
     assert event.task_id == low
+
+
+async def test_who_made_way_for_pressure_returns_when_it_falls_whoever_else_runs(
+    machine: PlayedMachine, gate: Gate, clock: ManualClock
+) -> None:
+    throttle = ThrottlePolicy([(Priority.LOW, 0.5)], preempt_above=0.9)
+    async with (
+        a_scheduler(gate, clock, pressure=machine.sources(), throttle=throttle, max_concurrency=2) as scheduler,
+        scheduler.running(),
+    ):
+        low = await submit(scheduler, "low", priority=Priority.LOW)
+        critical = await submit(scheduler, "critical", priority=Priority.CRITICAL)
+        await clock.advance(1)
+        machine.pressures["cpu"] = 0.95
+        await clock.advance(1)
+        pressed = await statuses(scheduler, low, critical)
+        machine.pressures["cpu"] = 0.1
+        await clock.advance(1)
+        calm = await statuses(scheduler, low, critical)
+        other = await submit(scheduler, "other", priority=Priority.CRITICAL)
+        await clock.advance(1)
+        preempted = await statuses(scheduler, low, critical, other)
+        said = await scheduler.explain(low)
+        machine.pressures["cpu"] = 0.95
+        await clock.advance(1)
+        machine.pressures["cpu"] = 0.1
+        await clock.advance(1)
+        gate.end("other")
+        await clock.advance(1)
+        still = await statuses(scheduler, low, critical)
+        for name in list(gate.running):
+            gate.end(name)
+        await clock.advance(1)
+        for name in list(gate.running):
+            gate.end(name)
+    assert pressed == ["paused", "running"]
+    assert calm == ["running", "running"], "the pressure has fallen, and there is a slot"
+    assert preempted == ["paused", "running", "running"]
+    assert "for a more urgent task" in str(said)
+    assert still == ["paused", "running"], "for a task it stays away as long as one runs, however calm it is"

@@ -22,21 +22,6 @@ from tests.runtime.machine_world import CAPACITY, MB, Gate, PlayedMachine, a_sch
 
 
 @pytest.fixture
-def machine() -> PlayedMachine:
-    return PlayedMachine()
-
-
-@pytest.fixture
-def clock(manual_clock: ManualClock) -> ManualClock:
-    return manual_clock
-
-
-@pytest.fixture
-def gate() -> Gate:
-    return Gate()
-
-
-@pytest.fixture
 def stuck() -> Iterator[threading.Event]:
     """Whoever waits for it is let go after the test."""
     event = threading.Event()

@@ -14,21 +14,6 @@ from taskmill.testing import ManualClock
 from tests.runtime.machine_world import CAPACITY, MB, Gate, PlayedMachine, a_scheduler, statuses, submit
 
 
-@pytest.fixture
-def machine() -> PlayedMachine:
-    return PlayedMachine()
-
-
-@pytest.fixture
-def clock(manual_clock: ManualClock) -> ManualClock:
-    return manual_clock
-
-
-@pytest.fixture
-def gate() -> Gate:
-    return Gate()
-
-
 async def cancelled(scheduler: Scheduler, large: int, _clock: ManualClock) -> None:
     await scheduler.cancel(large)
 

@@ -15,7 +15,7 @@ import os
 import select
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -150,7 +150,7 @@ def _first_lines(text: Text, console: Console) -> Iterator[Text]:
 
 
 @contextlib.contextmanager
-def _logs_follow(streams: Mapping[TextIO, TextIO]) -> Iterator[None]:
+def _logs_follow(streams: Mapping[TextIO, TextIO]) -> Generator[None, None, None]:
     """Log handlers that write to the old streams write to the new ones, or their lines would tear the view."""
     moved: list[tuple[logging.StreamHandler[Any], TextIO]] = []
     for handler in _handlers():

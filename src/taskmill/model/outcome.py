@@ -18,6 +18,8 @@ class StopReason(StrEnum):
     SHUTDOWN = "shutdown"
     PREEMPT = "preempt"
     """A more urgent task needs the slot."""
+    EASE = "ease"
+    """The machine is under pressure."""
 
     @property
     def ends_task(self) -> bool:

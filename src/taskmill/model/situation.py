@@ -39,7 +39,7 @@ class Situation(msgspec.Struct, array_like=True):
     dependencies: Sequence[int]
     children: int
     series_paused: bool
-    preempted: bool
+    preempted: int
     paused_at: int | None
     interrupted: bool
     clock_from: int

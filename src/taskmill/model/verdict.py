@@ -30,7 +30,9 @@ class Return(msgspec.Struct, frozen=True, gc=False):
 
 
 class MakeWay(msgspec.Struct, frozen=True, gc=False):
-    """The task is paused, without cost, until no more urgent one needs its slot."""
+    """The task is paused, without cost, until no more urgent one needs its slot, or the pressure has fallen."""
+
+    for_pressure: bool = False
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):

@@ -16,11 +16,8 @@ highest that was seen and never falls below what is seen now.
 
 from __future__ import annotations
 
-import msgspec
-
-from taskmill.errors import ConfigError
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import HIGHEST_RATE, UNKNOWN_CAPACITY, Capacity, Reading
+from taskmill.model.readings import HIGHEST_RATE, Capacity, Reading
 from taskmill.policy.io_gate import SHARE, WINDOW_SECONDS, IoLoad
 
 IDLE_BELOW = (2.0**20, 2.0**20, 2.0**17, 2.0**17)
@@ -68,21 +65,6 @@ def capacity_in_use(known: Capacity, given: IoBudget | None, bounds: IoBudget | 
     return Capacity(*(min(rate, HIGHEST_RATE) for rate in rates))
 
 
-def remembered(stored: str | bytes | None) -> Capacity:
-    """What :func:`to_store` has kept. What cannot be read is learned again."""
-    if stored is None:
-        return UNKNOWN_CAPACITY
-    try:
-        return msgspec.json.decode(stored, type=Capacity)
-    except (msgspec.DecodeError, ConfigError, UnicodeError):
-        return UNKNOWN_CAPACITY
-
-
 def is_news(stored: Capacity, known: Capacity) -> bool:
     """Whether what is known has changed enough to be worth a write: by a tenth on any axis."""
     return any(abs(new - old) > 0.1 * old for old, new in zip(stored.rates, known.rates, strict=True))
-
-
-def to_store(known: Capacity) -> str:
-    """A small JSON value, in whole bytes."""
-    return msgspec.json.encode(Capacity(*(float(round(rate)) for rate in known.rates))).decode()

@@ -124,19 +124,19 @@ def _own_holds(situation: Situation, machine: Machine, now: int) -> Iterator[Hol
         what = "is tried again" if situation.attempt and situation.last_error else "is due"
         yield Hold("not_due", f"it {what} {when_text(situation.due_at, now)}")
     if situation.preempted:
-        yield Hold("preempted", _why_away(machine))
+        yield Hold("preempted", _why_away(machine, for_pressure=situation.preempted == 2))
     if situation.status is Status.PAUSED and situation.series_paused:
         yield Hold("series_paused", "its recurring series is paused")
 
 
-def _why_away(machine: Machine) -> str:
-    if machine.returns_below is None:
+def _why_away(machine: Machine, *, for_pressure: bool) -> str:
+    if not for_pressure:
         return "it made way for a more urgent task and returns when none waits or runs"
-    highest = max(machine.pressures.items(), key=lambda source: source[1], default=("no source", 0.0))
-    return (
-        f"it made way, and returns when no more urgent task waits or runs and the pressure, which is {highest[1]:.2f} "
-        f"({highest[0]}), is at most {machine.returns_below:.2f}"
-    )
+    if machine.returns_below is None:
+        return "it made way under pressure, which has fallen, and returns to the queue"
+    name, pressure = max(machine.pressures.items(), key=lambda source: source[1], default=("no source", 0.0))
+    until = f"returns when that, now {pressure:.2f} ({name}), is at most {machine.returns_below:.2f}"
+    return f"it made way under pressure and {until}"
 
 
 _PAUSE_REASONS: Mapping[ScopeKind, Reason] = {

@@ -60,14 +60,11 @@ def makes_way(policy: ThrottlePolicy, effective: int, pressure: float) -> bool:
     return any(effective >= limit.priority and pressure > limit.pressure for limit in policy.by_urgency)
 
 
-def may_return(policy: ThrottlePolicy, throttle: Throttle, effective: int, pressure: float) -> bool:
-    """Whether a task that made way for pressure comes back to the queue.
-
-    It does not if it would be held there all the same.
-    """
-    if policy.resume_below is not None and pressure > policy.resume_below:
+def stays_away(policy: ThrottlePolicy, before: bool, pressure: float) -> bool:
+    """Whether tasks make way at this pressure, and those that did stay away; ``before`` is whether they did so far."""
+    if policy.preempt_above is None or policy.resume_below is None:
         return False
-    return holding_limit(throttle, effective) is None
+    return pressure > (policy.resume_below if before else policy.preempt_above)
 
 
 def pressure_hold(limit: Limit, easing: float, pressures: Mapping[str, float]) -> Hold:

@@ -53,6 +53,8 @@ def _after_interruption(reason: StopReason) -> Verdict:
             return Wait(None)
         case StopReason.PREEMPT:
             return MakeWay()
+        case StopReason.EASE:
+            return MakeWay(for_pressure=True)
         case _:
             return Return()
 

@@ -21,6 +21,7 @@ from taskmill.policy.throttling import (
     held_from,
     limits_in_force,
     makes_way,
+    stays_away,
 )
 from taskmill.runtime.load import Load
 
@@ -70,8 +71,7 @@ class Courtesy:
         self._pressure = seen.pressure
         self._throttle = limits_in_force(policy, self._throttle, seen.pressure)
         self.held_from = held_from(self._throttle)
-        if policy.preempt_above is not None and policy.resume_below is not None:
-            self.is_easing = seen.pressure > (policy.resume_below if self.is_easing else policy.preempt_above)
+        self.is_easing = stays_away(policy, self.is_easing, seen.pressure)
         if seen.capacity != self.capacity:
             self.capacity = seen.capacity
             self._load.io_eased = True

@@ -245,7 +245,8 @@ class Dispatcher:
             slots = self._settings.max_concurrency
             # Who made way comes into sight before anything less urgent starts.
             turn.resume_preempted = may_return(self._room, self.workshop, slots, now)
-            if not turn.resume_preempted:
+            turn.resume_eased = self._room.has_eased and not self.courtesy.is_easing
+            if not (turn.resume_preempted or turn.resume_eased):
                 self._room.choose(turn, slots, slots - self.workshop.slots_taken)
                 make_way(self._room, self.workshop, turn, slots)
         turn.expire = self._is_past(self._room.next_expiry) and (turn.is_empty() or not self._sweep_pace.rests)
@@ -341,8 +342,8 @@ class Dispatcher:
                     ended += 1
                 case TryAgain(_, int(due_at)):
                     self._room.note_due(due_at)
-                case MakeWay() if task.id not in result.waiting and not turn.resume_preempted:
-                    self._room.has_preempted = True
+                case MakeWay(for_pressure) if task.id not in result.waiting:
+                    self._room.noted_away(turn, for_pressure=for_pressure)
                 case _:
                     pass  # its children end first, or it waits again, and the plan has put it in its place
             if isinstance(judged.verdict, TryAgain | Return) and task.expires_at is not None:

@@ -237,20 +237,17 @@ class Picker:
 
     def _head(self, lane: Lane, known: LaneGlimpse, now: int) -> Candidate | None:
         """The task of a lane that is next. Inside a lane that is the oldest, unless aging began anew for some."""
-        places: Iterable[Place] = known.places
-        first = known.places[0]
+        passing: Iterable[Place] = known.places
         if self.courtesy.holds_io:
-            may_pass = self.courtesy.may_pass
-            passing = next((place for place in known.places if may_pass(lane.type, place.io)), None)
-            if passing is not first:
-                self.courtesy.io_held.add(lane.group)
-            if passing is None:
-                return None
-            first = passing
+            passing = (place for place in known.places if self.courtesy.may_pass(lane.type, place.io))
+        first = next(iter(passing), None)
+        if first is not known.places[0]:
+            self.courtesy.io_held.add(lane.group)
+        if first is None:
+            return None
         candidate = self._candidate(lane, first, now)
         if lane.renewed and self.rules.declared.aging is not None:
-            if self.courtesy.holds_io:
-                places = [place for place in known.places if may_pass(lane.type, place.io)]
+            places = known.places if passing is known.places else [first, *passing]
             oldest = min(places, key=lambda place: place.aged_from)
             if self._effective(lane, oldest, now) != candidate.effective:
                 candidate = min(self._candidate(lane, place, now) for place in places)

@@ -26,19 +26,17 @@ def ease(courtesy: Courtesy, workshop: Workshop) -> None:
     if courtesy.is_easing:
         for id, attempt in workshop.attempts.items():
             if attempt.stop_reason is None and courtesy.makes_way(attempt.task.effective):
-                workshop.stop(id, StopReason.PREEMPT)
+                workshop.stop(id, StopReason.EASE)
 
 
 def may_return(room: WaitingRoom, workshop: Workshop, slots: int, now: int) -> bool:
-    """Whether there are tasks that made way, and neither a task nor the pressure is left for which they did.
+    """Whether there are tasks that made way, and nobody is left for whom they did.
 
     One that a cap, a rate or a pause keeps from starting is not such a one: the slots would be idle meanwhile. When it
     may start it preempts again, so that each start of such a task stops one other at most.
     """
     line = room.picker.rules.declared.preempt_at
-    if not room.has_preempted or room.picker.courtesy.is_easing:
-        return False
-    if any(attempt.task.effective <= line for attempt in workshop.attempts.values()):
+    if not room.has_preempted or any(attempt.task.effective <= line for attempt in workshop.attempts.values()):
         return False
     room.picker.settle(slots, now)
     return not room.picker.pressing(now, slots)

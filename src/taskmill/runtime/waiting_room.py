@@ -44,7 +44,7 @@ class WaitingRoom:
         """What the turn that is planned or under way is about to start."""
         self.picker = Picker(self._glimpse, load, knows, courtesy)
         self._holds: HoldCount | None = None
-        self.has_preempted = False
+        self.has_preempted = self.has_eased = False
         """Whether tasks wait that have made way for more urgent ones."""
         self._hooks: list[int] = []
         """Tasks that were asked to stop and have their hook to run; they need no slot."""
@@ -63,7 +63,7 @@ class WaitingRoom:
 
     def is_idle(self, slots: int, now: int) -> bool:
         """Nothing may start now, for certain, however many slots are free."""
-        if self.survey_wanted or self._hooks or self.has_preempted or self._glimpse.unread():
+        if self.survey_wanted or self._hooks or self.has_preempted or self.has_eased or self._glimpse.unread():
             return False
         self.picker.settle(slots, now)
         # Pressure falls by itself: what waits for that alone is waited for.
@@ -158,6 +158,13 @@ class WaitingRoom:
         if not turn.survey and not turn.promote and self._glimpse.is_empty and not is_limited:
             turn.spare = max(free - len(self.picks), 0)
 
+    def noted_away(self, turn: Turn, *, for_pressure: bool) -> None:
+        """A task has made way in this turn, which may have brought it back as well."""
+        if for_pressure:
+            self.has_eased = self.has_eased or not turn.resume_eased
+        else:
+            self.has_preempted = self.has_preempted or not turn.resume_preempted
+
     def turn_begins(self) -> None:
         self.in_turn = True
 
@@ -218,9 +225,10 @@ class WaitingRoom:
         self._hooks += result.hooks
         if turn.survey:
             self.in_doubt = False
-            self.has_preempted = result.has_preempted
-        elif turn.resume_preempted:
-            self.has_preempted = False
+            self.has_preempted, self.has_eased = result.has_preempted, result.has_eased
+        else:
+            self.has_preempted = self.has_preempted and not turn.resume_preempted
+            self.has_eased = self.has_eased and not turn.resume_eased
         if turn.expire and len(result.claimed) < len(turn.claims):
             # Slots were offered to tasks that may no longer start: look past them.
             for ended in result.effects.ended:

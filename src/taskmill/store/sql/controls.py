@@ -7,7 +7,7 @@ A dispatcher plans with a version, and claims nothing under another: so what is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ from taskmill.ports import Effects, TurnResult
 from taskmill.store.sql import dependencies
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
-from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.json_sql import decode_pairs, encoded, one
 from taskmill.store.sql.releasing import note_queued
 from taskmill.store.sql.statements import SQL
 
@@ -38,6 +38,9 @@ class _Row(msgspec.Struct, array_like=True):
 _decode_rows = msgspec.json.Decoder(list[_Row]).decode
 _decode_change = msgspec.json.Decoder(Change).decode
 _decode_bucket = msgspec.json.Decoder(Bucket).decode
+FOR_A_TASK, FOR_PRESSURE = 1, 2
+"""What a task has made way for."""
+
 _decode_declared = msgspec.json.Decoder(Declared).decode
 
 
@@ -205,12 +208,14 @@ def take_from(
     connection.execute(SQL["forget_full_buckets"], (now,))
 
 
-def preempted(connection: Connection) -> list[int]:
-    return decode_ids(one(connection, SQL["preempted"]))
+def away(connection: Connection) -> list[tuple[int, int]]:
+    """Tasks that made way, and for what."""
+    return decode_pairs(one(connection, SQL["preempted"]))
 
 
-def resume_preempted(connection: Connection, now: int, effects: Effects) -> None:
-    ids = preempted(connection)
+def bring_back(connection: Connection, why: Collection[int], now: int, effects: Effects) -> None:
+    """Let tasks return that made way for one of these."""
+    ids = [id for id, cause in away(connection) if cause in why]
     if ids:
         effects.pauses_ended += end_pauses(connection, now)
         connection.execute(SQL["resume_preempted"], (encoded(ids), now))

@@ -57,7 +57,7 @@ _decode_orphans = msgspec.json.Decoder(list[_Orphan], strict=False).decode
 
 _NOT_HELD = (None, False, False, Ties())
 
-ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool, bool]
+ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool, int]
 """id, status, retries, crashes, due_at, last_error, interrupted, preempted"""
 
 
@@ -79,9 +79,10 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
         ids = _one(connection, "due", turn.now, BITE)
         connection.execute(SQL["promote"], (ids,))
         result.promoted = ids != "[]"
-    if turn.resume_preempted:
+    if turn.resume_preempted or turn.resume_eased:
         connection.be_alone()
-        controls.resume_preempted(connection, turn.now, result.effects)
+        causes = ((controls.FOR_A_TASK, turn.resume_preempted), (controls.FOR_PRESSURE, turn.resume_eased))
+        controls.bring_back(connection, [cause for cause, is_over in causes if is_over], turn.now, result.effects)
     if turn.expire:
         connection.be_alone()
         controls.freeze_paused(connection, turn.now)
@@ -114,7 +115,8 @@ def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
         result.lanes = refill = _decode_lanes(_one(connection, "lanes"))
         result.stops = _decode_stops(_one(connection, "stop_requests"))
         result.hooks = decode_ids(_one(connection, "hooks"))
-        result.has_preempted = bool(controls.preempted(connection))
+        causes = {cause for _, cause in controls.away(connection)}
+        result.has_preempted, result.has_eased = controls.FOR_A_TASK in causes, controls.FOR_PRESSURE in causes
         result.urgencies = _decode_urgencies(_one(connection, "running_urgencies"))
         if turn.slots is not None and result.elsewhere is None:
             result.elsewhere = cluster.elsewhere(connection, turn.slots)
@@ -178,17 +180,19 @@ class _Verdicts(msgspec.Struct):
                 if has_children and task.finalizes:
                     # The children of a finalize that failed come first, as if it had not.
                     status = Status.WAITING
-                self.returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False, False))
+                self.returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False, 0))
             case Return(crashed, error):
                 # Children come before what is left to do: a finalize, or a hook.
                 waits = has_children and (task.finalizes or judged.stopped)
                 status = Status.WAITING if waits else Status.PENDING
                 crashes = task.crashes + crashed
-                self.returns.append((task.id, status, task.retries, crashes, task.due_at, error, True, False))
-            case MakeWay():
+                self.returns.append((task.id, status, task.retries, crashes, task.due_at, error, True, 0))
+            case MakeWay(for_pressure):
                 waits = has_children and task.finalizes
                 status = Status.WAITING if waits else Status.PAUSED
-                self.returns.append((task.id, status, task.retries, task.crashes, task.due_at, None, True, not waits))
+                cause = controls.FOR_PRESSURE if for_pressure else controls.FOR_A_TASK
+                away = 0 if waits else cause
+                self.returns.append((task.id, status, task.retries, task.crashes, task.due_at, None, True, away))
 
 
 def _completed(result: str | None, judged: Judged) -> str:
@@ -361,7 +365,7 @@ def recover(connection: Connection, now: int) -> Recovery:
         if not quarantined(crashes, stopping=stop is not None):
             waits = orphan.has_children and (stop is not None or orphan.finalizing)
             status = Status.WAITING if waits or stop == StopReason.FAIL else Status.PENDING
-            returns.append((id, status, orphan.retries, crashes, None, None, True, False))
+            returns.append((id, status, orphan.retries, crashes, None, None, True, 0))
         elif stop is not None:
             endings.append(EndingRow(id, families.ENDING_OF_STOP[stop], now, None, None, crash_message(crashes)))
         elif orphan.had_children:

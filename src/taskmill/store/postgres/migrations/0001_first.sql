@@ -46,7 +46,7 @@ CREATE TABLE taskmill_task (
     on_dependency_failure text CHECK (on_dependency_failure IN ('cancel', 'fail', 'ignore')),
     series_id bigint,                         -- the recurring series it is an occurrence of
     paused_at bigint,                         -- since when it is paused by itself, and not with others
-    preempted boolean NOT NULL DEFAULT false,      -- made way for a more urgent task and runs on afterwards
+    preempted smallint NOT NULL DEFAULT 0,     -- made way, and runs on: 1 for a more urgent task, 2 for pressure
     frozen boolean NOT NULL DEFAULT false,         -- past its deadline, but paused with others: its time does not run
     gate_id bigint, -- the task whose attempt must have ended before this one may start
     saved text,

@@ -85,8 +85,9 @@ WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
     AND EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it});
 
 -- name: preempted
--- Tasks that made way for more urgent ones.
-SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task WHERE status = 'paused' AND preempted;
+-- [id, for what] of tasks that made way.
+SELECT coalesce(json_agg(json_build_array(id, preempted) ORDER BY id), '[]') FROM taskmill_task
+WHERE status = 'paused' AND preempted > 0;
 
 -- name: resume_preempted
 -- The given tasks return to the queue at $2, unless their series is paused. They have not waited meanwhile; what a pause
@@ -96,7 +97,7 @@ UPDATE taskmill_task AS task SET
         WHEN task.series_id IS NOT NULL AND (SELECT paused FROM taskmill_series AS s WHERE s.id = task.series_id)
             THEN 'paused'
         ELSE 'pending' END,
-    preempted = false,
+    preempted = 0,
     queued_at = task.queued_at + greatest(0, own.until - own.since),
     renewed_at = task.renewed_at + greatest(0, own.until - own.since),
     expires_at = task.expires_at + greatest(0, own.until - own.since),

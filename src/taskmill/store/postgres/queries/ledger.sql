@@ -21,7 +21,7 @@ UPDATE taskmill_task AS t SET
     due_is_relative = true,
     last_error = coalesce(given.value ->> 5, t.last_error),
     interrupted = (given.value ->> 6)::boolean,
-    preempted = (given.value ->> 7)::boolean,
+    preempted = (given.value ->> 7)::smallint,
     paused_at = $2::bigint,
     node_id = NULL
 FROM jsonb_array_elements($1::jsonb) AS given (value)

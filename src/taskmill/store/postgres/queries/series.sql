@@ -56,7 +56,7 @@ WHERE id = $1::bigint AND status = 'paused';
 -- It has neither waited nor come closer to its deadline since it was paused; $2 is the present. What a pause of its
 -- scheduler, domain or group covers is given back when that ends. One that made way for a more urgent task still does.
 UPDATE taskmill_task AS task SET
-    status = CASE WHEN task.preempted THEN 'paused' ELSE 'blocked' END,
+    status = CASE WHEN task.preempted > 0 THEN 'paused' ELSE 'blocked' END,
     queued_at = task.queued_at + greatest(0, own.until - own.since),
     renewed_at = task.renewed_at + greatest(0, own.until - own.since),
     expires_at = task.expires_at + greatest(0, own.until - own.since),

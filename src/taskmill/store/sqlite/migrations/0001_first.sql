@@ -41,7 +41,7 @@ CREATE TABLE taskmill_task (
     on_dependency_failure TEXT CHECK (on_dependency_failure IN ('cancel', 'fail', 'ignore')),
     series_id INTEGER,                         -- the recurring series it is an occurrence of
     paused_at INTEGER,                         -- since when it is paused by itself, and not with others
-    preempted INTEGER NOT NULL DEFAULT 0,      -- made way for a more urgent task and runs on afterwards
+    preempted INTEGER NOT NULL DEFAULT 0,      -- made way, and runs on: 1 for a more urgent task, 2 for pressure
     frozen INTEGER NOT NULL DEFAULT 0,         -- past its deadline, but paused with others: its time does not run
     gate_id INTEGER, -- the task whose attempt must have ended before this one may start
     saved TEXT,

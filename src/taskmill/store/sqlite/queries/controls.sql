@@ -81,8 +81,8 @@ WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
     AND EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it});
 
 -- name: preempted
--- Tasks that made way for more urgent ones.
-SELECT json_group_array(id) FROM taskmill_task WHERE status = 'paused' AND preempted = 1;
+-- [id, for what] of tasks that made way.
+SELECT json_group_array(json_array(id, preempted)) FROM taskmill_task WHERE status = 'paused' AND preempted > 0;
 
 -- name: resume_preempted
 -- The given tasks return to the queue at ?2, unless their series is paused. They have not waited meanwhile; what a pause
