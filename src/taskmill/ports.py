@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from taskmill.model.cluster import Admission, Elsewhere
+from taskmill.model.cluster import Admission, Elsewhere, Others
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
 from taskmill.model.effects import Arrived, Effects, Ended, Released, Skipped
 from taskmill.model.filters import Filters
@@ -143,6 +143,8 @@ class TurnResult(msgspec.Struct):
     """What the rate limits have left."""
     elsewhere: Elsewhere | None = None
     """What other nodes hold, if it was asked."""
+    others: Others | None = None
+    """What a survey found, if other nodes may dispatch."""
     refused: bool = False
     """Whether limits that all nodes share did not allow all of the claims."""
     urgencies: Sequence[tuple[int, int, int]] = ()

@@ -6,11 +6,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskmill.model.cluster import NOBODY, Others
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import Capacity
 from taskmill.model.stages import Claimed
 from taskmill.policy.io_gate import IoGate, IoLoad
-from taskmill.policy.preemption import Pressing, victims
+from taskmill.policy.preemption import PATIENCE_MS, Pressing, served_here, victims
 
 _ROW = [1, 1, "d::t", None, None, "", 128, "{}", None, None, 0, 0, 0, 0, None, None, 0, None, None, None]
 _ROW += [None, None, 128, None, 0, None]
@@ -129,3 +130,32 @@ def test_the_one_whose_going_makes_room_makes_way() -> None:
     assert victims([Pressing(0, write)], crowd, CAPACITY, load) == [2]
     assert victims([Pressing(0)], crowd, CAPACITY, load) == [1]
     assert victims([Pressing(192, write)], crowd, CAPACITY, load) == []
+
+
+# Nodes that dispatch together
+
+
+@given(
+    nodes=st.lists(st.integers(1, 50), min_size=1, max_size=6, unique=True).map(sorted),
+    ids=st.lists(st.integers(1, 100), max_size=6, unique=True),
+    free=st.integers(0, 7),
+)
+def test_one_node_makes_way_at_once_for_each_that_has_no_slot_elsewhere(
+    nodes: list[int], ids: list[int], free: int
+) -> None:
+    pressing = [Pressing(0, None, id) for id in ids]
+    since = dict.fromkeys(ids, 1000)
+
+    def served(now: int) -> list[int]:
+        every = [served_here(pressing, since, Others(nodes, own), free, now) for own in nodes]
+        assert all(at is None or at > now for _, at in every)
+        return sorted(each.id for ours, _ in every for each in ours)
+
+    assert served(1000) == sorted(ids[free:])
+    # Sooner or later everybody would.
+    assert served(1000 + len(nodes) * PATIENCE_MS) == sorted(ids * len(nodes))
+
+
+def test_a_node_that_others_do_not_know_serves_all() -> None:
+    pressing = [Pressing(0, None, 7)]
+    assert served_here(pressing, {7: 0}, NOBODY, 0, 0) == (pressing, None)

@@ -47,7 +47,7 @@ def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Con
 @pytest.mark.parametrize(
     ("name", "index"),
     [
-        ("hooks", "taskmill_task_hook"),
+        ("survey", "taskmill_task_hook"),
         ("childless", "taskmill_task_waiting"),
         ("live_children", "taskmill_task_child"),
         ("dependents", "taskmill_dependency_on"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -31,9 +31,29 @@ class Elsewhere(msgspec.Struct, frozen=True):
     domains: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
     slots: int = 0
 
+    @property
+    def running(self) -> int:
+        return sum(self.groups.values())
+
 
 NOWHERE = Elsewhere()
 """Nobody else dispatches."""
+
+
+class Others(msgspec.Struct, frozen=True):
+    """Who dispatches, and what they are at, as of a survey."""
+
+    nodes: Sequence[int] = ()
+    """All of them, this one too."""
+    own: int | None = None
+    most_urgent: int | None = None
+    """How urgent the most urgent task is that another node runs."""
+    types: Collection[str] = ()
+    """Those types of waiting tasks that other nodes can run."""
+
+
+NOBODY = Others()
+"""Before the first survey."""
 
 
 class Start(NamedTuple):

@@ -27,7 +27,7 @@ from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.judging import may_release, verdict_on
 from taskmill.runtime.load import Load
-from taskmill.runtime.preempting import ease, make_way, may_return
+from taskmill.runtime.preempting import Preempting, ease
 from taskmill.runtime.progress_pace import ProgressPace
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.sweep_pace import SweepPace
@@ -67,6 +67,7 @@ class Dispatcher:
             clock, executors, settings.cancel_timeout, store, spawner, self._outcome, self._progress_noticed, load
         )
         self._room = WaitingRoom(load, self._knows, settings, self.courtesy, in_cluster=store.is_cluster)
+        self._preempting = Preempting(self._room, self.workshop)
         self._aging_watch = AgingWatch(store, announcer)
         self._sweep_pace = SweepPace(clock)
         self._wake = asyncio.Event()
@@ -79,6 +80,8 @@ class Dispatcher:
         self._stops_meanwhile: list[tuple[int, str]] = []
         self._claiming = True
         self._looked_first = False
+        self.has_looked = False
+        """Whether the store has said what there is to do."""
         self._wake_at = wake_at
         """When ``until`` must be asked at the latest."""
 
@@ -198,21 +201,16 @@ class Dispatcher:
         self.workshop.when_quiet(right.release)
 
     @property
-    def has_looked(self) -> bool:
-        """Whether the store has been asked what there is to do."""
-        return not self._room.survey_wanted
-
-    @property
     def is_idle(self) -> bool:
-        """Nothing runs and nothing may run now."""
+        """Nothing runs and nothing may run now, here or on another node."""
         return not (
             self._outcomes
             or self._returns
             or self.workshop.slots_taken
-            or not self._room.is_idle(self._settings.max_concurrency, self._clock.now_ms())
             or self._is_past(self._room.next_due)
             or self._is_past(self._room.next_expiry)
             or self._is_past(self._room.picker.rules.next_resumption())
+            or not self._room.is_idle(self._settings.max_concurrency, self._clock.now_ms())
         )
 
     def _is_past(self, at: int | None) -> bool:
@@ -241,14 +239,15 @@ class Dispatcher:
         releases = not self._room.is_empty and may_release(turn.judged)
         looks_first = self._room.in_doubt or (not self._looked_first and (turn.promote or releases))
         self._looked_first = looks_first
+        slots = self._settings.max_concurrency
+        turn.slots = slots if self._store.is_cluster else None
         if self._claiming and not looks_first:
-            slots = self._settings.max_concurrency
             # Who made way comes into sight before anything less urgent starts.
-            turn.resume_preempted = may_return(self._room, self.workshop, slots, now)
+            turn.resume_preempted = self._preempting.may_return(slots, now)
             turn.resume_eased = self._room.has_eased and not self.courtesy.is_easing
             if not (turn.resume_preempted or turn.resume_eased):
                 self._room.choose(turn, slots, slots - self.workshop.slots_taken)
-                make_way(self._room, self.workshop, turn, slots)
+                self._preempting.make_way(turn, slots)
         turn.expire = self._is_past(self._room.next_expiry) and (turn.is_empty() or not self._sweep_pace.rests)
         return turn
 
@@ -267,7 +266,7 @@ class Dispatcher:
 
     def _sleep_until(self) -> float | None:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
-        due = (*self._room.next_moments(), self._aging_watch.next_look)
+        due = (*self._room.next_moments(), self._aging_watch.next_look, self._preempting.next_at)
         moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]
         if (deadline := self.workshop.next_deadline()) is not None:
             moments.append(deadline)
@@ -308,6 +307,7 @@ class Dispatcher:
     def _apply(self, turn: Turn, result: TurnResult) -> None:
         """The turn is committed: take note, start what was claimed, tell."""
         self._room.read(turn, result)
+        self.has_looked = self.has_looked or turn.survey
         if turn.progress:
             self._announcer.progressed(self._progress.gathered)
         self.workshop.note_urgencies(result.urgencies, self._settings.declared.aging)

@@ -162,12 +162,12 @@ class Picker:
         )
         room: dict[Scope, int] = {}
         found: list[Pressing] = []
-        for effective, _, _, lane, io in waiting:
+        for effective, _, id, lane, io in waiting:
             for scope in (scopes := scopes_of(lane)):
                 if scope not in room:
                     room[scope] = self.gates.room_in(scope)
             if len(found) < most and all(room[scope] > 0 for scope in scopes):
-                found.append(Pressing(effective, self.courtesy.budget_of(lane.type, io)))
+                found.append(Pressing(effective, self.courtesy.budget_of(lane.type, io), id))
                 for scope in scopes:
                     room[scope] -= 1
         return found

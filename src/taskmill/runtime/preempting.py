@@ -1,24 +1,19 @@
-"""Making way: running tasks that are asked to, and their return."""
+"""Making way: running tasks that are asked to, and their return.
+
+Slots are those of a node, so a task that must not wait preempts on the node that would run it. Nodes all see it at
+once; ``policy/preemption.py`` says which of them makes way.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from taskmill.model.outcome import StopReason
-from taskmill.policy.preemption import victims
+from taskmill.policy.preemption import Pressing, served_here, victims
 from taskmill.ports import Turn
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.waiting_room import WaitingRoom
 from taskmill.runtime.workshop import Workshop
-
-
-def make_way(room: WaitingRoom, workshop: Workshop, turn: Turn, slots: int) -> None:
-    """Ask the least urgent to make way for tasks that may not wait, where no slot is free for these."""
-    if workshop.slots_taken + len(turn.claims) < slots:
-        return
-    room.picker.settle(slots, turn.now)
-    if pressing := room.picker.pressing(turn.now, slots):
-        running = [(attempt.task, attempt.stop_reason is not None) for attempt in workshop.attempts.values()]
-        for victim in victims(pressing, running, room.picker.courtesy.capacity, workshop.load.io):
-            workshop.stop(victim, StopReason.PREEMPT)
 
 
 def ease(courtesy: Courtesy, workshop: Workshop) -> None:
@@ -29,14 +24,59 @@ def ease(courtesy: Courtesy, workshop: Workshop) -> None:
                 workshop.stop(id, StopReason.EASE)
 
 
-def may_return(room: WaitingRoom, workshop: Workshop, slots: int, now: int) -> bool:
-    """Whether there are tasks that made way, and nobody is left for whom they did.
+class Preempting:
+    """Frees slots for tasks that may not wait."""
 
-    One that a cap, a rate or a pause keeps from starting is not such a one: the slots would be idle meanwhile. When it
-    may start it preempts again, so that each start of such a task stops one other at most.
-    """
-    line = room.picker.rules.declared.preempt_at
-    if not room.has_preempted or any(attempt.task.effective <= line for attempt in workshop.attempts.values()):
-        return False
-    room.picker.settle(slots, now)
-    return not room.picker.pressing(now, slots)
+    def __init__(self, room: WaitingRoom, workshop: Workshop) -> None:
+        self._room = room
+        self._workshop = workshop
+        self._since: dict[int, int] = {}
+        """When each of the tasks that press was seen first."""
+        self._surveys = 0
+        """How many surveys there had been when the last of them was."""
+        self.next_at: int | None = None
+        """When this node would make way for a task that is left to others so far."""
+
+    def make_way(self, turn: Turn, slots: int) -> None:
+        """Ask the least urgent to make way for tasks that may not wait, where no slot is free for these."""
+        room, workshop, self.next_at = self._room, self._workshop, None
+        if workshop.slots_taken + len(turn.claims) < slots:
+            return
+        room.picker.settle(slots, turn.now)
+        pressing: Sequence[Pressing] = room.picker.pressing(turn.now, slots)
+        if room.in_cluster:
+            pressing = self._left_to_us(pressing, turn.now)
+        if pressing:
+            running = [(attempt.task, attempt.stop_reason is not None) for attempt in workshop.attempts.values()]
+            for victim in victims(pressing, running, room.picker.courtesy.capacity, workshop.load.io):
+                workshop.stop(victim, StopReason.PREEMPT)
+
+    def _left_to_us(self, pressing: Sequence[Pressing], now: int) -> Sequence[Pressing]:
+        room, known = self._room, self._since
+        self._since = {each.id: known.get(each.id, now) for each in pressing}
+        if not self._since.keys() <= known.keys() and len(room.others.nodes) != 1:
+            # Somebody else may have a free slot by now.
+            self._surveys, room.survey_wanted = room.surveys, True
+        if not pressing or room.surveys == self._surveys:
+            return ()
+        elsewhere = self._workshop.load.elsewhere
+        free = elsewhere.slots - elsewhere.running
+        ours, self.next_at = served_here(pressing, self._since, room.others, free, now)
+        return ours
+
+    def may_return(self, slots: int, now: int) -> bool:
+        """Whether there are tasks that made way, and nobody is left for whom they did.
+
+        One that a cap, a rate or a pause keeps from starting is not such a one: the slots would be idle meanwhile. When
+        it may start it preempts again, so that each start of such a task stops one other at most. Nor is one that runs
+        on another node, while a slot is free here.
+        """
+        room, workshop = self._room, self._workshop
+        line = room.picker.rules.declared.preempt_at
+        if not room.has_preempted or any(attempt.task.effective <= line for attempt in workshop.attempts.values()):
+            return False
+        elsewhere = room.others.most_urgent
+        if elsewhere is not None and elsewhere <= line and workshop.slots_taken >= slots:
+            return False
+        room.picker.settle(slots, now)
+        return not room.picker.pressing(now, slots)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
+from taskmill.model.cluster import NOBODY, Others
 from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place
 from taskmill.model.status import Status
 from taskmill.policy.rules import Rules
@@ -38,7 +39,7 @@ class WaitingRoom:
         self._glimpse = Glimpse()
         self._load = load
         self._settings = settings
-        self._in_cluster = in_cluster
+        self.in_cluster = in_cluster
         """Whether other nodes dispatch too."""
         self.picks: list[Pick] = []
         """What the turn that is planned or under way is about to start."""
@@ -55,6 +56,11 @@ class WaitingRoom:
         """A turn has failed: nothing is claimed until what it was to start is in sight again."""
         self.next_due: int | None = None
         self.next_expiry: int | None = None
+        self.surveys = 0
+        """How many were read so far."""
+        self._is_current = False
+        """Whether the last thing that happened was a survey, and it saw all that it found."""
+        self.others: Others = NOBODY
 
     @property
     def is_empty(self) -> bool:
@@ -62,12 +68,27 @@ class WaitingRoom:
         return not self.survey_wanted and not self._hooks and self._glimpse.is_empty
 
     def is_idle(self, slots: int, now: int) -> bool:
-        """Nothing may start now, for certain, however many slots are free."""
+        """Nothing may start now, for certain, however many slots are free; among other nodes: nor runs there.
+
+        Where it is not certain a survey is asked for.
+        """
         if self.survey_wanted or self._hooks or self.has_preempted or self.has_eased or self._glimpse.unread():
             return False
         self.picker.settle(slots, now)
         # Pressure falls by itself: what waits for that alone is waited for.
-        return not self.picker.has_candidates and not self.picker.is_held_by_machine
+        if self.picker.has_candidates or self.picker.is_held_by_machine:
+            return False
+        if self.in_cluster and not self._is_current:
+            # What was in sight and is gone may run elsewhere.
+            self.survey_wanted = True
+            return False
+        return not self._load.elsewhere.running and not any(map(self._starts_elsewhere, self.lanes()))
+
+    def _starts_elsewhere(self, lane: Lane) -> bool:
+        """Whether other nodes can run what waits there, and nobody here can."""
+        if lane.type not in self.others.types or self.picker.gates.knows(lane.type):
+            return False
+        return not self.picker.rules.pauses(lane.group, lane.type)
 
     def next_moments(self) -> tuple[int | None, ...]:
         """When something changes by itself: work is due or expires, a permit comes, a pause ends."""
@@ -85,6 +106,7 @@ class WaitingRoom:
             # What the turn reads may be older or newer than this; it is noted once the turn is known.
             self._meanwhile.append(arrived)
             return
+        self._is_current = False
         for id, task in arrived.fresh:
             self._note_new(task, id)
         self._follow(arrived.effects)
@@ -146,8 +168,7 @@ class WaitingRoom:
         turn.claims = [pick.id for pick in self.picks]
         turn.hooks, self._hooks = self._hooks, []
         turn.meters = picker.meters.promised(picker.rules)
-        if self._in_cluster:
-            turn.slots = slots
+        if self.in_cluster:
             # Where aging began anew for some, the first of a lane need not be the most urgent; a budget is one's own.
             turn.lanes = {pick.id: pick.lane for pick in self.picks if not pick.lane.renewed and pick.place.io is None}
             if self.picks and picker.rules.limits_anything:
@@ -223,7 +244,11 @@ class WaitingRoom:
         if turn.expire or turn.survey:
             self.next_expiry = result.next_expiry
         self._hooks += result.hooks
+        # A lane that is empty by now was emptied by others after the survey.
+        self._is_current = turn.survey and all(result.fronts.get(lane) for lane in result.lanes or ())
         if turn.survey:
+            self.surveys += 1
+            self.others = result.others or NOBODY
             self.in_doubt = False
             self.has_preempted, self.has_eased = result.has_preempted, result.has_eased
         else:

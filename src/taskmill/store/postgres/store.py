@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -31,6 +31,7 @@ from taskmill.store.postgres.session import CallersSession, Session
 from taskmill.store.postgres.writer import Writer
 from taskmill.store.sql import inbox, ledger
 from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import encoded
 from taskmill.store.sql.read_side import ReadSide
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
@@ -54,6 +55,8 @@ class PostgresStore(WriteSide, ReadSide):
         self.name = shown(address)
         self._durability: Durability = durability
         self._clock = clock
+        self._types: set[str] = set()
+        """Of tasks that can be run here."""
 
     # Opening and closing
 
@@ -107,6 +110,10 @@ class PostgresStore(WriteSide, ReadSide):
 
     # Nodes
 
+    async def publish_types(self, types: Mapping[str, str]) -> None:
+        self._types |= types.keys()
+        await super().publish_types(types)
+
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         if recovering:
             return RescueRight()
@@ -114,7 +121,8 @@ class PostgresStore(WriteSide, ReadSide):
 
     async def _enter(self) -> int:
         name = f"{socket.gethostname()}:{os.getpid()}"
-        node: int = await self._write(lambda connection: connection.execute("enter_node", (name,)).fetchone()[0])
+        types = encoded(sorted(self._types))
+        node: int = await self._write(lambda connection: connection.execute("enter_node", (name, types)).fetchone()[0])
         self._writer.node = node
         self._pulse.enter(node)
         return node

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmill.model.cluster import Admission, Elsewhere
+from taskmill.model.cluster import Admission, Elsewhere, Others
 from taskmill.model.controls import Bucket, Scope
 from taskmill.model.rate_limit import RateLimit
+from taskmill.model.stages import Lane
 from taskmill.model.task_name import domain_of
 from taskmill.policy.admission import admitted
 from taskmill.policy.rates import full_bucket, permits_at
@@ -22,19 +23,56 @@ from taskmill.store.sql.statements import SQL
 CLOCKS_APART_MS = 60_000
 """Clocks of nodes differ by less; a bucket that is further ahead belongs to a clock that was stepped."""
 
-_decode = msgspec.json.Decoder(tuple[list[tuple[str, str, int]], int]).decode
+
+class _Work(msgspec.Struct, array_like=True):
+    """What other nodes are at."""
+
+    running: list[tuple[str, str, int, int]]
+    """Group, type, how many, and how urgent the most urgent of them is."""
+    slots: int
+
+    def elsewhere(self) -> Elsewhere:
+        groups, domains = Counter[str](), Counter[str]()
+        for group, type, count, _ in self.running:
+            groups[group] += count
+            domains[domain_of(type)] += count
+        return Elsewhere(dict(groups), dict(domains), self.slots)
+
+
+class _Survey(msgspec.Struct, array_like=True):
+    lanes: list[Lane]
+    hooks: list[int]
+    next_due: int | None
+    next_expiry: int | None
+    away: list[tuple[int, int]]
+    work: _Work
+    nodes: list[int]
+    own: int | None
+    types: list[str]
+
+
+_decode_work = msgspec.json.Decoder(_Work).decode
+_decode_survey = msgspec.json.Decoder(_Survey).decode
 
 Meter = tuple[Scope, RateLimit, Bucket]
 
 
 def elsewhere(connection: Connection, slots: int) -> Elsewhere:
     """What other nodes hold; they are told how many slots there are here."""
-    running, others = _decode(one(connection, SQL["elsewhere"], slots))
-    groups, domains = Counter[str](), Counter[str]()
-    for group, type, count in running:
-        groups[group] += count
-        domains[domain_of(type)] += count
-    return Elsewhere(dict(groups), dict(domains), others)
+    return _decode_work(one(connection, SQL["elsewhere"], slots)).elsewhere()
+
+
+def survey(connection: Connection, turn: Turn, result: TurnResult) -> None:
+    """See what waits and what others are at, as of one moment: between two, a task could go from one to the other."""
+    found = _decode_survey(one(connection, SQL["survey"], turn.slots))
+    causes = {cause for _, cause in found.away}
+    result.lanes, result.hooks, result.next_due = found.lanes, found.hooks, found.next_due
+    result.next_expiry = found.next_expiry
+    result.has_preempted, result.has_eased = controls.FOR_A_TASK in causes, controls.FOR_PRESSURE in causes
+    if turn.slots is not None:
+        result.elsewhere = found.work.elsewhere()
+        most_urgent = min((urgency for *_, urgency in found.work.running), default=None)
+        result.others = Others(found.nodes, found.own, most_urgent, frozenset(found.types))
 
 
 def others(connection: Connection) -> bool:

@@ -23,7 +23,7 @@ from taskmill.store.sql import cluster, controls, families, machine, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import UNREADABLE, describe
 from taskmill.store.sql.endings import Ties, end_tasks, leave_active
-from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.releasing import note_queued
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
@@ -47,7 +47,6 @@ class _Orphan(msgspec.Struct, array_like=True):
 
 _decode = msgspec.json.Decoder().decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
-_decode_lanes = msgspec.json.Decoder(list[Lane]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool, Ties]], strict=False).decode
 _decode_stops = msgspec.json.Decoder(list[tuple[int, str]]).decode
@@ -112,17 +111,13 @@ def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
     """See what waits, as far as the turn wants to know."""
     refill = turn.refill
     if turn.survey or result.promoted:
-        result.lanes = refill = _decode_lanes(_one(connection, "lanes"))
         result.stops = _decode_stops(_one(connection, "stop_requests"))
-        result.hooks = decode_ids(_one(connection, "hooks"))
-        causes = {cause for _, cause in controls.away(connection)}
-        result.has_preempted, result.has_eased = controls.FOR_A_TASK in causes, controls.FOR_PRESSURE in causes
         result.urgencies = _decode_urgencies(_one(connection, "running_urgencies"))
-        if turn.slots is not None and result.elsewhere is None:
-            result.elsewhere = cluster.elsewhere(connection, turn.slots)
-    if turn.survey or turn.promote:
+        cluster.survey(connection, turn, result)
+        refill = result.lanes or ()
+    elif turn.promote:
         result.next_due = _one(connection, "next_due")
-    if turn.survey or turn.expire:
+    if turn.expire and not turn.survey:
         result.next_expiry = _one(connection, "next_expiry")
     if refill:
         result.front_size = front_size(max(turn.lanes_in_sight, len(refill)))

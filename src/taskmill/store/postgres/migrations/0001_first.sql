@@ -215,6 +215,7 @@ CREATE TABLE taskmill_node (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL,
     slots bigint NOT NULL DEFAULT 0, -- how many tasks it may run at once
+    types text NOT NULL DEFAULT '[]', -- of tasks that it can run
     seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 

@@ -1,5 +1,6 @@
 -- name: enter_node
-INSERT INTO taskmill_node (name) VALUES ($1) RETURNING id;
+-- $2 are the types of tasks that it can run.
+INSERT INTO taskmill_node (name, types) VALUES ($1, $2) RETURNING id;
 
 -- name: leave_node
 DELETE FROM taskmill_node WHERE id = $1::bigint;
@@ -17,7 +18,7 @@ FROM jsonb_array_elements_text($1::jsonb) AS given (value);
 -- Forget the nodes that were not seen for $1 seconds. Whoever does so is alive.
 DELETE FROM taskmill_node
 WHERE seen_at < clock_timestamp() - make_interval(secs => $1::float8)
-    AND id IS DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint;
+    AND id IS DISTINCT FROM {this_node};
 
 -- name: pulse
 -- [change counter, whether a node is alive, whether one is dead]: what nodes ask all the time. $1 as in bury_nodes.
@@ -28,27 +29,11 @@ SELECT
 FROM taskmill_node;
 
 -- name: elsewhere
--- [[group, type, count] of what other nodes run, how many slots they have]; $1 are ours, which others are to know.
-WITH own AS (
-    UPDATE taskmill_node SET slots = $1::bigint
-    WHERE id = nullif(current_setting('taskmill.node', true), '')::bigint AND slots <> $1::bigint
-)
-SELECT json_build_array(
-    (
-        SELECT coalesce(json_agg(json_build_array(group_name, type, n)), '[]') FROM (
-            SELECT group_name, type, count(*) AS n FROM taskmill_task
-            WHERE status = 'running'
-                AND node_id IS DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint
-            GROUP BY group_name, type
-        ) AS running
-    ),
-    (
-        SELECT coalesce(sum(slots), 0) FROM taskmill_node
-        WHERE id IS DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint
-    )
-);
+-- What others are at; $1 are our slots, which they are to know.
+WITH {own_slots}
+SELECT {others_at_work};
 
 -- name: other_nodes
 -- Whether other nodes dispatch.
 SELECT EXISTS (
-    SELECT 1 FROM taskmill_node WHERE id IS DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint);
+    SELECT 1 FROM taskmill_node WHERE id IS DISTINCT FROM {this_node});

@@ -86,8 +86,7 @@ WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
 
 -- name: preempted
 -- [id, for what] of tasks that made way.
-SELECT coalesce(json_agg(json_build_array(id, preempted) ORDER BY id), '[]') FROM taskmill_task
-WHERE status = 'paused' AND preempted > 0;
+{made_way};
 
 -- name: resume_preempted
 -- The given tasks return to the queue at $2, unless their series is paused. They have not waited meanwhile; what a pause

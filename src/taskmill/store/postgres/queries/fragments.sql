@@ -20,3 +20,83 @@ CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)
 -- name: budget
 -- The budget of a task; the server has seen to it that it is text.
 io;
+
+-- name: every_lane
+-- Every lane that has waiting tasks, by skipping through the index: a recursive WITH.
+lane (group_name, urgency, type, renewed) AS (
+    SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
+        SELECT group_name, urgency, type, renewed_at FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL
+        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+    ) AS first
+    UNION ALL
+    SELECT following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL
+    FROM lane
+    JOIN taskmill_task AS following ON following.id = coalesce(
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+                AND type = lane.type AND (renewed_at IS NOT NULL) > lane.renewed
+            ORDER BY (renewed_at IS NOT NULL) LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+                AND type > lane.type
+            ORDER BY type, (renewed_at IS NOT NULL) LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency > lane.urgency
+            ORDER BY urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name > lane.group_name
+            ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
+        )
+    )
+);
+
+-- name: lanes_found
+(SELECT coalesce(json_agg(json_build_array(group_name, urgency, type, renewed)), '[]') FROM lane);
+
+-- name: this_node
+-- The node in whose name a session claims; NULL outside of its transactions.
+nullif(current_setting('taskmill.node', true), '')::bigint;
+
+-- name: own_slots
+-- Tell the others that there are $1 slots here.
+own AS (
+    UPDATE taskmill_node SET slots = $1::bigint WHERE id = {this_node} AND slots <> $1::bigint
+);
+
+-- name: others_at_work
+-- [[group, type, count, most urgent] of what other nodes run, how many slots they have].
+json_build_array(
+    (
+        SELECT coalesce(json_agg(json_build_array(group_name, type, n, most_urgent)), '[]') FROM (
+            SELECT group_name, type, count(*) AS n, min(urgency) AS most_urgent FROM taskmill_task
+            WHERE status = 'running' AND node_id IS DISTINCT FROM {this_node}
+            GROUP BY group_name, type
+        ) AS running
+    ),
+    (SELECT coalesce(sum(slots), 0) FROM taskmill_node WHERE id IS DISTINCT FROM {this_node})
+);
+
+-- name: first_due
+SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
+
+-- name: first_expiry
+SELECT min(expires_at) FROM taskmill_task
+WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
+    AND stop IS NULL AND NOT interrupted AND NOT frozen;
+
+-- name: hooks_due
+-- Tasks that were asked to stop and whose hook may run now.
+SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL;
+
+-- name: made_way
+-- [id, for what] of tasks that made way.
+SELECT coalesce(json_agg(json_build_array(id, preempted) ORDER BY id), '[]') FROM taskmill_task
+WHERE status = 'paused' AND preempted > 0;

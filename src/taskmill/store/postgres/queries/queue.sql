@@ -1,40 +1,21 @@
 -- name: lanes
 -- Every lane that has waiting tasks, by skipping through the index: cost grows with lanes, not tasks.
-WITH RECURSIVE lane (group_name, urgency, type, renewed) AS (
-    SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
-        SELECT group_name, urgency, type, renewed_at FROM taskmill_task
-        WHERE status = 'pending' AND stop IS NULL
-        ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
-    ) AS first
-    UNION ALL
-    SELECT following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL
-    FROM lane
-    JOIN taskmill_task AS following ON following.id = coalesce(
-        (
-            SELECT id FROM taskmill_task
-            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
-                AND type = lane.type AND (renewed_at IS NOT NULL) > lane.renewed
-            ORDER BY (renewed_at IS NOT NULL) LIMIT 1
-        ),
-        (
-            SELECT id FROM taskmill_task
-            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
-                AND type > lane.type
-            ORDER BY type, (renewed_at IS NOT NULL) LIMIT 1
-        ),
-        (
-            SELECT id FROM taskmill_task
-            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency > lane.urgency
-            ORDER BY urgency, type, (renewed_at IS NOT NULL) LIMIT 1
-        ),
-        (
-            SELECT id FROM taskmill_task
-            WHERE status = 'pending' AND stop IS NULL AND group_name > lane.group_name
-            ORDER BY group_name, urgency, type, (renewed_at IS NOT NULL) LIMIT 1
-        )
+WITH RECURSIVE {every_lane}
+SELECT {lanes_found};
+
+-- name: survey
+-- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, [id, for what] of
+-- tasks that made way, what others are at, all nodes, this one, which types that wait others can run]. $1 as in elsewhere.
+WITH RECURSIVE {every_lane}, {own_slots}
+SELECT json_build_array(
+    {lanes_found}, ({hooks_due}), ({first_due}), ({first_expiry}), ({made_way}), {others_at_work},
+    (SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_node), {this_node},
+    (
+        SELECT coalesce(json_agg(DISTINCT known.type), '[]')
+        FROM taskmill_node AS node CROSS JOIN LATERAL json_array_elements_text(node.types::json) AS known (type)
+        WHERE node.id IS DISTINCT FROM {this_node} AND known.type IN (SELECT lane.type FROM lane)
     )
-)
-SELECT coalesce(json_agg(json_build_array(group_name, urgency, type, renewed)), '[]') FROM lane;
+);
 
 -- name: front_of_lanes
 -- The first $2 places of each given lane, passing over what may no longer start at $3: a sweep under way has not come to
@@ -55,12 +36,10 @@ FROM (
 ) AS lane;
 
 -- name: next_due
-SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
+{first_due};
 
 -- name: next_expiry
-SELECT min(expires_at) FROM taskmill_task
-WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-    AND stop IS NULL AND NOT interrupted AND NOT frozen;
+{first_expiry};
 
 -- name: due
 -- Scheduled tasks whose time has come, at most $2. What another node promotes right now is left to it.
@@ -112,13 +91,13 @@ WITH free AS MATERIALIZED (
         AND (expires_at IS NULL OR expires_at > $2::bigint OR stop IS NOT NULL OR interrupted)
         AND (
             coalesce(current_setting('taskmill.node', true), '') = ''
-            OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = nullif(current_setting('taskmill.node', true), '')::bigint))
+            OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = {this_node}))
     FOR UPDATE SKIP LOCKED
 ), claimed AS (
     UPDATE taskmill_task AS t SET
         status = 'running', attempt = t.attempt + 1, started_at = $2::bigint,
         expires_at = coalesce(t.expires_at, $2::bigint + t.ttl_ms),
-        node_id = nullif(current_setting('taskmill.node', true), '')::bigint
+        node_id = {this_node}
     FROM free WHERE t.id = free.id
     RETURNING t.*
 )
@@ -147,12 +126,12 @@ WITH free AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS front
     WHERE coalesce(current_setting('taskmill.node', true), '') = ''
-        OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = nullif(current_setting('taskmill.node', true), '')::bigint)
+        OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = {this_node})
 ), claimed AS (
     UPDATE taskmill_task AS t SET
         status = 'running', attempt = t.attempt + 1, started_at = $2::bigint,
         expires_at = coalesce(t.expires_at, $2::bigint + t.ttl_ms),
-        node_id = nullif(current_setting('taskmill.node', true), '')::bigint
+        node_id = {this_node}
     FROM free WHERE t.id = free.id
     RETURNING t.*
 )
@@ -174,12 +153,8 @@ FROM claimed;
 -- Running tasks of this node that someone, perhaps another one, has asked to stop.
 SELECT coalesce(json_agg(json_build_array(id, stop) ORDER BY id), '[]') FROM taskmill_task
 WHERE status = 'running' AND stop IS NOT NULL
-    AND node_id IS NOT DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint;
+    AND node_id IS NOT DISTINCT FROM {this_node};
 
 -- name: running_urgencies
 SELECT coalesce(json_agg(json_build_array(id, priority, urgency)), '[]') FROM taskmill_task
-WHERE status = 'running' AND node_id IS NOT DISTINCT FROM nullif(current_setting('taskmill.node', true), '')::bigint;
-
--- name: hooks
--- Tasks that were asked to stop and whose hook may run now.
-SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL;
+WHERE status = 'running' AND node_id IS NOT DISTINCT FROM {this_node};

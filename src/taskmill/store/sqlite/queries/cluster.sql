@@ -1,6 +1,6 @@
 -- name: elsewhere
--- [[group, type, count] of what other nodes run, how many slots they have]; ?1 are ours. One process dispatches a file.
-SELECT json_array(json_array(), 0 * ?1);
+-- What others are at.
+SELECT {others_at_work};
 
 -- name: other_nodes
 -- Whether other nodes dispatch.

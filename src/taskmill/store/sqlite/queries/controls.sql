@@ -82,7 +82,7 @@ WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
 
 -- name: preempted
 -- [id, for what] of tasks that made way.
-SELECT json_group_array(json_array(id, preempted)) FROM taskmill_task WHERE status = 'paused' AND preempted > 0;
+{made_way};
 
 -- name: resume_preempted
 -- The given tasks return to the queue at ?2, unless their series is paused. They have not waited meanwhile; what a pause

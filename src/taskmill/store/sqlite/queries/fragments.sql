@@ -20,3 +20,64 @@ CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)
 -- name: budget
 -- The budget of a task, where it is text that can be read. One that is not must not keep others from being read.
 CASE WHEN io NOT GLOB '*[^ -~]*' THEN io END;
+
+-- name: every_lane
+-- Every lane that has waiting tasks, by skipping through the index: a recursive WITH.
+lane (group_name, urgency, type, renewed) AS (
+    SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
+        SELECT group_name, urgency, type, renewed_at FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL
+        ORDER BY group_name, urgency, type, renewed_at IS NOT NULL LIMIT 1
+    ) AS first
+    UNION ALL
+    SELECT following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL
+    FROM lane
+    JOIN taskmill_task AS following ON following.id = coalesce(
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+                AND type = lane.type AND (renewed_at IS NOT NULL) > lane.renewed
+            ORDER BY renewed_at IS NOT NULL LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+                AND type > lane.type
+            ORDER BY type, renewed_at IS NOT NULL LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency > lane.urgency
+            ORDER BY urgency, type, renewed_at IS NOT NULL LIMIT 1
+        ),
+        (
+            SELECT id FROM taskmill_task
+            WHERE status = 'pending' AND stop IS NULL AND group_name > lane.group_name
+            ORDER BY group_name, urgency, type, renewed_at IS NOT NULL LIMIT 1
+        )
+    )
+);
+
+-- name: lanes_found
+(SELECT json_group_array(json_array(group_name, urgency, type, json(iif(renewed, 'true', 'false')))) FROM lane);
+
+-- name: others_at_work
+-- [[group, type, count, most urgent] of what other nodes run, how many slots they have]; ?1 are our slots. One process
+-- dispatches a file.
+json_array(json_array(), 0 * coalesce(?1, 0));
+
+-- name: first_due
+SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
+
+-- name: first_expiry
+SELECT min(expires_at) FROM taskmill_task
+WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
+    AND stop IS NULL AND interrupted = 0 AND frozen = 0;
+
+-- name: hooks_due
+-- Tasks that were asked to stop and whose hook may run now.
+SELECT json_group_array(id) FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL;
+
+-- name: made_way
+-- [id, for what] of tasks that made way.
+SELECT json_group_array(json_array(id, preempted)) FROM taskmill_task WHERE status = 'paused' AND preempted > 0;

@@ -1,40 +1,15 @@
 -- name: lanes
 -- Every lane that has waiting tasks, by skipping through the index: cost grows with lanes, not tasks.
-WITH RECURSIVE lane (group_name, urgency, type, renewed) AS (
-    SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
-        SELECT group_name, urgency, type, renewed_at FROM taskmill_task
-        WHERE status = 'pending' AND stop IS NULL
-        ORDER BY group_name, urgency, type, renewed_at IS NOT NULL LIMIT 1
-    ) AS first
-    UNION ALL
-    SELECT following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL
-    FROM lane
-    JOIN taskmill_task AS following ON following.id = coalesce(
-        (
-            SELECT id FROM taskmill_task
-            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
-                AND type = lane.type AND (renewed_at IS NOT NULL) > lane.renewed
-            ORDER BY renewed_at IS NOT NULL LIMIT 1
-        ),
-        (
-            SELECT id FROM taskmill_task
-            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
-                AND type > lane.type
-            ORDER BY type, renewed_at IS NOT NULL LIMIT 1
-        ),
-        (
-            SELECT id FROM taskmill_task
-            WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency > lane.urgency
-            ORDER BY urgency, type, renewed_at IS NOT NULL LIMIT 1
-        ),
-        (
-            SELECT id FROM taskmill_task
-            WHERE status = 'pending' AND stop IS NULL AND group_name > lane.group_name
-            ORDER BY group_name, urgency, type, renewed_at IS NOT NULL LIMIT 1
-        )
-    )
-)
-SELECT json_group_array(json_array(group_name, urgency, type, json(iif(renewed, 'true', 'false')))) FROM lane;
+WITH RECURSIVE {every_lane}
+SELECT {lanes_found};
+
+-- name: survey
+-- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, [id, for what] of
+-- tasks that made way, what others are at, all nodes, this one, which types that wait others can run]. ?1 as in elsewhere.
+WITH RECURSIVE {every_lane}
+SELECT json_array(
+    json({lanes_found}), json(({hooks_due})), ({first_due}), ({first_expiry}), json(({made_way})), {others_at_work},
+    json_array(), NULL, json_array());
 
 -- name: front_of_lanes
 -- The first ?2 places of each given lane, passing over what may no longer start at ?3: a sweep under way has not come to
@@ -52,12 +27,10 @@ SELECT json_group_array(json_array(lane.value ->> 0, lane.value ->> 1, lane.valu
 FROM json_each(?1) AS lane;
 
 -- name: next_due
-SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
+{first_due};
 
 -- name: next_expiry
-SELECT min(expires_at) FROM taskmill_task
-WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-    AND stop IS NULL AND interrupted = 0 AND frozen = 0;
+{first_expiry};
 
 -- name: due
 -- Scheduled tasks whose time has come, at most ?2.
@@ -123,7 +96,3 @@ WHERE status = 'running' AND stop IS NOT NULL;
 
 -- name: running_urgencies
 SELECT json_group_array(json_array(id, priority, urgency)) FROM taskmill_task WHERE status = 'running';
-
--- name: hooks
--- Tasks that were asked to stop and whose hook may run now.
-SELECT json_group_array(id) FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL;
