@@ -132,6 +132,13 @@ def test_the_one_whose_going_makes_room_makes_way() -> None:
     assert victims([Pressing(192, write)], crowd, CAPACITY, load) == []
 
 
+def test_nobody_makes_way_for_one_that_stands_behind_another_for_room() -> None:
+    large, small = IoBudget(disk_write=150 * MB), IoBudget(disk_write=30 * MB)
+    writes = msgspec.structs.replace(running(2, 0), budget=small)
+    crowd, load = [(running(1, 0), True), (writes, False), (running(3, 1), False)], IoLoad([small])
+    assert victims([Pressing(0), Pressing(0, large), Pressing(0, small)], crowd, CAPACITY, load) == []
+
+
 # Nodes that dispatch together
 
 

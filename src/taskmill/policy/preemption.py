@@ -75,19 +75,19 @@ def victims(
         if budget is None:
             return True
         gate = IoGate(capacity, load.without([*going, *victim]))
-        return all(gate.admit(each) is None for each in (*coming, budget))
+        for each in coming:
+            gate.admit(each)
+        return gate.admit(budget) is None
 
     for effective, budget, _ in pressing:
         if about_to_be_free:
-            if not fits(budget):
-                continue
-            about_to_be_free -= 1
+            about_to_be_free -= fits(budget)
         else:
             victim = next((task for task in at_work if task.effective > effective and fits(budget, task.budget)), None)
-            if victim is None:
-                continue
-            at_work.remove(victim)
-            chosen.append(victim.id)
-            going.append(victim.budget)
+            if victim is not None:
+                at_work.remove(victim)
+                chosen.append(victim.id)
+                going.append(victim.budget)
+        # Room is kept for it even if it does not fit, and those after it stand behind it.
         coming.append(budget)
     return chosen
