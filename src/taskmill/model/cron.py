@@ -32,6 +32,7 @@ class RunOutcome(StrEnum):
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
     """It was cut short by a stop or a crash; it will start again at once."""
     QUARANTINED = "quarantined"
