@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "define": {"errors", "model", "handle"},
     "ports": {"errors", "model"},
     "clock": {"errors", "model"},
+    "host_zone": {"errors"},
     "handle": {"errors", "model"},
     "events": {"model"},
     "store": {"errors", "model", "policy", "define", "ports"},
