@@ -7,7 +7,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -174,6 +174,7 @@ def test_sleep_ends_with_the_earliest_moment_but_within_a_minute(away: int | Non
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 24 * 60), min_size=1, max_size=60, unique=True))
+@example([*range(0, 34, 2), 1])
 def test_what_ran_is_remembered_in_stretches_and_the_oldest_gaps_are_forgotten_first(hours: list[int]) -> None:
     state = new_state("a", HOURLY, 0, NOON - HOUR, ZONE)
     for hour in hours:

@@ -183,6 +183,8 @@ def _stretch_with(ran: tuple[Stretch, ...], at: int) -> Stretch | None:
 
 def _with(ran: tuple[Stretch, ...], expression: CronExpression, at: int, zone: tzinfo) -> tuple[Stretch, ...]:
     """``ran`` and this occurrence, with stretches joined between which no occurrence lies."""
+    if _stretch_with(ran, at) is not None:
+        return ran
     before = [stretch for stretch in ran if stretch.last < at]
     after = [stretch for stretch in ran if stretch.first > at]
     added = Stretch(at, at)

@@ -8,7 +8,8 @@ again from what the clock shows after it was put back, if it begins in the hour 
 What is skipped is crossed in one step. This needs shifts that lie further apart than they are long; no zone ever
 had others.
 
-All arithmetic is in UTC: inside a zone Python compares and adds by the wall and forgets ``fold``.
+Inside a zone Python compares and adds by the wall and forgets ``fold``, so nothing here does. Walls are naive
+datetimes, and so are instants, in UTC: a wall less its offset is an instant.
 
 Laws: ``first_after`` is the earliest occurrence that is later, ``last_at`` the latest that is not; both are exact
 for any zone that says by ``fold`` which of two equal walls is meant (PEP 495), and ``None`` where a datetime in UTC
@@ -29,18 +30,13 @@ _MOMENT = timedelta.resolution
 
 
 class _Offsets(NamedTuple):
-    """How far a wall is ahead of UTC, the first and the second time it is shown; they are equal if it is shown once."""
+    """How far a wall is ahead of UTC, the first and the second time it is shown.
+
+    They are equal if it is shown once, descend if it is repeated and ascend if it is skipped (PEP 495).
+    """
 
     first: timedelta
     second: timedelta
-
-    @property
-    def are_of_skipped_wall(self) -> bool:
-        return self.first < self.second
-
-    @property
-    def are_of_repeated_wall(self) -> bool:
-        return self.first > self.second
 
 
 def first_after(fields: Fields, after: datetime) -> datetime | None:
@@ -61,97 +57,92 @@ def last_at(fields: Fields, at: datetime) -> datetime | None:
 
 def _first_after(fields: Fields, after: datetime, zone: tzinfo) -> datetime | None:
     local = after.astimezone(zone)
-    earliest = after
-    wall = _floor(local) + _MINUTE
     offsets = _offsets(local, zone)
-    if offsets.are_of_repeated_wall and local.fold == 0:
-        put_back = _shift(zone, after, after + (offsets.first - offsets.second))
+    wall = _floor(local) + _MINUTE
+    earliest = _naive(after)
+    if offsets.first > offsets.second and local.fold == 0:
+        put_back = _shift(zone, earliest, earliest + (offsets.first - offsets.second))
         found = first_from(fields, wall)
-        if found is not None and found < _wall(put_back, offsets.first):
+        if found is not None and found < put_back + offsets.first:
             return found.replace(tzinfo=zone)
         earliest = put_back
-        wall = _ceiling(_wall(put_back, offsets.second))
+        wall = _ceiling(put_back + offsets.second)
     while (found := first_from(fields, wall)) is not None:
         offsets = _offsets(found, zone)
-        if offsets.are_of_skipped_wall:
-            wall = _ceiling(_wall(_shift_over(found, offsets, zone), offsets.second))
+        if offsets.first < offsets.second:
+            wall = _ceiling(_shift_over(found, offsets, zone) + offsets.second)
         else:
-            in_time = _instant(found, offsets.first) >= earliest
-            return _placed(found, offsets, zone, fold=0 if in_time else 1)
+            is_late = found - offsets.first < earliest
+            return found.replace(tzinfo=zone, fold=1) if is_late else found.replace(tzinfo=zone)
     return None
 
 
 def _last_at(fields: Fields, at: datetime, zone: tzinfo) -> datetime | None:
     local = at.astimezone(zone)
-    latest = at
-    wall = _floor(local)
     offsets = _offsets(local, zone)
-    if offsets.are_of_repeated_wall and local.fold == 1:
-        put_back = _shift(zone, at - (offsets.first - offsets.second), at)
+    wall = _floor(local)
+    latest = _naive(at)
+    if offsets.first > offsets.second and local.fold == 1:
+        put_back = _shift(zone, latest - (offsets.first - offsets.second), latest)
         found = last_until(fields, wall)
-        if found is not None and found >= _wall(put_back, offsets.second):
+        if found is not None and found >= put_back + offsets.second:
             return found.replace(tzinfo=zone, fold=1)
         latest = put_back - _MOMENT
-        wall = _floor(_wall(latest, offsets.first))
+        wall = _floor(latest + offsets.first)
     while (found := last_until(fields, wall)) is not None:
         offsets = _offsets(found, zone)
-        if offsets.are_of_skipped_wall:
-            wall = _floor(_wall(_shift_over(found, offsets, zone), offsets.first) - _MOMENT)
+        if offsets.first < offsets.second:
+            wall = _floor(_shift_over(found, offsets, zone) + offsets.first - _MOMENT)
         else:
-            in_time = offsets.are_of_repeated_wall and _instant(found, offsets.second) <= latest
-            return _placed(found, offsets, zone, fold=1 if in_time else 0)
+            is_repeated = found - offsets.second <= latest and offsets.first > offsets.second
+            return found.replace(tzinfo=zone, fold=1) if is_repeated else found.replace(tzinfo=zone)
     return None
 
 
-def _placed(wall: datetime, offsets: _Offsets, zone: tzinfo, fold: int) -> datetime:
-    _instant(wall, offsets[fold])  # overflows where UTC has no datetime for it
-    return wall.replace(tzinfo=zone, fold=fold)
-
-
 def _offsets(wall: datetime, zone: tzinfo) -> _Offsets:
-    return _Offsets(
-        _offset(wall.replace(tzinfo=zone, fold=0)),
-        _offset(wall.replace(tzinfo=zone, fold=1)),
-    )
+    # Asked of the zone itself, which looks at nothing but the wall and its fold: replacing parts of a datetime is slow.
+    if wall.fold:
+        return _Offsets(_known(zone.utcoffset(wall.replace(fold=0))), _known(zone.utcoffset(wall)))
+    return _Offsets(_known(zone.utcoffset(wall)), _known(zone.utcoffset(wall.replace(fold=1))))
 
 
 def _shift_over(wall: datetime, offsets: _Offsets, zone: tzinfo) -> datetime:
     """The instant at which the clock was put forward past ``wall``."""
-    return _shift(zone, _instant(wall, offsets.second), _instant(wall, offsets.first))
+    return _shift(zone, wall - offsets.second, wall - offsets.first)
 
 
 def _shift(zone: tzinfo, before: datetime, until: datetime) -> datetime:
     """The instant after ``before`` and not after ``until`` at which the zone changes its offset, to the second."""
-    before = before.replace(microsecond=0)
-    offset = _offset(before.astimezone(zone))
-    low, high = 0, -((before - until) // _SECOND)
+    begin = before.replace(microsecond=0, tzinfo=UTC)
+    offset = _offset_at(begin, zone)
+    low, high = 0, -((begin - until.replace(tzinfo=UTC)) // _SECOND)
     while high - low > 1:
         middle = (low + high) // 2
-        if _offset((before + middle * _SECOND).astimezone(zone)) == offset:
+        if _offset_at(begin + middle * _SECOND, zone) == offset:
             low = middle
         else:
             high = middle
-    return before + high * _SECOND
+    return _naive(begin + high * _SECOND)
+
+
+def _offset_at(at: datetime, zone: tzinfo) -> timedelta:
+    return _known(at.astimezone(zone).utcoffset())
 
 
 def _zone_of(at: datetime) -> tzinfo:
     return cast("tzinfo", at.tzinfo)
 
 
-def _offset(local: datetime) -> timedelta:
-    return cast("timedelta", local.utcoffset())
+def _known(offset: timedelta | None) -> timedelta:
+    return cast("timedelta", offset)
 
 
-def _instant(wall: datetime, offset: timedelta) -> datetime:
-    return wall.replace(tzinfo=UTC) - offset
-
-
-def _wall(at: datetime, offset: timedelta) -> datetime:
-    return (at + offset).replace(tzinfo=None)
+def _naive(at: datetime) -> datetime:
+    return at.replace(tzinfo=None)
 
 
 def _floor(wall: datetime) -> datetime:
-    return wall.replace(second=0, microsecond=0, tzinfo=None, fold=0)
+    return datetime(wall.year, wall.month, wall.day, wall.hour, wall.minute)  # noqa: DTZ001 - walls have no zone
 
 
 def _ceiling(wall: datetime) -> datetime:

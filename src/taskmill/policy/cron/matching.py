@@ -27,16 +27,16 @@ def first_from(fields: Fields, wall: datetime) -> datetime | None:
         if fields.hours >> hour & 1:
             later = fields.minutes >> wall.minute
             if later:
-                return wall.replace(minute=wall.minute + _lowest(later))
+                return _minute(year, month, day, hour, wall.minute + _lowest(later))
         later = fields.hours >> hour + 1
         if later:
-            return wall.replace(hour=hour + 1 + _lowest(later), minute=_lowest(fields.minutes))
+            return _minute(year, month, day, hour + 1 + _lowest(later), _lowest(fields.minutes))
     while True:
         if fields.months >> month & 1:
             later = _days(fields, year, month) >> day + 1
             if later:
                 hour, minute = _lowest(fields.hours), _lowest(fields.minutes)
-                return wall.replace(year, month, day + 1 + _lowest(later), hour, minute)
+                return _minute(year, month, day + 1 + _lowest(later), hour, minute)
         day = 0
         later = fields.months >> month + 1
         if later:
@@ -54,16 +54,16 @@ def last_until(fields: Fields, wall: datetime) -> datetime | None:
         if fields.hours >> hour & 1:
             earlier = _below(fields.minutes, wall.minute + 1)
             if earlier:
-                return wall.replace(minute=_highest(earlier))
+                return _minute(year, month, day, hour, _highest(earlier))
         earlier = _below(fields.hours, hour)
         if earlier:
-            return wall.replace(hour=_highest(earlier), minute=_highest(fields.minutes))
+            return _minute(year, month, day, _highest(earlier), _highest(fields.minutes))
     while True:
         if fields.months >> month & 1:
             earlier = _below(_days(fields, year, month), day)
             if earlier:
                 hour, minute = _highest(fields.hours), _highest(fields.minutes)
-                return wall.replace(year, month, _highest(earlier), hour, minute)
+                return _minute(year, month, _highest(earlier), hour, minute)
         day = 32
         earlier = _below(fields.months, month)
         if earlier:
@@ -95,6 +95,10 @@ def _length(year: int, month: int) -> int:
     if month != _FEBRUARY:
         return _LENGTHS[month]
     return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+
+
+def _minute(year: int, month: int, day: int, hour: int, minute: int) -> datetime:
+    return datetime(year, month, day, hour, minute)  # noqa: DTZ001 - the calendar has no zone
 
 
 def _below(bits: int, limit: int) -> int:
