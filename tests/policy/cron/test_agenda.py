@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from taskmill.policy.cron.agenda import Agenda
 
 names = st.sampled_from("abcdefgh")
-changes = st.lists(st.tuples(names, st.one_of(st.none(), st.integers(0, 50))), max_size=60)
 
 
 @given(st.lists(st.one_of(st.tuples(names, st.one_of(st.none(), st.integers(0, 50))), st.integers(0, 50)), max_size=80))
@@ -46,3 +45,39 @@ def test_nobody_is_taken_twice() -> None:
     agenda.put("a", 5)
     assert agenda.take_due(10) == ["a"]
     assert agenda.take_due(10) == []
+
+
+class Counted(int):
+    """A moment that counts how often it is compared."""
+
+    compared = 0
+
+    def __le__(self, other: int) -> bool:
+        Counted.compared += 1
+        return int(self) <= other
+
+    def __lt__(self, other: int) -> bool:
+        Counted.compared += 1
+        return int(self) < other
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return int(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        Counted.compared += 1
+        return int(self) != other
+
+    __hash__ = int.__hash__
+
+
+def test_a_look_at_ten_thousand_of_which_none_is_due_compares_a_handful() -> None:
+    agenda = Agenda()
+    for number in range(10_000):
+        agenda.put(f"task {number}", Counted(10_000 - number))
+    agenda.earliest()
+    Counted.compared = 0
+    for _ in range(100):
+        assert agenda.take_due(0) == []
+        assert agenda.earliest() == 1
+    assert 0 < Counted.compared <= 100 * 8

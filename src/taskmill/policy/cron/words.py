@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from taskmill.policy.cron.syntax import ALL_DAYS, Fields
 
-_ALL_MINUTES = (1 << 60) - 1
 _ALL_HOURS = (1 << 24) - 1
 _ALL_MONTHS = (1 << 13) - 2
 _ALL_WEEKDAYS = (1 << 7) - 1
 _MOST_CLOCK_TIMES = 6
+_ORDINALS = {2: "nd", 3: "rd"}
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _MONTHS = (
     *("", "January", "February", "March", "April", "May", "June"),
@@ -33,22 +33,21 @@ def _times(minutes: int, hours: int) -> str:
     listed_minutes, listed_hours = _listed(minutes), _listed(hours)
     if len(listed_minutes) * len(listed_hours) <= _MOST_CLOCK_TIMES:
         return "at " + _joined([_clock(hour, minute) for hour in listed_hours for minute in listed_minutes])
-    often = _how_often(minutes, 60, "minute")
-    if often is not None:
+    step = _step(listed_minutes, 60)
+    if step is not None:
+        often = "every minute" if step == 1 else f"every {step} minutes"
         return often if hours == _ALL_HOURS else f"{often} {_while(listed_hours)}"
     said = f"at {_named(listed_minutes, 'minute', 'minutes')} of "
-    if hours == _ALL_HOURS:
-        return said + "every hour"
-    return said + (_how_often(hours, 24, "hour") or _named(listed_hours, "hour", "hours"))
+    step = _step(listed_hours, 24)
+    if step is None:
+        return said + _named(listed_hours, "hour", "hours")
+    return said + ("every hour" if step == 1 else f"every {step}{_ORDINALS.get(step, 'th')} hour")
 
 
-def _how_often(bits: int, size: int, unit: str) -> str | None:
-    """``every minute``, or ``every 15 minutes`` where such steps from 0 divide the whole evenly."""
-    listed = _listed(bits)
+def _step(listed: Sequence[int], size: int) -> int | None:
+    """The distance of numbers that divide the whole evenly, from 0 on."""
     step = size // len(listed)
-    if size % len(listed) or listed != list(range(0, size, step)) or len(listed) == 1:
-        return None
-    return f"every {unit}" if step == 1 else f"every {step} {unit}s"
+    return step if step < size and list(listed) == list(range(0, size, step)) else None
 
 
 def _while(hours: Sequence[int]) -> str:
