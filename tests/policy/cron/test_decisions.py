@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from taskmill.policy.cron.decisions import (
     Due,
     Reason,
     cancelled,
+    claimed,
     due,
     failed,
     gave_up,
@@ -139,6 +141,16 @@ def test_attempts_are_counted_until_the_next_firing() -> None:
     assert following.firing == Firing(occurrence=NOON + HOUR, attempt=1)
 
 
+def test_what_passes_while_a_run_waits_for_a_slot_is_settled_by_that_run() -> None:
+    waiting = started(new_state("a", HOURLY, 0, NOON, ZONE), HOURLY, Due(Reason.OCCURRENCE, NOON), NOON, ZONE)
+    began = NOON + 2 * HOUR + 5
+    assert due(succeeded(waiting, began), HOURLY, began, ZONE) == Due(Reason.OCCURRENCE, NOON + 2 * HOUR)
+    running = claimed(waiting, began)
+    assert running.last_attempt_at == began
+    assert due(succeeded(running, began), HOURLY, began, ZONE) is None
+    assert next_moment(succeeded(running, began), HOURLY, ZONE) == NOON + 3 * HOUR
+
+
 def test_what_gave_up_or_was_cancelled_waits_for_its_next_occurrence() -> None:
     running = started(new_state("a", HOURLY, 0, NOON, ZONE), HOURLY, Due(Reason.OCCURRENCE, NOON), NOON, ZONE)
     for ended in (gave_up(running, NOON + 5), cancelled(running), cancelled(failed(running, NOON + 5))):
@@ -153,7 +165,7 @@ def test_what_was_interrupted_is_due_at_once_for_the_same_occurrence() -> None:
     assert due(interrupted(running, NOON + 5), HOURLY, NOON + 5, ZONE) == Due(Reason.RESTART, NOON)
 
 
-@pytest.mark.parametrize("verdict", [failed, interrupted])
+@pytest.mark.parametrize("verdict", [failed, interrupted, claimed])
 def test_nothing_ends_that_did_not_start(verdict: object) -> None:
     with pytest.raises(InvalidState, match="no run of cron task 'a' is under way"):
         verdict(new_state("a", HOURLY, 0, NOON, ZONE), NOON)  # type: ignore[operator]
@@ -196,6 +208,12 @@ def test_at_the_end_of_time_nothing_is_due_and_nothing_breaks(zone: ZoneInfo) ->
     assert next_moment(state, HOURLY, zone) is None
     assert due(state, HOURLY, last, zone) is None
     assert new_state("a", HOURLY, 0, last, zone).since in (last, last - last % HOUR - 1)
+
+
+@given(states())
+def test_a_state_can_be_stored_as_text_and_read_again(case: tuple[CronState, CronExpression]) -> None:
+    state, _ = case
+    assert msgspec.json.decode(msgspec.json.encode(state), type=CronState) == state
 
 
 def test_summer_time_does_not_make_a_task_run_again() -> None:

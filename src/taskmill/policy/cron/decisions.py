@@ -112,6 +112,12 @@ def started(state: CronState, expression: CronExpression, why: Due, now: int, zo
     return replace(state, since=now, ran=ran, firing=firing, last_attempt_at=now)
 
 
+def claimed(state: CronState, now: int) -> CronState:
+    """The run had to wait for a slot and begins only now: what has passed while it waited is settled by it too."""
+    _firing_of(state)
+    return replace(state, since=max(state.since, now), last_attempt_at=now)
+
+
 def succeeded(state: CronState, now: int) -> CronState:
     """The firing is over, and with it any retry."""
     return replace(state, firing=None, last_success_at=now, last_outcome=RunOutcome.SUCCEEDED)
