@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from taskmill.cron import CronExpression
 from tests.policy.cron.expressions import Meaning, is_possible, valid_texts
-from tests.policy.cron.oracle import DAY, HOUR, MINUTE, SECOND, ZONES, occurrences, shifts_of
+from tests.policy.cron.oracle import DAY, HOUR, MINUTE, SECOND, ZONES, occurrences, offset_at, shifts_of
 
 NEAR = timedelta(hours=30)
 
@@ -177,6 +177,25 @@ def test_offsets_with_seconds_place_minutes_between_those_of_utc() -> None:
         datetime(1900, 1, 1, tzinfo=UTC).astimezone(ZoneInfo("Europe/Amsterdam"))
     )
     assert (found.second, found.astimezone(UTC).second) == (0, 60 - (found.utcoffset() or DAY).seconds % 60)
+
+
+def test_shifts_by_odd_seconds_cut_minutes_and_only_whole_beginnings_count() -> None:
+    expression, checked = CronExpression.parse("* * * * *"), 0
+    for key in [*ZONES, "Africa/Monrovia", "Asia/Kuala_Lumpur", "America/La_Paz"]:
+        zone = ZoneInfo(key)
+        for shift in shifts_of(key):
+            if not (offset_at(zone, shift) - offset_at(zone, shift - SECOND)).seconds % 60:
+                continue
+            found = list(occurrences("* * * * *", zone, shift - 5 * MINUTE, shift + HOUR))
+            for second in range(-130, 130):
+                at = shift + second * SECOND
+                later = next((instant for instant in found if instant > at), None)
+                earlier = next((instant for instant in reversed(found) if instant <= at), None)
+                if later is not None:
+                    assert expression.next(at.astimezone(zone)).astimezone(UTC) == later
+                assert expression.previous(at.astimezone(zone)).astimezone(UTC) == earlier
+            checked += 1
+    assert checked > 10
 
 
 def test_a_wall_that_does_not_exist_is_read_as_the_instant_it_stands_for() -> None:
