@@ -295,6 +295,18 @@ def test_a_clock_that_was_a_day_ahead_for_a_moment_costs_one_run_and_no_silence(
     assert found[-2:] == ["02 11:00 occurrence", "02 13:00 occurrence"], "noon of the 2nd has run already"
 
 
+def test_of_what_was_missed_the_latest_that_has_not_run_is_the_one_that_runs() -> None:
+    world = world_at(2026, 6, 1, 11, 59, 30)
+    world.initialize(("a", "0 * * * *", 60))
+    world.let_pass(MINUTE)
+    for step in (DAY, -DAY, DAY):
+        world.step_clock(step)
+        world.let_pass(0)
+    assert told(world)[1:] == ["02 12:00:30 occurrence of 02 12:00", "02 12:00:30 occurrence of 02 11:00"]
+    world.let_pass(HOUR)
+    assert told(world)[3:] == ["02 13:00 occurrence"]
+
+
 def test_a_step_forward_or_a_suspend_runs_what_was_missed_once_within_a_minute() -> None:
     world = world_at(2026, 6, 1, 12, 0, 10)
     world.initialize(("a", "30 * * * *", 60))

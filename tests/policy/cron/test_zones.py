@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taskmill import ConfigError
 from taskmill.cron import CronExpression
 from tests.policy.cron.expressions import Meaning, is_possible, valid_texts
 from tests.policy.cron.oracle import DAY, HOUR, MINUTE, SECOND, ZONES, occurrences, offset_at, shifts_of
@@ -240,6 +241,31 @@ def test_any_zone_that_knows_fold_will_do() -> None:
     autumn.append(expression.next(autumn[0]))
     assert [at.astimezone(UTC).hour for at in autumn] == [8, 11]
     assert [at.fold for at in autumn] == [0, 1]
+
+
+class Nonsense(tzinfo):
+    """A zone of which every wall is said to be skipped."""
+
+    def utcoffset(self, dt: datetime | None) -> timedelta:
+        assert dt is not None
+        return dt.fold * HOUR
+
+    def dst(self, dt: datetime | None) -> timedelta:
+        return timedelta()
+
+    def tzname(self, dt: datetime | None) -> str:
+        return "nonsense"
+
+    def fromutc(self, dt: datetime) -> datetime:
+        return dt
+
+
+def test_a_zone_that_contradicts_itself_does_not_keep_the_search_in_place() -> None:
+    at = datetime(9999, 12, 31, 22, tzinfo=Nonsense())
+    with pytest.raises(ConfigError, match="no occurrence"):
+        CronExpression.parse("* * * * *").next(at)
+    with pytest.raises(ConfigError, match="no occurrence"):
+        CronExpression.parse("* * * * *").previous(datetime(1, 1, 1, 3, tzinfo=Nonsense()))
 
 
 def test_seconds_of_the_question_do_not_matter() -> None:
