@@ -70,8 +70,8 @@ def _first_after(fields: Fields, after: datetime, zone: tzinfo) -> datetime | No
     while (found := first_from(fields, wall)) is not None:
         offsets = _offsets(found, zone)
         if offsets.first < offsets.second:
-            # At least a minute on: a zone that contradicts itself must not keep the search in place.
-            wall = max(_ceiling(_shift_over(found, offsets, zone) + offsets.second), found + _MINUTE)
+            # At least a minute on, even if the zone contradicts itself: the shift is later than found less the second.
+            wall = _ceiling(_shift_over(found, offsets, zone) + offsets.second)
         else:
             is_late = found - offsets.first < earliest
             return found.replace(tzinfo=zone, fold=1) if is_late else found.replace(tzinfo=zone)
@@ -93,7 +93,7 @@ def _last_at(fields: Fields, at: datetime, zone: tzinfo) -> datetime | None:
     while (found := last_until(fields, wall)) is not None:
         offsets = _offsets(found, zone)
         if offsets.first < offsets.second:
-            wall = min(_floor(_shift_over(found, offsets, zone) + offsets.first - _MOMENT), found - _MINUTE)
+            wall = _floor(_shift_over(found, offsets, zone) + offsets.first - _MOMENT)
         else:
             is_repeated = found - offsets.second <= latest and offsets.first > offsets.second
             return found.replace(tzinfo=zone, fold=1) if is_repeated else found.replace(tzinfo=zone)
