@@ -8,16 +8,19 @@ from typing import Any, cast
 from taskmill.define.task import Task
 from taskmill.errors import SubmissionError
 
+_NOT_BY_THE_CLOCK = frozenset({"run_after", "run_at", "every", "max_runs", "depends_on", "ref"})
+
 
 def handler_refusal(handler: object) -> str | None:
     """Why the clock cannot call ``handler``, or ``None``."""
     if isinstance(handler, Task):
         task = cast("Task[..., Any]", handler)
         try:
-            task.prepare()
+            options = task.prepare().options
         except SubmissionError as wrong:
             return f"handler must need no arguments: {wrong}"
-        return None
+        strange = sorted(_NOT_BY_THE_CLOCK.intersection(options))
+        return f"handler must not have the option {strange[0]}: the clock says when it runs" if strange else None
     if not callable(handler):
         return f"handler must be a task or a callable without arguments, not {type(handler).__name__}"
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):

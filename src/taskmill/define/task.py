@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack
@@ -52,6 +53,13 @@ class TaskType:
         self.main = Part(function, wants_context=self.signature.wants_context)
         self.on_cancel: Part | None = None
         self.finalize: Part | None = None
+
+    def renamed(self, name: str, function: Callable[..., Any]) -> TaskType:
+        """The same type under another name, for a function of the same signature."""
+        other = copy.copy(self)
+        other.name, other.function = name, function
+        other.main = Part(function, wants_context=self.main.wants_context)
+        return other
 
     def part(self, name: PartName) -> Part:
         """The function that is called for this part of a task's life."""

@@ -27,6 +27,10 @@ class Cron(msgspec.Struct, frozen=True):
     retry_delay: Duration
 
 
+CronTuple = tuple[str, str, Callable[..., Any], Duration]
+"""The same as a plain tuple."""
+
+
 class RunOutcome(StrEnum):
     """How the last run of a cron task ended."""
 

@@ -95,13 +95,20 @@ class Dispatching:
 
     async def stop(self, grace: float | None) -> None:
         """Make :meth:`run` end, and wait until it has."""
+        if self._stopping is not None:
+            self.ask_to_stop(grace)
+            await self._stopped.wait()
+
+    def ask_to_stop(self, grace: float | None) -> None:
+        """Asked again, the shorter grace counts."""
         if self._stopping is None:
             return
+        if self._stopping.is_set() and self.dispatcher is not None and grace is not None:
+            self.dispatcher.hurry(grace)
         self._grace = grace
         self._stopping.set()
         if self.dispatcher is not None:
             self.dispatcher.wake()
-        await self._stopped.wait()
 
     async def _acquire(self, stopping: asyncio.Event, standby: bool) -> DispatchRight | None:
         while not stopping.is_set():
@@ -136,6 +143,7 @@ class Dispatching:
         )
         try:
             await self._recover()
+            await dispatcher.cron.begin()
             await self._store.declare(self._settings.declared)
             await self._watch_machine(dispatcher)
             self.dispatcher = dispatcher

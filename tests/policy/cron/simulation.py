@@ -106,6 +106,8 @@ class World:
                 break
             self.real = max(self.real, self.running[name].ends_at)
             self._end(name)
+        if self.running and until is not None:
+            self.real = until
         for name in sorted(self.running):
             self.stored[name] = interrupted(self.stored[name], self.wall)
             self.models[name].cut(self.wall)
@@ -174,11 +176,15 @@ class World:
             assert why.occurrence not in self.models[name].ran, "no occurrence fires twice"
         self.models[name].start(Expected(why.reason.value, why.occurrence), self.wall)
         self.stored[name] = started(self.stored[name], self.declared[name].expression, why, self.wall, self.zone)
-        plan = self.plans[self.planned % len(self.plans)]
-        self.planned += 1
+        plan = self.plan_of(name)
         self.running[name] = Running(self.real + plan.lasts, plan)
         self.starts.append(Start(self.wall, name, why.reason.value, why.occurrence))
         self._plan_next(name)
+
+    def plan_of(self, _name: str) -> Plan:
+        """What the run that begins will do."""
+        self.planned += 1
+        return self.plans[(self.planned - 1) % len(self.plans)]
 
     def _end(self, name: str) -> None:
         succeeds = self.running.pop(name).plan.succeeds

@@ -21,6 +21,9 @@ class Agenda:
     def __len__(self) -> int:
         return len(self._moments)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._moments
+
     def put(self, name: str, moment: int | None) -> None:
         """``None`` takes the name off."""
         if moment is None:
@@ -41,10 +44,10 @@ class Agenda:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
-    def take_due(self, now: int) -> list[str]:
-        """Take off and return the names whose moment has come, earliest first."""
+    def take_due(self, now: int, most: int | None = None) -> list[str]:
+        """Take off and return the names whose moment has come, earliest first; at most so many."""
         taken: list[str] = []
-        while (at := self.earliest()) is not None and at <= now:
+        while len(taken) != most and (at := self.earliest()) is not None and at <= now:
             _, name = heapq.heappop(self._heap)
             del self._moments[name]
             taken.append(name)

@@ -95,6 +95,11 @@ def next_moment(state: CronState, expression: CronExpression, zone: tzinfo) -> i
     return min(moments, default=None)
 
 
+def next_occurrence(state: CronState, expression: CronExpression, zone: tzinfo) -> int | None:
+    """When the task will fire, if nothing changes: for whoever leaves retries to others."""
+    return None if state.is_running else next_moment(replace(state, firing=None), expression, zone)
+
+
 def next_wake(earliest: int | None, now: int) -> int:
     """When to look again, given the earliest moment of all tasks: then, but within a minute."""
     latest = now + LONGEST_SLEEP_MS
@@ -103,13 +108,17 @@ def next_wake(earliest: int | None, now: int) -> int:
 
 def started(state: CronState, expression: CronExpression, why: Due, now: int, zone: tzinfo) -> CronState:
     """The task starts: every occurrence up to now is settled by this run."""
-    if why.fires:
-        firing = Firing(occurrence=why.occurrence)
-    else:
-        firing = _firing_of(state)
-        firing = replace(firing, attempt=firing.attempt + 1, retry_at=None)
-    ran = _with(state.ran, expression, why.occurrence, zone) if why.fires else state.ran
-    return replace(state, since=now, ran=ran, firing=firing, last_attempt_at=now)
+    if not why.fires:
+        return attempted_again(state, now)
+    ran = _with(state.ran, expression, why.occurrence, zone)
+    return replace(state, since=now, ran=ran, firing=Firing(occurrence=why.occurrence), last_attempt_at=now)
+
+
+def attempted_again(state: CronState, now: int) -> CronState:
+    """A retry or a restart begins."""
+    firing = _firing_of(state)
+    firing = replace(firing, attempt=firing.attempt + 1, retry_at=None)
+    return replace(state, since=now, firing=firing, last_attempt_at=now)
 
 
 def claimed(state: CronState, now: int) -> CronState:
@@ -133,6 +142,11 @@ def failed(state: CronState, now: int, delay_ms: int | None = None) -> CronState
 def gave_up(state: CronState, now: int) -> CronState:
     """The handler wants no retry: the next occurrence runs."""
     return replace(state, firing=None, last_failure_at=now, last_outcome=RunOutcome.FAILED)
+
+
+def crashed_too_often(state: CronState) -> CronState:
+    """The firing is over, and what it does to its process is not tried again: the next occurrence runs."""
+    return replace(state, firing=None, last_outcome=RunOutcome.QUARANTINED)
 
 
 def cancelled(state: CronState) -> CronState:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from taskmill.model.cron import CronState, RunOutcome, Stretch
-from taskmill.policy.cron.decisions import new_state
+from taskmill.policy.cron.decisions import crashed_too_often, new_state
 from taskmill.policy.cron.registrations import Registration
 from taskmill.policy.verdicts import quarantined
 
@@ -103,7 +103,7 @@ def _restarted(state: CronState, now: int) -> CronState:
         return state
     crashes = firing.crashes + 1
     if quarantined(crashes):
-        return replace(state, firing=None, last_outcome=RunOutcome.QUARANTINED)
+        return crashed_too_often(state)
     return replace(state, firing=replace(firing, crashes=crashes, retry_at=now), last_outcome=RunOutcome.INTERRUPTED)
 
 
