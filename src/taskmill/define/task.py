@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack
@@ -56,9 +55,11 @@ class TaskType:
 
     def renamed(self, name: str, function: Callable[..., Any]) -> TaskType:
         """The same type under another name, for a function of the same signature."""
-        other = copy.copy(self)
+        other = TaskType.__new__(TaskType)
         other.name, other.function = name, function
+        other.options, other.signature, other.computing = self.options, self.signature, self.computing
         other.main = Part(function, wants_context=self.main.wants_context)
+        other.on_cancel, other.finalize = self.on_cancel, self.finalize
         return other
 
     def part(self, name: PartName) -> Part:

@@ -65,10 +65,11 @@ def declared_cron(given: object, domains: Iterable[Domain]) -> tuple[Sequence[Cr
             task = cast("Task[..., Any]", handler)
             if task.domain not in known:
                 known.append(task.domain)
+            tasks.append(CronTask(one, _submission(task.prepare(), one)))
         else:
-            task = Task(own, _type_of(one.name, one.handler))
-            own.types[task.name] = task.type
-        tasks.append(CronTask(one, _submission(task, one)))
+            task_type = _type_of(one.name, one.handler)
+            own.types[task_type.name] = task_type
+            tasks.append(CronTask(one, _submission(Submission.prepared(task_type.name, {}, {}, "{}"), one)))
     if own.types:
         if any(isinstance(domain, Domain) and domain.name == DOMAIN for domain in known):
             raise ConfigError(f"domains: the name {DOMAIN!r} is that of cron tasks which are plain callables")
@@ -76,12 +77,16 @@ def declared_cron(given: object, domains: Iterable[Domain]) -> tuple[Sequence[Cr
     return tasks, known
 
 
-def _submission(task: Task[..., Any], one: Registration) -> Submission:
-    prepared = task.prepare()
-    delay_ms = max(one.retry_delay_ms, SHORTEST_RETRY_MS)
-    retry = Retry(_UNLIMITED, initial_ms=delay_ms, maximum_ms=delay_ms)
-    options = merged(prepared.options, {"retry": retry, "tags": {TAG: one.name}})
+def _submission(prepared: Submission, one: Registration) -> Submission:
+    """What was prepared, as a firing: tagged, and tried again as its registration says."""
+    options = merged(prepared.options, {"retry": _retry(one.retry_delay_ms), "tags": {TAG: one.name}})
     return Submission.prepared(prepared.type, prepared.payload, options, prepared.encoded)
+
+
+@functools.cache
+def _retry(delay_ms: int) -> Retry:
+    delay_ms = max(delay_ms, SHORTEST_RETRY_MS)
+    return Retry(_UNLIMITED, initial_ms=delay_ms, maximum_ms=delay_ms)
 
 
 def _type_of(name: str, handler: Callable[[], Any]) -> TaskType:

@@ -89,8 +89,8 @@ def _at_rest(row: CronRow, active: Mapping[int, _Active], under_way: set[str]) -
 def _store_declared(connection: Connection, rows: Sequence[CronRow], stored: Mapping[str, CronRow]) -> None:
     before = [stored.get(row.state.name) for row in rows]
     is_known = all(known is not None and known[:3] == row[:3] for row, known in zip(rows, before, strict=True))
-    names = [row.state.name for row in rows]
-    if is_known and [name for name in stored if name in set(names)] == names:
+    names = {row.state.name: None for row in rows}
+    if is_known and [name for name in stored if name in names] == list(names):
         return  # as after most starts
     values = [
         (row.state.name, position, row.type, encoded(row.state), row.task_id) for position, row in enumerate(rows)
