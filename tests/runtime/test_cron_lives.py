@@ -65,6 +65,10 @@ async def both_lived(
             case Stop(timeout, downtime):
                 await stop(timeout)
                 await let_pass(downtime)
+                if downtime % 2:
+                    # Somebody sets the clock while nobody looks.
+                    thought.step_clock(-downtime)
+                    await lived.step_clock(-downtime)
                 await initialize()
             case Redeclare(others):
                 await stop(0)

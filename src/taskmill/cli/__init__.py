@@ -11,7 +11,23 @@ from io import TextIOWrapper
 from typing import Protocol
 
 from taskmill import TaskmillError, __version__
-from taskmill.cli import cancel, demo, doctor, graph, groups, ls, pause, priority, rate, resume, run, show, status, why
+from taskmill.cli import (
+    cancel,
+    cron,
+    demo,
+    doctor,
+    graph,
+    groups,
+    ls,
+    pause,
+    priority,
+    rate,
+    resume,
+    run,
+    show,
+    status,
+    why,
+)
 from taskmill.cli.refusal import DONE, INTERRUPTED, Refusal, exit_code
 from taskmill.cli.screen import complain
 
@@ -34,6 +50,7 @@ COMMANDS: dict[str, Command] = {
     "why": why,
     "graph": graph,
     "groups": groups,
+    "cron": cron,
     "cancel": cancel,
     "priority": priority,
     "rate": rate,

@@ -8,6 +8,7 @@ class TestMyStore(StoreContract):
 
 from taskmill.testing.store_contract.control import ControlAndUpkeep
 from taskmill.testing.store_contract.controls import Controls
+from taskmill.testing.store_contract.cron import CronTasks
 from taskmill.testing.store_contract.finishing import Finishing
 from taskmill.testing.store_contract.reading import Reading
 from taskmill.testing.store_contract.samples import new_task
@@ -16,5 +17,5 @@ from taskmill.testing.store_contract.storing import StoringAndClaiming
 __all__ = ["StoreContract", "new_task"]
 
 
-class StoreContract(StoringAndClaiming, Finishing, ControlAndUpkeep, Controls, Reading):
+class StoreContract(StoringAndClaiming, Finishing, ControlAndUpkeep, Controls, CronTasks, Reading):
     """The behaviour of a store, one law per test."""
