@@ -13,7 +13,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Literal
 
 from taskmill.clock import SystemClock
-from taskmill.errors import AlreadyActive
+from taskmill.errors import AlreadyActive, ConfigError
 from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.ports import Clock
@@ -44,6 +44,8 @@ class CronScheduler:
         """
         if self._life is not None:
             raise AlreadyActive(self._life.state)
+        if not isinstance(registrations, list | tuple):
+            raise ConfigError(f"registrations must be a list or tuple of Cron, not {type(registrations).__name__}")
         life = self._life = _Life(_Engine(self._store, registrations, self._clock))
         try:
             await life.begin()
@@ -131,9 +133,7 @@ class _Engine(Scheduler):
     """A scheduler of cron tasks alone: each has a slot."""
 
     def __init__(self, store: SqliteStore, registrations: Registrations, clock: Clock) -> None:
-        # Anything that is no list is refused by name.
-        given = len(registrations) if isinstance(registrations, list | tuple) else 0
-        super().__init__(store, cron=registrations, max_concurrency=max(given, 1), clock=clock)
+        super().__init__(store, cron=registrations, max_concurrency=max(len(registrations), 1), clock=clock)
 
     async def run_while(self, is_wanted: Callable[[], bool], started: asyncio.Event) -> None:
         with self._as_current():

@@ -12,7 +12,7 @@ from contextvars import Token
 from functools import partial
 from os import PathLike
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from taskmill.clock import SystemClock
 from taskmill.define.declaring import declared
@@ -219,10 +219,12 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
 def _declared_cron(cron: object, domains: Iterable[Domain]) -> tuple[Sequence[CronTask], Iterable[Domain]]:
     if cron == ():
         return (), domains
+    if not isinstance(cron, list | tuple):
+        raise ConfigError(f"cron must be a list or tuple of Cron, not {type(cron).__name__}")
     # Loaded where there is any: most programs have none.
     from taskmill.runtime.cron_tasks import declared_cron
 
-    return declared_cron(cron, domains)
+    return declared_cron(cast("Sequence[object]", cron), domains)
 
 
 def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: object) -> Callable[..., Watch] | None:

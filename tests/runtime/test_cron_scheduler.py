@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from taskmill import AlreadyRunning, ConfigError, Scheduler, StoreError
+from taskmill import AlreadyRunning, ConfigError, Domain, Scheduler, StoreError
 from taskmill.cron import AlreadyActive, Cron, CronScheduler
 from tests.runtime.cron_bench import TEN, Bench
 
@@ -218,3 +218,36 @@ async def test_whoever_gives_up_waiting_for_stop_does_not_undo_it() -> None:
     await bench.clock.advance(300)
     await cron.stop()
     assert bench.starts == ["10:00:00"]
+
+
+async def test_while_stop_waits_nothing_fires_and_timeouts_of_tasks_hold() -> None:
+    bench, domain = Bench(), Domain("d")
+    handler = bench.handler(10_000)
+
+    @domain.task(timeout=300)
+    async def work() -> None:
+        await handler()
+
+    cron = CronScheduler(":memory:", bench.clock)
+    registrations: list[Any] = [("long", HOURLY, work, 1), ("tick", EACH_MINUTE, bench.handler(name="tick"), 1)]
+    await cron.initialize(registrations)
+    await bench.clock.advance(1)
+    stopping = asyncio.create_task(cron.stop())
+    await bench.clock.advance(298)
+    assert not stopping.done()
+    await bench.clock.advance(1)
+    await asyncio.wait_for(stopping, 5)
+    assert sorted(bench.starts) == ["10:00:00", "tick 10:00:00"]
+    await cron.initialize(registrations)
+    await bench.clock.advance(1)
+    await cron.stop()
+    assert sorted(bench.starts[2:]) == ["10:05:01", "tick 10:05:00"], "the failure is tried again, the missed runs once"
+
+
+async def test_a_thousand_that_are_due_at_once_all_run_at_once() -> None:
+    bench = Bench(TEN + timedelta(minutes=1))
+    cron = CronScheduler(":memory:", bench.clock)
+    await cron.initialize([(f"{n}", HOURLY, bench.handler(), 1) for n in range(1200)])
+    await bench.clock.advance(3600)
+    await cron.stop()
+    assert bench.starts == ["11:00:00"] * 1200

@@ -40,7 +40,7 @@ class CronClock:
         self._tasks = {task.name: task for task in tasks}
         self._zone: tzinfo = UTC
         self._agenda = Agenda()
-        self._in_doubt: list[str] = []
+        self._in_doubt: set[str] = set()
         """Tasks whose states may be other than is known here."""
         self._look_at: int | None = None
         """When to ask the store about those, if it could not answer."""
@@ -89,24 +89,25 @@ class CronClock:
         self._doubt(self._tasks)
 
     def _doubt(self, names: Iterable[str]) -> None:
-        self._in_doubt = list(names)
+        self._in_doubt.update(names)
         self._look_at = 0 if self._in_doubt else None
 
     async def look(self) -> None:
-        """Fire what is due."""
+        """Fire what is due; of much that is due at once a part, so that others get their turn in between."""
         now = self._clock.now_ms()
         try:
             if self._look_at is not None:
                 await self._read_again()
-            while due := self._agenda.take_due(now, BITE):
+            if due := self._agenda.take_due(now, BITE):
                 await self._fire(due, now)
         except StoreError as wrong:
             logger.error("the store could not be asked about cron tasks, trying again: %s", wrong)
 
     async def _read_again(self) -> None:
-        self._look_at = self._clock.now_ms() + PATIENCE_MS
-        rows = await self._store.cron_rows(self._in_doubt)
-        self._look_at = None
+        names, self._look_at = list(self._in_doubt), self._clock.now_ms() + PATIENCE_MS
+        rows = await self._store.cron_rows(names)
+        self._in_doubt.difference_update(names)
+        self._look_at = 0 if self._in_doubt else None
         self.follow(row.state for row in rows)
 
     async def _fire(self, names: Sequence[str], now: int) -> None:

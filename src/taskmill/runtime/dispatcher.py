@@ -158,7 +158,7 @@ class Dispatcher:
         picker, now = self._room.picker, self._clock.now_ms()
         if self._aging_watch.is_due(picker.rules, now):
             await self._aging_watch.look(picker.rules, self._room.lanes(), now)
-        if self.cron.is_due(now):
+        if self._claiming and self.cron.is_due(now):
             await self.cron.look()
         if self._is_past(self._room.next_expiry):
             # Short handlers end meanwhile: there is more to do in the next turn than to sweep on.
@@ -208,7 +208,8 @@ class Dispatcher:
             self.workshop.enforce_deadlines()
             turn = self._plan()
             if turn.is_empty():
-                await self._clock.wait(self._wake, None if math.isinf(self._quiet_by) else self._quiet_by)
+                until = min(self._quiet_by, self.workshop.next_deadline() or math.inf)
+                await self._clock.wait(self._wake, None if math.isinf(until) else until)
             else:
                 await self._commit(turn)
 
