@@ -12,8 +12,10 @@ from zoneinfo import TZPATH, ZoneInfo
 
 import pytest
 
-from taskmill import ConfigError
+from taskmill import ConfigError, Scheduler
+from taskmill.clock import SystemClock
 from taskmill.host_zone import host_zone
+from taskmill.testing import ManualClock
 
 BERLIN = ZoneInfo("Europe/Berlin")
 DATABASE = next(Path(folder) for folder in TZPATH if (Path(folder) / "Europe" / "Berlin").is_file())
@@ -224,3 +226,18 @@ def test_the_c_library_agrees(said: str | None) -> None:
     zone = host_zone(environment)
     ours = [datetime.fromtimestamp(at, zone).utcoffset() for at in range(1767225600, 1798761600, 86400)]
     assert [str(int(offset.total_seconds())) for offset in ours if offset is not None] == shown
+
+
+def test_clocks_know_the_zone_of_their_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert SystemClock().zone() == ZoneInfo("Asia/Tokyo")
+    berlin = ZoneInfo("Europe/Berlin")
+    assert ManualClock(datetime(2030, 1, 1, tzinfo=berlin)).zone() is berlin
+    assert ManualClock().zone() is UTC
+
+
+def test_a_zone_that_cannot_be_told_is_said_when_cron_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Nowhere/At_All")
+    Scheduler()
+    with pytest.raises(ConfigError, match="TZ"):
+        Scheduler(cron=[("tick", "* * * * *", dict, 1)])

@@ -21,8 +21,8 @@ from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.cron_tasks import CronTask
 
-BITE = 500
-"""How many tasks are fired in one transaction, so that nobody waits long behind it."""
+BITE = 64
+"""How many tasks are fired in one transaction. Others get their turn in between, and few types wait at once."""
 PATIENCE_MS = 1_000
 """How long to wait before what could not be done is tried again."""
 

@@ -19,7 +19,6 @@ from taskmill.policy.cron.decisions import (
     failed,
     interrupted,
     next_moment,
-    next_wake,
     rewound,
     started,
     succeeded,
@@ -153,7 +152,10 @@ class World:
                 self._start(name, found)
         assert begun == expected, "what starts is what is due, for the reason and the occurrence of the plain model"
         self.looked_at = self.real
-        self.wakes_at = self.real + next_wake(self.agenda.earliest(), self.wall) - self.wall
+        # Whoever sleeps looks at the clock each minute: it may have been set.
+        latest, earliest = self.wall + MINUTE, self.agenda.earliest()
+        wakes_at = latest if earliest is None else max(self.wall, min(earliest, latest))
+        self.wakes_at = self.real + wakes_at - self.wall
         assert self.real <= self.wakes_at <= self.real + MINUTE, "nobody sleeps for more than a minute"
 
     def _notice_steps(self) -> None:

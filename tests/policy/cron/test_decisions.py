@@ -28,7 +28,6 @@ from taskmill.policy.cron.decisions import (
     interrupted,
     new_state,
     next_moment,
-    next_wake,
     started,
     succeeded,
 )
@@ -174,14 +173,6 @@ def test_nothing_ends_that_did_not_start(verdict: object) -> None:
 def test_a_retry_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidState):
         started(new_state("a", HOURLY, 0, NOON, ZONE), HOURLY, Due(Reason.RETRY, NOON), NOON, ZONE)
-
-
-@given(st.one_of(st.none(), offsets), st.just(0))
-def test_sleep_ends_with_the_earliest_moment_but_within_a_minute(away: int | None, now: int) -> None:
-    wake = next_wake(away, now)
-    assert now <= wake <= now + MINUTE
-    if away is not None:
-        assert wake == max(now, min(away, now + MINUTE))
 
 
 @settings(max_examples=50)

@@ -29,8 +29,8 @@ from taskmill.policy.cron.expression import CronExpression
 from taskmill.policy.cron.instants import first_after, last_at
 from taskmill.policy.cron.syntax import Fields
 
-LONGEST_SLEEP_MS = 60_000
-"""So that a step of the clock, or a suspended machine, delays nothing by more than a minute."""
+LONGEST_DELAY_MS = 60_000
+"""A step of the clock, or a suspended machine, delays nothing by more than a minute."""
 SHORTEST_RETRY_MS = 1_000
 """So that a task with no delay that keeps failing does not spin."""
 MOST_STRETCHES = 16
@@ -100,12 +100,6 @@ def next_occurrence(state: CronState, expression: CronExpression, zone: tzinfo) 
     return None if state.is_running else next_moment(replace(state, firing=None), expression, zone)
 
 
-def next_wake(earliest: int | None, now: int) -> int:
-    """When to look again, given the earliest moment of all tasks: then, but within a minute."""
-    latest = now + LONGEST_SLEEP_MS
-    return latest if earliest is None else max(now, min(earliest, latest))
-
-
 def started(state: CronState, expression: CronExpression, why: Due, now: int, zone: tzinfo) -> CronState:
     """The task starts: every occurrence up to now is settled by this run."""
     if not why.fires:
@@ -165,7 +159,7 @@ def rewound(state: CronState, now: int, step: int) -> CronState:
     A retry is due at an instant of the wall clock, but a step must not delay it by more than a minute: one that would
     takes the retry along.
     """
-    if state.firing is not None and state.firing.retry_at is not None and step > LONGEST_SLEEP_MS:
+    if state.firing is not None and state.firing.retry_at is not None and step > LONGEST_DELAY_MS:
         state = _again(state, state.firing.retry_at - step)
     return replace(state, since=min(state.since, now))
 

@@ -164,5 +164,5 @@ def rewind(connection: Connection, now: int, step: int) -> None:
         if state != row.state:
             changed.append((state, row.task_id))
     write(connection, changed)
-    if step > decisions.LONGEST_SLEEP_MS:
+    if step > decisions.LONGEST_DELAY_MS:
         connection.execute(SQL["rewind_retries"], (step,))
