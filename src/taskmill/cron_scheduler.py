@@ -93,10 +93,10 @@ class _Life:
 
     async def begin(self) -> None:
         await self._engine.open()
-        started = asyncio.Event()
+        started, may_go = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
         self._running = loop.create_task(
-            self._engine.run_while(lambda: self._is_wanted, started), name="taskmill-cron-scheduler"
+            self._engine.run_while(lambda: self._is_wanted, started, may_go), name="taskmill-cron-scheduler"
         )
         starting = loop.create_task(started.wait())
         try:
@@ -104,8 +104,11 @@ class _Life:
             if self._running.done():
                 await self._running
             self.state = "running"
+            # Only when `initialize` has returned: until then a stop must find that nothing has started.
+            loop.call_soon(may_go.set)
         except BaseException:
             self._is_wanted = False
+            may_go.set()
             self._engine.hurry(0)
             await asyncio.wait([self._running])
             self._running = None
@@ -135,9 +138,9 @@ class _Engine(Scheduler):
     def __init__(self, store: SqliteStore, registrations: Registrations, clock: Clock) -> None:
         super().__init__(store, cron=registrations, max_concurrency=max(len(registrations), 1), clock=clock)
 
-    async def run_while(self, is_wanted: Callable[[], bool], started: asyncio.Event) -> None:
+    async def run_while(self, is_wanted: Callable[[], bool], started: asyncio.Event, may_go: asyncio.Event) -> None:
         with self._as_current():
-            await self._dispatching.run(lambda _: not is_wanted(), started=started)
+            await self._dispatching.run(lambda _: not is_wanted(), started=started, may_go=may_go)
 
     def hurry(self, grace: float) -> None:
         """Stop within this time; asked again, within the shorter one."""

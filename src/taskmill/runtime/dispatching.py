@@ -77,9 +77,13 @@ class Dispatching:
         *,
         standby: bool = False,
         started: asyncio.Event | None = None,
+        may_go: asyncio.Event | None = None,
         wake_at: float | None = None,
     ) -> None:
-        """Dispatch until ``done`` says so or :meth:`stop` is called."""
+        """Dispatch until ``done`` says so or :meth:`stop` is called.
+
+        ``started`` is set when everything is ready, and then ``may_go`` is waited for before anything starts.
+        """
         if self._stopping is not None:
             raise InvalidState("this scheduler is dispatching already")
         stopping = self._stopping = asyncio.Event()
@@ -88,7 +92,7 @@ class Dispatching:
         try:
             right = await self._acquire(stopping, standby)
             if right is not None:
-                await self._run_with(right, done, stopping, started, wake_at)
+                await self._run_with(right, done, stopping, started, may_go, wake_at)
         finally:
             self._stopping = None
             self._stopped.set()
@@ -126,6 +130,7 @@ class Dispatching:
         done: Done,
         stopping: asyncio.Event,
         started: asyncio.Event | None,
+        may_go: asyncio.Event | None,
         wake_at: float | None,
     ) -> None:
         executors = self._make_executors(right)
@@ -151,6 +156,8 @@ class Dispatching:
             self._neighbours.watch()
             if started is not None:
                 started.set()
+            if may_go is not None:
+                await may_go.wait()
             try:
                 await dispatcher.run(lambda: stopping.is_set() or done(dispatcher))
             finally:
