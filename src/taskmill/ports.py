@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any, Protocol
 
 import msgspec
 
+from taskmill.cron_socket import CronStore
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
+from taskmill.model.cron import CronState
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import Machine, MovedIo
@@ -23,6 +25,7 @@ from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Claimed, Crossing, Described, Lane, NewTask, Place, Stored
 from taskmill.model.verdict import End, Verdict
+from taskmill.store_meter import StoreMeter
 
 
 class Clock(Protocol):
@@ -30,12 +33,19 @@ class Clock(Protocol):
 
     def now(self) -> datetime: ...
     def now_ms(self) -> int: ...
+    def zone(self) -> tzinfo:
+        """The zone of the host, by which cron tasks run."""
+        ...
+
     def monotonic(self) -> float:
         """Seconds that also pass while the machine is suspended, where the system can tell."""
         ...
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
-        """Return when ``event`` is set or ``monotonic()`` reaches ``until``, whichever is first."""
+        """Return when ``event`` is set or ``monotonic()`` reaches ``until``, whichever is first.
+
+        Within a minute after the wall clock was stepped or the machine has slept, it returns all the same.
+        """
         ...
 
     def work_begins(self, *, may_block: bool = False) -> None:
@@ -166,6 +176,8 @@ class Effects(msgspec.Struct):
     """Those of the released that had made way for more urgent tasks."""
     pauses_ended: list[Scope] = msgspec.field(default_factory=list[Scope])
     """Pauses whose time was over, though nobody had ended them."""
+    crons: list[CronState] = msgspec.field(default_factory=list[CronState])
+    """Cron tasks about which something has changed."""
     reordered: bool = False
     """Whether waiting tasks changed their lanes."""
 
@@ -256,19 +268,7 @@ class DispatchRight(Protocol):
         ...
 
 
-class StoreMeter(Protocol):
-    """Is told what writing costs, on the event loop; durations are seconds."""
-
-    def committed(self, seconds: float, requests: int) -> None:
-        """A transaction of so many requests took so long, from asking for the write lock to the end of its commit."""
-        ...
-
-    def synced(self, seconds: float) -> None:
-        """What was committed was forced to the disk."""
-        ...
-
-
-class Store(Protocol):
+class Store(CronStore, Protocol):
     """Everything durable. A coroutine that writes returns when its transaction is durable, ``turn`` when committed."""
 
     name: str

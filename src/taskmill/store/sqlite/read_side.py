@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from taskmill.cron_socket import CronRow
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
@@ -16,7 +17,7 @@ from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock
-from taskmill.store.sqlite import controls, machine, reading, series
+from taskmill.store.sqlite import controls, cron, machine, reading, series
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.rows import View
 
@@ -108,6 +109,9 @@ class ReadSide(ABC):
 
     async def schedules(self) -> list[Schedule]:
         return await self._read(series.schedules)
+
+    async def cron_rows(self, names: Sequence[str] | None = None) -> list[CronRow]:
+        return await self._read(lambda connection: cron.rows(connection, names))
 
     async def tasks(self, filters: Filters) -> list[TaskRecord]:
         return await self._view(lambda connection, view: reading.tasks(connection, view, filters))

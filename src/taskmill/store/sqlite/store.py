@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from taskmill.cron_socket import CronBeginning, CronDeclaration, Firings, Occasion
 from taskmill.errors import ConfigError, SubmissionError
 from taskmill.model.controls import Change, Declared, Scope
 from taskmill.model.machine import Machine
@@ -26,11 +28,10 @@ from taskmill.ports import (
     Origin,
     Recovery,
     SeriesChange,
-    StoreMeter,
     Turn,
     TurnResult,
 )
-from taskmill.store.sqlite import controls, inbox, ledger, machine, pruning, reviving, series
+from taskmill.store.sqlite import controls, cron, inbox, ledger, machine, pruning, reviving, series
 from taskmill.store.sqlite.connection import (
     MEMORY,
     Connection,
@@ -49,6 +50,7 @@ from taskmill.store.sqlite.migrate import migrate, newest_version
 from taskmill.store.sqlite.read_side import ReadSide
 from taskmill.store.sqlite.thread import StoreThread
 from taskmill.store.sqlite.writer import Writer
+from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 
@@ -304,8 +306,29 @@ class SqliteStore(ReadSide):
             connection.execute(ledger.SQL["shift_waits"], (by_ms,))
             connection.execute(controls.SQL["shift_pauses"], (by_ms,))
             connection.execute(controls.SQL["bump_version"])
+            if by_ms < 0:
+                cron.rewind(connection, now, -by_ms)
+
+        now = self._clock.now_ms()
 
         await self._write(write, rows=ledger.BITE)
+
+    # Cron
+
+    async def begin_cron(self, declared: Sequence[CronDeclaration], now: int, zone: tzinfo) -> CronBeginning:
+        from taskmill.store.sqlite import cron_firing
+
+        return await self._write(lambda connection: cron_firing.begin(connection, declared, now, zone), len(declared))
+
+    async def fire_cron(self, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> Firings:
+        from taskmill.store.sqlite import cron_firing
+
+        def write(connection: Connection) -> tuple[Firings, Arrived]:
+            return cron_firing.fire(connection, occasions, now, zone)
+
+        firings, arrived = await self._write(write, len(occasions))
+        self.watch_added(arrived)
+        return firings
 
     # Reading
 
@@ -361,8 +384,10 @@ class SqliteStore(ReadSide):
         }
 
 
-def open_store(store: str | os.PathLike[str], durability: Durability, clock: Clock) -> SqliteStore:
-    """The store a user's words name."""
+def open_store(store: str | os.PathLike[str] | SqliteStore, durability: Durability, clock: Clock) -> SqliteStore:
+    """The store a user's words name; one that was made before is taken as it is."""
+    if isinstance(store, SqliteStore):
+        return store
     name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
     if not isinstance(name, str):
         raise ConfigError(f"store must be a file name or ':memory:', not {type(store).__name__}")
