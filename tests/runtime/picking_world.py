@@ -24,8 +24,9 @@ from taskmill.policy.rates import permits_at, take_permits
 from taskmill.policy.rules import Rules
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.glimpse import Glimpse
+from taskmill.runtime.lane_heads import Candidate
 from taskmill.runtime.load import Load
-from taskmill.runtime.picking import Candidate, Pick, Picker
+from taskmill.runtime.picking import Pick, Picker
 
 
 class Running(NamedTuple):
@@ -269,7 +270,7 @@ class World:
             for lane, known in lanes.items():
                 copy = other.glimpse._known(lane)
                 copy.places, copy.complete = list(known.places), known.complete
-                other.glimpse.touched.add(group)
+                other.glimpse.touch([group])
         other.rule()
         other.picker.meters._buckets.update(self.picker.meters._buckets)
         return other

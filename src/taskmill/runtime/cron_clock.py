@@ -22,7 +22,7 @@ from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.cron_tasks import CronTask
 
 BITE = 64
-"""How many tasks are fired in one transaction. Others get their turn in between, and few types wait at once."""
+"""How many tasks are fired in one transaction. Others get their turn in between."""
 PATIENCE_MS = 1_000
 """How long to wait before what could not be done is tried again."""
 
