@@ -39,6 +39,7 @@ MEASUREMENTS = {
     "fair": "fairness",
     "io": "io_gate",
     "progress": "progress_reports",
+    "cron": "cron_idle",
     "pg": "postgres",
 }
 """The name of each measurement and the module whose ``measure`` does it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 # Time that also passes while a laptop sleeps, where the system offers it.
 _BOOT = getattr(time, "CLOCK_BOOTTIME", None)
@@ -20,6 +20,12 @@ class SystemClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def zone(self) -> tzinfo:
+        # Loaded where cron is used: most programs need no zones.
+        from taskmill.host_zone import host_zone
+
+        return host_zone()
 
     def monotonic(self) -> float:
         return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)

@@ -4,6 +4,10 @@
 
     TaskmillError
     ├── ConfigError                the programmer, at start: a setting is wrong
+    │   ├── InvalidCronExpression    .field of .expression, and the .reason
+    │   ├── InvalidRegistration      .index and .name in a list of cron tasks, and the .reason
+    │   ├── DuplicateRegistration    .name stands twice in a list of cron tasks
+    │   └── AlreadyActive            the cron scheduler is .state already
     ├── SubmissionError            the caller, now: this submission was not stored
     │   ├── DuplicateTask            .existing_id holds the key
     │   ├── UnknownTaskType
@@ -39,6 +43,59 @@ class TaskmillError(Exception):
 
 class ConfigError(TaskmillError, ValueError):
     """A setting of a scheduler, domain, task type or option is wrong."""
+
+
+class InvalidCronExpression(ConfigError):
+    """A cron expression is refused: ``field`` of it is wrong, or ``"expression"``, the whole of it."""
+
+    def __init__(self, expression: object, field: str, reason: str) -> None:
+        super().__init__(expression, field, reason)
+        self.expression = expression
+        self.field = field
+        self.reason = reason
+
+    def __str__(self) -> str:
+        where = "cron expression" if self.field == "expression" else f"{self.field} of cron expression"
+        return f"{where} {_shortened(self.expression)}: {self.reason}"
+
+
+class InvalidRegistration(ConfigError):
+    """One of a list of cron tasks is refused, and nothing was stored; ``index`` counts from 0.
+
+    ``name`` is ``None`` where it is not known.
+    """
+
+    def __init__(self, index: int, name: str | None, reason: str) -> None:
+        super().__init__(index, name, reason)
+        self.index = index
+        self.name = name
+        self.reason = reason
+
+    def __str__(self) -> str:
+        who = "" if self.name is None else f" ({_shortened(self.name)})"
+        return f"cron registration {self.index}{who}: {self.reason}"
+
+
+class DuplicateRegistration(ConfigError):
+    """Two of a list of cron tasks have the same name, and nothing was stored."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"cron task {_shortened(self.name)} is registered twice: give each a name of its own"
+
+
+class AlreadyActive(ConfigError):
+    """A cron scheduler that is ``initializing`` or ``running`` was initialized again."""
+
+    def __init__(self, state: str) -> None:
+        super().__init__(state)
+        self.state = state
+
+    def __str__(self) -> str:
+        return f"the cron scheduler is {self.state} already: stop it before it is initialized again"
 
 
 class SubmissionError(TaskmillError, ValueError):
@@ -119,3 +176,8 @@ class TaskNotFound(TaskmillError, LookupError):
 
 class InvalidState(TaskmillError):
     """The verb does not apply to the task or scheduler as it is now."""
+
+
+def _shortened(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."

@@ -1,6 +1,7 @@
 """Every kind of event that ``Scheduler.events`` yields."""
 
 from taskmill.model.events import (
+    CronFired,
     Event,
     EventsMissed,
     GroupAllocationChanged,
@@ -30,6 +31,7 @@ from taskmill.model.events import (
 )
 
 __all__ = [
+    "CronFired",
     "Event",
     "EventsMissed",
     "GroupAllocationChanged",

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any, Protocol
 
 import msgspec
 
+from taskmill.cron_socket import CronStore
 from taskmill.model.cluster import Admission, Elsewhere, Others
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
 from taskmill.model.effects import Arrived, Effects, Ended, Released, Skipped
@@ -25,6 +26,7 @@ from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Claimed, Crossing, Described, Lane, NewTask, Place, Stored
 from taskmill.model.verdict import Verdict
+from taskmill.store_meter import StoreMeter
 
 __all__ = ["Arrived", "Effects", "Ended", "Released", "Skipped"]
 
@@ -34,12 +36,19 @@ class Clock(Protocol):
 
     def now(self) -> datetime: ...
     def now_ms(self) -> int: ...
+    def zone(self) -> tzinfo:
+        """The zone of the host, by which cron tasks run."""
+        ...
+
     def monotonic(self) -> float:
         """Seconds that also pass while the machine is suspended, where the system can tell."""
         ...
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
-        """Return when ``event`` is set or ``monotonic()`` reaches ``until``, whichever is first."""
+        """Return when ``event`` is set or ``monotonic()`` reaches ``until``, whichever is first.
+
+        Within a minute after the wall clock was stepped or the machine has slept, it returns all the same.
+        """
         ...
 
     def work_begins(self, *, may_block: bool = False) -> None:
@@ -202,19 +211,7 @@ class DispatchRight(Protocol):
         ...
 
 
-class StoreMeter(Protocol):
-    """Is told what writing costs, on the event loop; durations are seconds."""
-
-    def committed(self, seconds: float, requests: int) -> None:
-        """A transaction of so many requests took so long, from asking for the write lock to the end of its commit."""
-        ...
-
-    def synced(self, seconds: float) -> None:
-        """What was committed was forced to the disk."""
-        ...
-
-
-class Store(Protocol):
+class Store(CronStore, Protocol):
     """Everything durable. A coroutine that writes returns when its transaction is durable, ``turn`` when committed."""
 
     name: str

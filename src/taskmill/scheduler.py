@@ -7,12 +7,12 @@ needs none of the machinery.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Token
 from functools import partial
 from os import PathLike
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from taskmill.clock import SystemClock
 from taskmill.define.declaring import declared
@@ -23,6 +23,7 @@ from taskmill.errors import (
     InvalidState,
 )
 from taskmill.model.aging import Aging
+from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, milliseconds
 from taskmill.model.group import Group
 from taskmill.model.priority import Priority
@@ -49,8 +50,10 @@ if TYPE_CHECKING:
     from taskmill.model.io_budget import IoBudget
     from taskmill.model.readings import Capacity
     from taskmill.policy.io_gate import IoLoad
+    from taskmill.runtime.cron_tasks import CronTask
     from taskmill.runtime.watching import Watch
     from taskmill.runtime.workshop import Executors
+    from taskmill.store.opening import AnyStore
 
 
 class Scheduler(Submitting, Tuning, Running, Measuring):
@@ -62,9 +65,10 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
 
     def __init__(
         self,
-        store: str | PathLike[str] = ":memory:",
+        store: str | PathLike[str] | AnyStore = ":memory:",
         *,
         domains: Iterable[Domain] = (),
+        cron: Sequence[Cron | CronTuple] = (),
         max_concurrency: int = 8,
         retry: Retry | None = None,
         default_ttl: Duration | None = None,
@@ -91,6 +95,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             raise ConfigError(f"throttle must be a ThrottlePolicy or None, not {type(throttle).__name__}")
         self._resources = checked_resources(resources)
         self._make_watch = _make_watch(pressure, self._resources, bandwidth_limit)
+        crons, domains = _declared_cron(cron, domains)
         self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state)
         self._settings = RunSettings(
             cancel_timeout=milliseconds(cancel_timeout, "cancel_timeout") / 1000,
@@ -100,8 +105,12 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
                 self._registry, checked_concurrency(max_concurrency), groups, default_group, aging, preempt_at
             ),
             throttle=throttle or ThrottlePolicy(),
+            cron=crons,
         )
-        self._clock: Clock = SystemClock() if clock is None else _checked_clock(clock)
+        self._clock: Clock = SystemClock() if clock is None else checked_clock(clock)
+        if crons:
+            # A zone that cannot be told is a mistake of whoever set the machine up, and said now.
+            self._clock.zone()
         self._needs_processes = any(registered.in_process for registered in self._registry)
         if self._needs_processes:
             from taskmill.execute.in_processes import check_importable
@@ -207,6 +216,17 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         return process_io
 
 
+def _declared_cron(cron: object, domains: Iterable[Domain]) -> tuple[Sequence[CronTask], Iterable[Domain]]:
+    if cron == ():
+        return (), domains
+    if not isinstance(cron, list | tuple):
+        raise ConfigError(f"cron must be a list or tuple of Cron, not {type(cron).__name__}")
+    # Loaded where there is any: most programs have none.
+    from taskmill.runtime.cron_tasks import declared_cron
+
+    return declared_cron(cast("Sequence[object]", cron), domains)
+
+
 def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: object) -> Callable[..., Watch] | None:
     """How the machine is watched, if it is."""
     sources, limit = checked_sources(pressure), checked_bandwidth(bandwidth_limit)
@@ -238,8 +258,19 @@ def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: obj
     return make
 
 
-def _checked_clock(clock: Clock) -> Clock:
-    for verb in ("now", "now_ms", "monotonic", "wait"):
+def lasting_store(store: str | PathLike[str], clock: Clock) -> AnyStore:
+    """A store that can be opened again after it was closed, with what it held: in memory, too."""
+    from taskmill.store.opening import open_store
+
+    if store == ":memory:":
+        from taskmill.store.sqlite.lasting_memory import LastingMemory
+
+        return LastingMemory(clock)
+    return open_store(store, "full", clock)
+
+
+def checked_clock(clock: Clock) -> Clock:
+    for verb in ("now", "now_ms", "zone", "monotonic", "wait"):
         if not callable(getattr(clock, verb, None)):
             raise ConfigError(f"clock must be a clock such as taskmill.testing.ManualClock, got {clock!r}")
     return clock

@@ -20,15 +20,18 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"errors"},
     "policy": {"errors", "model"},
     "define": {"errors", "model", "handle"},
-    "ports": {"errors", "model"},
-    "clock": {"errors", "model"},
+    "cron_socket": {"errors", "model"},
+    "store_meter": set(),
+    "ports": {"errors", "model", "cron_socket", "store_meter"},
+    "clock": {"errors", "model", "host_zone"},
+    "host_zone": {"errors"},
     "handle": {"errors", "model"},
     "events": {"model"},
-    "store": {"errors", "model", "policy", "define", "ports"},
+    "store": {"errors", "model", "policy", "define", "ports", "cron_socket", "store_meter"},
     "execute": {"errors", "model", "define", "handle", "ports", "observe"},
     "observe": {"errors", "model", "policy", "define", "ports"},
     "resources": {"errors", "model", "policy", "ports"},
-    "runtime": {"errors", "model", "policy", "define", "handle", "ports", "execute", "observe"},
+    "runtime": {"errors", "model", "policy", "define", "handle", "ports", "cron_socket", "execute", "observe"},
 }
 DOORS = {"cli", "web", "tui", "metrics"}
 PUBLIC = {"taskmill", "taskmill.events", "taskmill.cron", "taskmill.blocking", "taskmill.metrics"}

@@ -8,6 +8,7 @@ import inspect
 import pytest
 
 import taskmill
+import taskmill.cron
 import taskmill.events
 from taskmill import TaskmillError
 
@@ -73,6 +74,7 @@ EVENTS = {
     "Event",
     "TaskPreempted",
     "TaskAged",
+    "CronFired",
     "GroupWeightChanged",
     "GroupResumed",
     "GroupPaused",
@@ -98,6 +100,18 @@ EVENTS = {
     "TaskWaiting",
 }
 
+CRON = {
+    "AlreadyActive",
+    "Cron",
+    "CronExpression",
+    "CronScheduler",
+    "DuplicateRegistration",
+    "InvalidCronExpression",
+    "InvalidRegistration",
+}
+
+MODULES = ["taskmill", "taskmill.cron", "taskmill.events", "taskmill.metrics", "taskmill.testing"]
+
 ABOUT_A_TASK = {"task_id", "type", "domain", "key", "label", "tags", "group", "base_priority", "effective_priority"}
 
 
@@ -109,13 +123,17 @@ def test_the_names_of_events_are_these() -> None:
     assert set(taskmill.events.__all__) == EVENTS
 
 
-@pytest.mark.parametrize("module", ["taskmill", "taskmill.events", "taskmill.metrics", "taskmill.testing"])
+def test_the_names_of_cron_are_these() -> None:
+    assert set(taskmill.cron.__all__) == CRON
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_public_names_are_listed_once_and_in_order(module: str) -> None:
     listed = importlib.import_module(module).__all__
     assert list(listed) == sorted(set(listed))
 
 
-@pytest.mark.parametrize("module", ["taskmill", "taskmill.events", "taskmill.metrics", "taskmill.testing"])
+@pytest.mark.parametrize("module", MODULES)
 def test_every_public_name_can_be_imported_and_is_documented(module: str) -> None:
     loaded = importlib.import_module(module)
     assert inspect.getdoc(loaded)

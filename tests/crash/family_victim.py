@@ -273,7 +273,7 @@ async def drain(order: Order, journal: Journal) -> None:
 async def everything_ended(scheduler: Scheduler) -> None:
     """A series that was paused when its process died goes on."""
     for schedule in (await scheduler.snapshot()).schedules:
-        if schedule.paused:
+        if schedule.paused and schedule.task_id is not None:
             with contextlib.suppress(InvalidState):  # that was its last occurrence
                 await scheduler.resume_recurring(schedule.task_id)
     await all_ended(scheduler)

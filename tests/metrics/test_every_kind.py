@@ -7,6 +7,7 @@ from collections import Counter
 
 import taskmill.events
 from taskmill import Aging, Context, Domain, Group, Priority, Retry, Scheduler
+from taskmill.cron import Cron
 from taskmill.events import Event
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
@@ -24,6 +25,7 @@ async def test_every_kind_of_event_is_counted_as_often_as_it_is_heard(
         domains=[life.domain],
         max_concurrency=2,
         groups={"a": Group(weight=2)},
+        cron=[Cron("by-the-clock", "* * * * *", lambda: None, 1)],
         aging=Aging(grace=100, interval=1, ceiling=Priority.HIGH),
     )
     scrape, heard = Scrape(scheduler), list[Event]()

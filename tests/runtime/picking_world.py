@@ -270,7 +270,7 @@ class World:
             for lane, known in lanes.items():
                 copy = other.glimpse._known(lane)
                 copy.places, copy.complete = list(known.places), known.complete
-                other.glimpse.touched.add(group)
+                other.glimpse.touch([group])
         other.rule()
         other.picker.meters._buckets.update(self.picker.meters._buckets)
         return other

@@ -259,4 +259,5 @@ async def test_deadlines_and_series_survive_a_restart_in_a_paused_group(
         await scheduler.run_until_idle(timeout=10)
         assert starts == [3590, 3590]
         schedule = (await scheduler.snapshot()).schedules[0]
+        assert schedule.next_run is not None
         assert (schedule.next_run - manual_clock.now()).total_seconds() == 10

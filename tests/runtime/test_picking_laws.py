@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from taskmill import Aging, Group, RateLimit
 from taskmill.model.controls import EVERYTHING, Declared
+from taskmill.model.stages import Lane
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import is_urgent
 from taskmill.runtime.candidates import Candidate
+from taskmill.runtime.gates import Gates
 from tests.runtime.picking_stories import GROUPS, Step, declarations, fronts, plain, shared, stories
 from tests.runtime.picking_world import World
 
@@ -253,3 +255,25 @@ def test_a_group_that_drained_while_nothing_was_shared_claims_nothing_afterwards
     world.rule(groups={"a": Group(weight=3)})
     world.submit("b"), world.submit("b")
     assert len(world.fill()) == 2
+
+
+@pytest.mark.parametrize("declared", [Declared(), Declared(aging=Aging()), Declared(groups={"a": Group(weight=2)})])
+def test_a_start_costs_no_look_at_every_lane_of_its_group(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Lane] = []
+    is_open = Gates.is_open
+
+    def counted(gates: Gates, lane: Lane, now: int) -> bool:
+        looks.append(lane)
+        return is_open(gates, lane, now)
+
+    monkeypatch.setattr(Gates, "is_open", counted)
+    world = World(declared)
+    lanes = 500
+    for i in range(lanes):
+        world.submit("a", type=f"d::t{i}")
+    while world.startable():
+        world.fill()
+        for task in list(world.running):
+            world.end(task)
+    assert len(world.starts) == lanes
+    assert len(looks) <= 4 * lanes

@@ -122,6 +122,7 @@ async def test_any_id_of_a_series_names_it_until_it_is_over(
     async with scheduler.running():
         await manual_clock.advance(11)
         waiting = (await scheduler.snapshot()).schedules[0].task_id
+        assert waiting is not None
         for id in (first.id, waiting):
             await scheduler.pause_recurring(id)
             assert (await scheduler.snapshot()).schedules[0].paused

@@ -13,6 +13,7 @@ from typing import Protocol
 from taskmill import TaskmillError, __version__
 from taskmill.cli import (
     cancel,
+    cron,
     demo,
     doctor,
     graph,
@@ -53,6 +54,7 @@ COMMANDS: dict[str, Command] = {
     "why": why,
     "graph": graph,
     "groups": groups,
+    "cron": cron,
     "cancel": cancel,
     "priority": priority,
     "rate": rate,

@@ -225,15 +225,6 @@ def _new_task(
     for name, at in (("run_after", due_at), ("ttl", deadline)):
         if at is not None and at > LAST_INSTANT_MS:
             raise SubmissionError(f"{name} is too long: it would end after the year 9999")
-    overrides = None
-    if "retry" in call or "timeout" in call or "fail_fast" in call:
-        overrides = json_encode(
-            Overrides(
-                retry=call.get("retry"),
-                timeout_ms=call.get("timeout", NO_OVERRIDES.timeout_ms),
-                fail_fast=call.get("fail_fast"),
-            )
-        ).decode()
     return NewTask(
         type=type,
         key=key,
@@ -243,7 +234,7 @@ def _new_task(
         status=status,
         payload=payload,
         tags=valid_tags(settings["tags"]) if settings["tags"] else None,
-        overrides=overrides,
+        overrides=overrides_of(call),
         created_at=now,
         # A task that is not due yet does not wait yet.
         queued_at=now if due_at is None else max(due_at, now),
@@ -257,6 +248,19 @@ def _new_task(
         kin=kin,
         io=None if (io := settings["io"]) is None else budget_to_store(io),
     )
+
+
+def overrides_of(call: Mapping[str, Any]) -> str | None:
+    """What the call says about running the task, as it is stored with it."""
+    if "retry" not in call and "timeout" not in call and "fail_fast" not in call:
+        return None
+    return json_encode(
+        Overrides(
+            retry=call.get("retry"),
+            timeout_ms=call.get("timeout", NO_OVERRIDES.timeout_ms),
+            fail_fast=call.get("fail_fast"),
+        )
+    ).decode()
 
 
 def _encode_unchecked(submission: Submission) -> str:

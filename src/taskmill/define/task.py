@@ -53,6 +53,15 @@ class TaskType:
         self.on_cancel: Part | None = None
         self.finalize: Part | None = None
 
+    def renamed(self, name: str, function: Callable[..., Any]) -> TaskType:
+        """The same type under another name, for a function of the same signature."""
+        other = TaskType.__new__(TaskType)
+        other.name, other.function = name, function
+        other.options, other.signature, other.computing = self.options, self.signature, self.computing
+        other.main = Part(function, wants_context=self.main.wants_context)
+        other.on_cancel, other.finalize = self.on_cancel, self.finalize
+        return other
+
     def part(self, name: PartName) -> Part:
         """The function that is called for this part of a task's life."""
         if name == "finalize" and self.finalize is not None:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from taskmill.model.controls import Scope
+from taskmill.model.cron import CronState
 from taskmill.model.stages import Described, Lane, NewTask, Place
 from taskmill.model.verdict import End
 
@@ -68,8 +69,22 @@ class Effects(msgspec.Struct):
     """Those of the released that had made way for more urgent tasks."""
     pauses_ended: list[Scope] = msgspec.field(default_factory=list[Scope])
     """Pauses whose time was over, though nobody had ended them."""
+    crons: list[CronState] = msgspec.field(default_factory=list[CronState])
+    """Cron tasks about which something has changed."""
     reordered: bool = False
     """Whether waiting tasks changed their lanes."""
+
+    def put_first(self, earlier: Effects) -> None:
+        """The same transaction has done that before."""
+        for name in self.__struct_fields__:
+            mine, theirs = getattr(self, name), getattr(earlier, name)
+            match mine:
+                case list():
+                    mine[:0] = theirs
+                case dict():
+                    setattr(self, name, {**theirs, **mine})
+                case _:
+                    setattr(self, name, mine or theirs)
 
 
 class Arrived(msgspec.Struct):

@@ -146,6 +146,14 @@ class RecurringSkipped(TaskEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CronFired(TaskEvent):
+    """The cron task ``name`` was fired as this task, for ``occurrence``: the latest that has passed."""
+
+    name: str
+    occurrence: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPreempted(TaskEvent):
     """The task made way for a more urgent one; it is paused and returns by itself."""
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from taskmill.model.cron import RunOutcome
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import TaskRecord
 
@@ -40,16 +41,30 @@ class RateSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A recurring task. ``task_id`` is its active occurrence, due at ``next_run`` or at work since."""
+    """A recurring task, or one that runs by the clock.
+
+    ``task_id`` is the active occurrence. A recurring task always has one, due at ``next_run`` or at work since; a
+    cron task has one from when it fires until that has succeeded or was given up.
+    """
 
     type: str
     key: str | None
-    every: timedelta
-    next_run: datetime
-    task_id: int
+    every: timedelta | None
+    """``None`` for cron tasks."""
+    next_run: datetime | None
+    """Of a cron task: its next occurrence, or its retry if that comes first."""
+    task_id: int | None
     runs: int
     max_runs: int | None
     paused: bool
+    cron: str | None = None
+    """The name of the cron task."""
+    expression: str | None = None
+    """When it runs, as it was declared."""
+    last_run: datetime | None = None
+    """When its last attempt began."""
+    last_outcome: RunOutcome | None = None
+    """How the last attempt that has ended did so."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -131,11 +131,13 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     """The priority it runs at: its own, or that of a more urgent task which waits for it."""
     family: Family | None
     is_tied: int
-    """Whether its ending concerns others: a parent, a series, tasks that depend on it."""
+    """Whether its ending concerns others: a parent, a series, a cron task, tasks that depend on it."""
     renewed_at: int | None
     """When its aging began anew, if it did."""
     io: str | None = None
     """Its budget as JSON, or ``learn``."""
+    cron: str | None = None
+    """The cron task it is a firing of, if any."""
     effective: int = 0
     """The priority it was started with: its urgency, grown by waiting."""
     budget: IoBudget | None = None

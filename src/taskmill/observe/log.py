@@ -8,6 +8,7 @@ import logging
 from taskmill.model.signals import GiveUp, RetryLater
 
 logger = logging.getLogger("taskmill")
+cron_logger = logging.getLogger("taskmill.cron")
 
 
 def log_exception(wrong: BaseException, task_id: int, type: str, attempt: int) -> None:

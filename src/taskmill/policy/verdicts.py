@@ -16,6 +16,7 @@ from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict, Wait
 from taskmill.policy.retry import retry_delay_ms
 
 MOST_CRASHES = 3
+_CRASHED = "crashed "
 
 
 def judge(outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: int, random: float = 1.0) -> Verdict:
@@ -65,4 +66,9 @@ def quarantined(crashes: int, *, stopping: bool = False) -> bool:
 
 
 def crash_message(crashes: int, error: str | None = None) -> str:
-    return f"crashed {crashes} times" + (f": {error}" if error else "")
+    return f"{_CRASHED}{crashes} times" + (f": {error}" if error else "")
+
+
+def is_crash(error: str | None) -> bool:
+    """Whether a dead letter is one because its process died under it too often."""
+    return error is not None and error.startswith(_CRASHED)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import assert_never
 
 import msgspec
 
+from taskmill.cron_socket import Fired
 from taskmill.model.controls import Scope, ScopeKind
+from taskmill.model.durations import from_ms
 from taskmill.model.progress import readable
 from taskmill.model.stages import Claimed, Described, NewTask
 from taskmill.model.status import Ending
@@ -126,6 +128,10 @@ class Announcer:
             case _:
                 assert_never(end.ending)
         self._waiters.ended([task.id])
+
+    def fired(self, fired: Fired, zone: tzinfo) -> None:
+        occurrence = from_ms(fired.occurrence).astimezone(zone)
+        self._bus.about("CronFired", _described(fired.id, fired.task), name=fired.name, occurrence=occurrence)
 
     def paused(self, task: Described) -> None:
         self._bus.about("TaskPaused", task)

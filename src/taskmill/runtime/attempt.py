@@ -141,6 +141,12 @@ class Attempt:
         return 0 if self.ended_at is None else round((self.ended_at - self.started) * 1000)
 
     @property
+    def hears_stop(self) -> bool:
+        """Whether the handler can be told to stop; a plain function in a thread cannot."""
+        main = self.type.handler.main
+        return main.is_async or main.wants_context or self.type.in_process
+
+    @property
     def has_family(self) -> bool:
         """Whether the task may have children."""
         return self.spawned or self.task.family is not None

@@ -11,6 +11,7 @@ again.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from taskmill.define.registry import Registry
@@ -25,7 +26,9 @@ from taskmill.runtime.aging_watch import AgingWatch
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.courtesy import Courtesy
-from taskmill.runtime.judging import may_release, verdict_on
+from taskmill.runtime.cron_clock import CronClock
+from taskmill.runtime.judging import judgements, may_release
+from taskmill.runtime.known_types import KnownTypes
 from taskmill.runtime.load import Load
 from taskmill.runtime.preempting import Preempting, ease
 from taskmill.runtime.progress_pace import ProgressPace
@@ -66,19 +69,21 @@ class Dispatcher:
         self.workshop = Workshop(
             clock, executors, settings.cancel_timeout, store, spawner, self._outcome, self._progress_noticed, load
         )
+        self._knows = KnownTypes(registry)
         self._room = WaitingRoom(load, self._knows, settings, self.courtesy, in_cluster=store.is_cluster)
         self._preempting = Preempting(self._room, self.workshop)
+        self.cron = CronClock(store, registry, clock, announcer, settings.cron)
         self._aging_watch = AgingWatch(store, announcer)
         self._sweep_pace = SweepPace(clock)
         self._wake = asyncio.Event()
         self._outcomes: list[tuple[Attempt, Outcome]] = []
         self._judging: list[tuple[Attempt, Outcome]] = []
         """The outcomes of the turn under way, in the order of its verdicts."""
-        self._unknown_types: set[str] = set()
         self._returns: list[Claimed] = []
         """Claimed tasks that nobody here can run; the next turn returns them."""
         self._stops_meanwhile: list[tuple[int, str]] = []
         self._claiming = True
+        self._quiet_by = math.inf
         self._looked_first = False
         self.has_looked = False
         """Whether the store has said what there is to do."""
@@ -93,6 +98,7 @@ class Dispatcher:
     def look_again(self) -> None:
         """Another process, or a verb of this one, has changed the store."""
         self._room.survey_wanted = True
+        self.cron.look_again()
         self._wake.set()
 
     def added(self, arrived: Arrived) -> None:
@@ -103,6 +109,7 @@ class Dispatcher:
                 self.workshop.note_awaited(task.kin.depends_on)
         self._upkeep.tasks_ended(len(arrived.effects.ended))
         self._stop_attempts(arrived.effects)
+        self.cron.follow(arrived.effects.crons)
         self._wake.set()
 
     def follow(self, effects: Effects) -> None:
@@ -148,11 +155,14 @@ class Dispatcher:
         if step := await self._upkeep.notice_clock_step():
             self.workshop.clock_stepped(step)
             self._aging_watch.clock_stepped(step)
+            self.cron.clock_stepped()
         if step or await self._upkeep.end_pauses(self._room.picker.rules):
             self._room.survey_wanted = True
         picker, now = self._room.picker, self._clock.now_ms()
         if self._aging_watch.is_due(picker.rules, now):
             await self._aging_watch.look(picker.rules, self._room.lanes(), now)
+        if self._claiming and self.cron.is_due(now):
+            await self.cron.look()
         if self._is_past(self._room.next_expiry):
             # Short handlers end meanwhile: there is more to do in the next turn than to sweep on.
             await asyncio.sleep(0)
@@ -167,32 +177,37 @@ class Dispatcher:
     async def shut_down(self, grace: float) -> None:
         """Stop claiming, let handlers finish for ``grace``, then stop them; what does not end is returned."""
         self._claiming = False
-        await self._run_until_quiet(grace)
+        await self._run_until_quiet(grace, lambda _: True)
+        self.cron.note_cut_short(self.workshop.attempts.values())
         for id in list(self.workshop.attempts):
             self.workshop.stop(id, StopReason.SHUTDOWN)
-        await self._run_until_quiet(max(grace, 1.0))
+        patience = 1.0 if math.isinf(grace) else max(grace, 1.0)
+        await self._run_until_quiet(patience, lambda attempt: attempt.task.cron is None or attempt.hears_stop)
         for attempt in list(self.workshop.attempts.values()):
-            task = attempt.task
-            logger.warning(
-                "task %d (%s) did not stop for shutdown; it will run again",
-                task.id,
-                task.type,
-                extra=about(task.id, task.type),
-            )
+            id, type = attempt.task.id, attempt.task.type
+            logger.warning("task %d (%s) did not stop for shutdown; it will run again", id, type, extra=about(id, type))
             self.workshop.interrupt_for_shutdown(attempt)
         tries = 0
         while self._outcomes and tries < 3:
             tries += 1
             await self._turn_or_sleep()
 
-    async def _run_until_quiet(self, longest: float) -> None:
-        until = self._clock.monotonic() + longest
-        while (self.workshop.attempts or self._outcomes) and self._clock.monotonic() < until:
+    def hurry(self, grace: float) -> None:
+        """Wait no longer than this for handlers to finish."""
+        self._quiet_by = min(self._quiet_by, self._clock.monotonic() + grace)
+        self._wake.set()
+
+    async def _run_until_quiet(self, longest: float, waits_for: Callable[[Attempt], bool]) -> None:
+        self._quiet_by = self._clock.monotonic() + longest
+        while self._outcomes or any(map(waits_for, self.workshop.attempts.values())):
+            if self._clock.monotonic() >= self._quiet_by:
+                return
             self._wake.clear()
             self.workshop.enforce_deadlines()
             turn = self._plan()
             if turn.is_empty():
-                await self._clock.wait(self._wake, until)
+                until = min(self._quiet_by, self.workshop.next_deadline() or math.inf)
+                await self._clock.wait(self._wake, None if math.isinf(until) else until)
             else:
                 await self._commit(turn)
 
@@ -210,6 +225,7 @@ class Dispatcher:
             or self._is_past(self._room.next_due)
             or self._is_past(self._room.next_expiry)
             or self._is_past(self._room.picker.rules.next_resumption())
+            or self.cron.is_due(self._clock.now_ms())
             or not self._room.is_idle(self._settings.max_concurrency, self._clock.now_ms())
         )
 
@@ -253,20 +269,11 @@ class Dispatcher:
 
     def _judge(self, now: int) -> list[Judged]:
         self._judging, self._outcomes = self._outcomes, []
-        return [
-            Judged(
-                task=attempt.task,
-                verdict=verdict_on(attempt, outcome, now),
-                duration_ms=attempt.duration_ms,
-                io=attempt.io_to_store,
-                stopped=attempt.is_ending,
-            )
-            for attempt, outcome in self._judging
-        ]
+        return judgements(self._judging, now)
 
     def _sleep_until(self) -> float | None:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
-        due = (*self._room.next_moments(), self._aging_watch.next_look, self._preempting.next_at)
+        due = (*self._room.next_moments(), self._aging_watch.next_look, self._preempting.next_at, self.cron.next_at)
         moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]
         if (deadline := self.workshop.next_deadline()) is not None:
             moments.append(deadline)
@@ -316,6 +323,7 @@ class Dispatcher:
             self._tell(lambda: self._announcer.effects(result.effects, turn.now))
             self._upkeep.tasks_ended(len(result.effects.ended))
             self._stop_attempts(result.effects)
+            self.cron.follow(result.effects.crons)
         now = self._clock.monotonic()
         aging = self._settings.declared.aging
         for claimed in result.claimed:
@@ -388,12 +396,3 @@ class Dispatcher:
         self._returns.append(task)
         self._room.doubt(task)
         self._wake.set()
-
-    def _knows(self, type: str) -> bool:
-        """Whether tasks of a type can be run here; if not, the log says so once."""
-        if self._registry.find(type) is not None:
-            return True
-        if type not in self._unknown_types:
-            self._unknown_types.add(type)
-            logger.warning("no handler for %s is registered here; its tasks wait", type)
-        return False

@@ -78,9 +78,13 @@ class Dispatching:
         *,
         standby: bool = False,
         started: asyncio.Event | None = None,
+        may_go: asyncio.Event | None = None,
         wake_at: float | None = None,
     ) -> None:
-        """Dispatch until ``done`` says so or :meth:`stop` is called."""
+        """Dispatch until ``done`` says so or :meth:`stop` is called.
+
+        ``started`` is set when everything is ready, and then ``may_go`` is waited for before anything starts.
+        """
         if self._stopping is not None:
             raise InvalidState("this scheduler is dispatching already")
         stopping = self._stopping = asyncio.Event()
@@ -89,20 +93,27 @@ class Dispatching:
         try:
             right = await self._acquire(stopping, standby)
             if right is not None:
-                await self._run_with(right, done, stopping, started, wake_at)
+                await self._run_with(right, done, stopping, started, may_go, wake_at)
         finally:
             self._stopping = None
             self._stopped.set()
 
     async def stop(self, grace: float | None) -> None:
         """Make :meth:`run` end, and wait until it has."""
+        if self._stopping is not None:
+            self.ask_to_stop(grace)
+            await self._stopped.wait()
+
+    def ask_to_stop(self, grace: float | None) -> None:
+        """Asked again, the shorter grace counts."""
         if self._stopping is None:
             return
+        if self._stopping.is_set() and self.dispatcher is not None and grace is not None:
+            self.dispatcher.hurry(grace)
         self._grace = grace
         self._stopping.set()
         if self.dispatcher is not None:
             self.dispatcher.wake()
-        await self._stopped.wait()
 
     async def _acquire(self, stopping: asyncio.Event, standby: bool) -> DispatchRight | None:
         while not stopping.is_set():
@@ -120,6 +131,7 @@ class Dispatching:
         done: Done,
         stopping: asyncio.Event,
         started: asyncio.Event | None,
+        may_go: asyncio.Event | None,
         wake_at: float | None,
     ) -> None:
         executors = self._make_executors(right)
@@ -137,6 +149,7 @@ class Dispatching:
         )
         try:
             await self._recover()
+            await dispatcher.cron.begin()
             await self._store.declare(self._settings.declared)
             await self._watch_machine(dispatcher)
             self.dispatcher = dispatcher
@@ -145,6 +158,8 @@ class Dispatching:
             self._neighbours.watch()
             if started is not None:
                 started.set()
+            if may_go is not None:
+                await may_go.wait()
             try:
                 await dispatcher.run(lambda: stopping.is_set() or done(dispatcher))
             finally:

@@ -126,8 +126,8 @@ class Gates:
         return self._timers[0][0] if self._timers else None
 
     def changed(self, now: int) -> set[str]:
-        """The groups to look at again, because slots were given back or their time has come."""
-        groups = self._load.take_eased_groups()
+        """The groups to look at again, because a domain has given slots back or their time has come."""
+        groups: set[str] = set()
         for domain in self._load.take_eased_domains():
             groups |= self._held_by.pop(Scope(ScopeKind.DOMAIN, domain), set())
         while self._timers and self._timers[0][0] <= now:

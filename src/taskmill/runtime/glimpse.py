@@ -57,8 +57,8 @@ class Glimpse:
     def __init__(self) -> None:
         self.lane_count = 0
         self.groups: dict[str, dict[Lane, LaneGlimpse]] = {}
-        self.touched: set[str] = set()
-        """Groups of which something has changed since whoever picks has looked."""
+        self.touched: dict[str, set[Lane] | None] = {}
+        """Groups of which something has changed since whoever picks has looked, and in which lanes (``None``: any)."""
         self.has_budgets = False
         """Whether tasks with budgets came into sight, or went out of it, since whoever picks has looked."""
         self._unread: set[Lane] = set()
@@ -108,10 +108,7 @@ class Glimpse:
         known = self.groups[lane.group][lane]
         at = 0 if known.places[0] is place else known.places.index(place)
         del known.places[at]
-        if known.is_over:
-            self._forget(lane)
-        elif known.needs_reading:
-            self._unread.add(lane)
+        self._noted(lane, known)
 
     def drop(self, lane: Lane, place: Place) -> None:
         """The task at ``place`` has started, though another was meant."""
@@ -136,6 +133,11 @@ class Glimpse:
         """The lanes to read again."""
         return [lane for lane in self._unread if lane in self.groups.get(lane.group, _NO_LANES)]
 
+    def touch(self, groups: Iterable[str]) -> None:
+        """Anything may have changed in these groups."""
+        for group in groups:
+            self.touched[group] = None
+
     @property
     def is_empty(self) -> bool:
         """Nothing waits, for certain."""
@@ -143,6 +145,11 @@ class Glimpse:
 
     def _note_budgets(self, places: Iterable[Place]) -> None:
         self.has_budgets = self.has_budgets or any(place.io is not None for place in places)
+
+    def _touch_lane(self, lane: Lane) -> None:
+        lanes = self.touched.setdefault(lane.group, set())
+        if lanes is not None:
+            lanes.add(lane)
 
     def _known(self, lane: Lane) -> LaneGlimpse:
         lanes = self.groups.setdefault(lane.group, {})
@@ -152,7 +159,7 @@ class Glimpse:
         return lanes[lane]
 
     def _noted(self, lane: Lane, known: LaneGlimpse) -> None:
-        self.touched.add(lane.group)
+        self._touch_lane(lane)
         if known.is_over:
             self._forget(lane)
         elif known.needs_reading:
@@ -167,4 +174,4 @@ class Glimpse:
         if not lanes:
             del self.groups[lane.group]
         self._unread.discard(lane)
-        self.touched.add(lane.group)
+        self._touch_lane(lane)

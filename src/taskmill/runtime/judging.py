@@ -6,16 +6,32 @@ import random
 from collections.abc import Sequence
 
 from taskmill.model.outcome import Outcome, Stopped
-from taskmill.model.verdict import Verdict, Wait
+from taskmill.model.verdict import TryAgain, Verdict, Wait
 from taskmill.policy.families import family_verdict
 from taskmill.policy.verdicts import judge
 from taskmill.ports import Judged
 from taskmill.runtime.attempt import Attempt
 
+SHORTEST_CRON_RETRY_MS = 1_000
+
 
 def may_release(verdicts: Sequence[Judged]) -> bool:
     """Whether others may start because of these; a stopped task may have a successor."""
     return any(judged.stopped or judged.task.is_tied for judged in verdicts)
+
+
+def judgements(ended: Sequence[tuple[Attempt, Outcome]], now: int) -> list[Judged]:
+    """The verdicts on attempts that have ended, in their order."""
+    return [
+        Judged(
+            task=attempt.task,
+            verdict=verdict_on(attempt, outcome, now),
+            duration_ms=attempt.duration_ms,
+            io=attempt.io_to_store,
+            stopped=attempt.is_ending,
+        )
+        for attempt, outcome in ended
+    ]
 
 
 def verdict_on(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:
@@ -28,6 +44,9 @@ def verdict_on(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:
         now=now,
         random=random.random(),  # noqa: S311 - jitter, not secrets
     )
+    if task.cron is not None and isinstance(verdict, TryAgain):
+        # Whatever the handler asked for: one that keeps failing does not spin.
+        verdict = TryAgain(verdict.error, max(verdict.due_at or now, now + SHORTEST_CRON_RETRY_MS))
     if not attempt.has_family:
         return verdict
     if isinstance(outcome, Stopped) and attempt.hook_waits:

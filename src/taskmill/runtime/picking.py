@@ -2,8 +2,8 @@
 
 One entry per group stands in a heap: that of the task it would start. Where slots are shared, the group that is
 furthest behind its share comes first; else the most urgent task does, and among equals the groups take turns. Entries
-are made anew only for groups of which something has changed, so the cost of a start grows neither with the backlog nor
-with the number of groups.
+are made anew only for groups of which something has changed, and inside a group only what has changed is looked at
+(``lane_heads.py``), so the cost of a start grows neither with the backlog nor with the number of groups or task types.
 
 What holds a group back (its cap, its rate, a pause) keeps it out of the heap and nobody else; what holds a task type or
 a domain back makes its lanes be passed over (docs/decisions/0015).
@@ -17,16 +17,17 @@ from itertools import count
 from typing import NamedTuple
 
 from taskmill.model.cluster import Claim
-from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
-from taskmill.model.stages import Lane, Place
-from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms, wait_until_ms
+from taskmill.model.controls import EVERYTHING, Bucket, Scope
+from taskmill.model.stages import Lane
+from taskmill.policy.aging import is_urgent
 from taskmill.policy.preemption import Pressing
 from taskmill.policy.rules import Rules
 from taskmill.policy.turns import Ring
 from taskmill.runtime.candidates import Candidate, Pick
 from taskmill.runtime.courtesy import Courtesy
-from taskmill.runtime.gates import MANY, Gates, scopes_of
-from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
+from taskmill.runtime.gates import Gates, scopes_of
+from taskmill.runtime.glimpse import Glimpse
+from taskmill.runtime.lane_heads import LaneHeads
 from taskmill.runtime.load import Load
 from taskmill.runtime.meters import Meters
 from taskmill.runtime.share_keeper import ShareKeeper
@@ -47,9 +48,10 @@ class Picker:
         self._glimpse = glimpse
         self._load = load
         self.courtesy = courtesy
+        self.gates = Gates(load, knows)
+        self._heads = LaneHeads(glimpse, self.gates, courtesy)
         self.throttled: set[str] = set()
         """Groups with tasks that wait for the pressure to fall."""
-        self.gates = Gates(load, knows)
         self.shares = ShareKeeper()
         self._ring = Ring()
         self._candidates: dict[str, Candidate] = {}
@@ -93,8 +95,8 @@ class Picker:
     def look_at_all(self) -> None:
         """Anything may have changed, also who may start if there is room for its IO."""
         self._load.io_eased = True
-        held = self._load.groups, self._load.elsewhere.groups
-        self._glimpse.touched.update(self._glimpse.groups, *held, self._versions)
+        held = {*self._load.groups, *self._load.elsewhere.groups}
+        self._glimpse.touch({*self._glimpse.groups, *held, *self._versions})
 
     def ended(self, group: str, held_ms: int) -> None:
         """A task of ``group`` has given its slot back after ``held_ms``."""
@@ -102,7 +104,7 @@ class Picker:
 
     def turn_over(self, taken: Iterable[tuple[Scope, Bucket]], *, all_started: bool) -> None:
         """The turn is committed or has failed, with these permits taken."""
-        self._glimpse.touched |= self.gates.turn_over(taken, all_started=all_started)
+        self._glimpse.touch(self.gates.turn_over(taken, all_started=all_started))
 
     # Asking
 
@@ -121,7 +123,7 @@ class Picker:
             candidate = self._candidate_now(group, now)
             if candidate is None or not self.courtesy.admits(candidate.lane.type, candidate.place.io):
                 # Others of its group may fit, or have no budget.
-                self._glimpse.touched.add(group)
+                self._glimpse.touch([group])
                 self.settle(slots, now)
                 continue
             picked.append(self._take(group, candidate, by_turn=by_turn))
@@ -134,7 +136,7 @@ class Picker:
     def _reopen(self) -> None:
         """What was held because of its IO may fit now."""
         self.courtesy.arrived, self._glimpse.has_budgets = self._glimpse.has_budgets, False
-        self._glimpse.touched |= self.courtesy.reopen()
+        self._glimpse.touch(self.courtesy.reopen())
 
     @property
     def is_held_by_machine(self) -> bool:
@@ -157,7 +159,7 @@ class Picker:
             for lane, known in self._glimpse.of(group).items()
             if self.gates.is_open(lane, now)
             for place in known.places[:most]
-            if (effective := self._effective(lane, place, now)) <= line
+            if (effective := self._heads.effective(lane, place, now)) <= line
             if not self.courtesy.holds_back(effective) and self.courtesy.may_pass(lane.type, place.io)
         )
         room: dict[Scope, int] = {}
@@ -177,7 +179,10 @@ class Picker:
     def settle(self, slots: int, now: int) -> None:
         """Look again at the groups of which something has changed."""
         self.meters.at(now)
-        touched = self._glimpse.touched | self.gates.changed(now)
+        self._glimpse.touch(self.gates.changed(now))
+        for group in self._load.take_eased_groups():
+            self._glimpse.touched.setdefault(group, set())
+        touched = self._glimpse.touched
         self._slots = slots
         # Groups share the slots of all nodes.
         if (slots := slots + self._load.elsewhere.slots) != self._shared_slots:
@@ -185,9 +190,10 @@ class Picker:
             self.shares.is_stale = True
         if not touched and not (self.rules.is_shared and self.shares.is_stale):
             return
-        groups, self._glimpse.touched = touched, set()
-        for group in groups:
-            self._look_at(group, now)
+        self._glimpse.touched = {}
+        for group, lanes in touched.items():
+            self._look_at(group, lanes, now)
+        groups = set(touched)
         if self.rules.is_shared and self.shares.reckon(slots):
             groups |= set(self._versions)
             self._queue.clear()
@@ -199,29 +205,16 @@ class Picker:
         if len(self._queue) + len(self._urgent) > 4 * len(self._versions) + 64:
             self._drop_stale()
 
-    def _look_at(self, group: str, now: int) -> None:
-        """Find the task that a group would start next, and when to look again."""
+    def _look_at(self, group: str, lanes: Iterable[Lane] | None, now: int) -> None:
+        """Find the task that a group would start next; only ``lanes`` of it have changed, or anything (``None``)."""
         self._versions[group] = next(self._numbers)
-        running = self._load.in_group(group)
-        lanes = self._glimpse.of(group)
-        best: Candidate | None = None
-        waiting = 0
-        settings = self.rules.group(group)
-        self.throttled.discard(group)
-        if lanes and (permits := self.gates.permits_of_group(group, now)):
-            for lane, known in lanes.items():
-                if not self.gates.is_open(lane, now) or not known.places:
-                    continue
-                candidate = self._head(lane, known, now)
-                if candidate is None:
-                    continue
-                if self.courtesy.holds_back(candidate.effective):
-                    self.throttled.add(group)
-                    continue
-                waiting += len(known.places) if known.complete else MANY
-                if best is None or candidate < best:
-                    best = candidate
-            waiting = min(waiting, permits)
+        running, settings = self._load.in_group(group), self.rules.group(group)
+        is_over = not self._glimpse.of(group)
+        best, waiting = self._heads.look(group, lanes, now)
+        if self._heads.is_throttled(group):
+            self.throttled.add(group)
+        else:
+            self.throttled.discard(group)
         at_cap = settings.cap is not None and running >= settings.cap
         if best is None or at_cap:
             self._candidates.pop(group, None)
@@ -229,61 +222,11 @@ class Picker:
             self._candidates[group] = best
         if self.rules.is_shared:
             claim = Claim(running, waiting, settings.weight, settings.cap, settings.min_slots)
-            self.shares.claims(group, claim if running or waiting else None, drained=not lanes)
-        if not lanes and not running:
+            self.shares.claims(group, claim if running or waiting else None, drained=is_over)
+        if is_over and not running:
             del self._versions[group]
             self._pressing.discard(group)
             self._ring.leave(group)
-
-    def _head(self, lane: Lane, known: LaneGlimpse, now: int) -> Candidate | None:
-        """The task of a lane that is next. Inside a lane that is the oldest, unless aging began anew for some."""
-        passing: Iterable[Place] = known.places
-        if self.courtesy.holds_io:
-            passing = (place for place in known.places if self.courtesy.may_pass(lane.type, place.io))
-        first = next(iter(passing), None)
-        if first is not known.places[0]:
-            self.courtesy.io_held.add(lane.group)
-        if first is None:
-            return None
-        candidate = self._candidate(lane, first, now)
-        if lane.renewed and self.rules.declared.aging is not None:
-            places = known.places if passing is known.places else [first, *passing]
-            oldest = min(places, key=lambda place: place.aged_from)
-            if self._effective(lane, oldest, now) != candidate.effective:
-                candidate = min(self._candidate(lane, place, now) for place in places)
-            self._note_aging(lane, oldest, self._effective(lane, oldest, now), now)
-        else:
-            self._note_aging(lane, candidate.place, candidate.effective, now)
-        return candidate
-
-    def _candidate(self, lane: Lane, place: Place, now: int) -> Candidate:
-        return Candidate(self._effective(lane, place, now), place.queued_at, place.id, lane, place)
-
-    def _effective(self, lane: Lane, place: Place, now: int) -> int:
-        aging = self.rules.declared.aging
-        return lane.urgency if aging is None else effective_priority(aging, lane.urgency, now - place.aged_from)
-
-    def _note_aging(self, lane: Lane, place: Place, effective: int, now: int) -> None:
-        """Look again when the head of a lane grows more urgent, where that can change whose turn it is."""
-        aging = self.rules.declared.aging
-        if aging is None or effective <= aging.ceiling:
-            return
-        if self.rules.is_shared:
-            waits = [wait_until_ms(aging, lane.urgency, line) for line in self._lines() if line < effective]
-            wait = min((each for each in waits if each is not None), default=None)
-        else:
-            wait = next_step_ms(aging, lane.urgency, now - place.aged_from)
-        if wait is not None:
-            self.gates.look_again(place.aged_from + wait, Scope(ScopeKind.GROUP, lane.group))
-
-    def _lines(self) -> tuple[int, ...]:
-        """Where a task passes over the shares of groups, or is no longer held by the pressure."""
-        declared = self.rules.declared
-        urgent = declared.aging.urgent if declared.aging is not None else None
-        held_from = self.courtesy.held_from
-        # One step more urgent, and the pressure holds it no longer.
-        lines = (declared.preempt_at, urgent, None if held_from is None else held_from - 1)
-        return tuple(line for line in lines if line is not None)
 
     def _in_order(self, groups: set[str]) -> Iterable[str]:
         """Groups that come to work in the same moment take their first turns in the order of their tasks."""
@@ -327,7 +270,7 @@ class Picker:
                 heappop(heap)
             elif self.rules.limits_anything and not self.gates.is_open(self._candidates[entry.group].lane, now):
                 # Something that it shares with others, such as the cap of its domain, was used up meanwhile.
-                self._glimpse.touched.add(entry.group)
+                self._glimpse.touch([entry.group])
                 self.settle(self._slots, now)
             else:
                 return entry.group, heap is self._queue
@@ -338,10 +281,8 @@ class Picker:
         Nobody looks again at each step of aging that changes nobody's turn; but inside the group one task may have
         overtaken another: where slots are shared any, else one of those whose aging began anew.
         """
-        if self.rules.declared.aging is not None:
-            lanes = self._glimpse.of(group)
-            if (self.rules.is_shared and len(lanes) > 1) or any(lane.renewed for lane in lanes):
-                self._look_at(group, now)
+        if self._heads.may_have_aged(group, now):
+            self._look_at(group, None, now)
         return self._candidates.get(group)
 
     def _take(self, group: str, candidate: Candidate, *, by_turn: bool) -> Pick:
@@ -353,7 +294,6 @@ class Picker:
             self.shares.started(group, by_turn=by_turn)
         else:
             self._ring.had_turn(group)
-        self._glimpse.touched.add(group)
         return Pick(candidate.id, group, lane.type, candidate.effective, lane, candidate.place, budget, by_turn)
 
     def _is_unread(self, lane: Lane) -> bool:
@@ -376,4 +316,4 @@ class Picker:
         for _ in places:
             self._load.begin(lane.group, lane.type)
         group, type = lane.group, lane.type
-        return [Pick(place.id, group, type, self._effective(lane, place, now), lane, place) for place in places]
+        return [Pick(place.id, group, type, self._heads.effective(lane, place, now), lane, place) for place in places]

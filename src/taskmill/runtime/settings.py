@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from taskmill.model.throttle import ThrottlePolicy
 
 if TYPE_CHECKING:
     from taskmill.observe.meter import Meter
+    from taskmill.runtime.cron_tasks import CronTask
 
 
 @dataclass(slots=True)
@@ -24,6 +26,8 @@ class RunSettings:
     """What the program says about groups, rates and aging."""
     throttle: ThrottlePolicy = ThrottlePolicy()  # noqa: RUF009 - a frozen value
     """Which tasks wait under which pressure."""
+    cron: Sequence[CronTask] = ()
+    """What runs by the clock: all of it, in the order of declaration."""
     meter: Meter | None = None
     """Counts what happens, once somebody asks for it."""
 

@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Literal
 from taskmill.errors import ConfigError
 from taskmill.model.options import text
 from taskmill.ports import Clock
+from taskmill.store.sql.write_side import WriteSide
 
 if TYPE_CHECKING:
     from taskmill.store.postgres.store import PostgresStore
     from taskmill.store.sqlite.store import SqliteStore
 
+    AnyStore = SqliteStore | PostgresStore
+
 _POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(
-    store: str | os.PathLike[str], durability: Literal["full", "process"], clock: Clock
-) -> SqliteStore | PostgresStore:
-    """A store that is not open yet; each engine is imported when it is wanted."""
+    store: str | os.PathLike[str] | AnyStore, durability: Literal["full", "process"], clock: Clock
+) -> AnyStore:
+    """A store that is not open yet, or the one that was given; each engine is imported when it is wanted."""
+    if isinstance(store, WriteSide):
+        return store
     name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
     if not isinstance(name, str):
         raise ConfigError(f"store must be a file name, ':memory:' or 'postgresql://…', not {type(store).__name__}")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import heapq
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration, instant, milliseconds, to_ms
@@ -25,7 +25,7 @@ class ManualClock:
     def __init__(self, start: datetime | None = None) -> None:
         start = datetime(2030, 1, 1, tzinfo=UTC) if start is None else start
         instant(start, "start", ConfigError)
-        self._zone = start.tzinfo
+        self._zone: tzinfo = start.tzinfo or UTC
         self._now = start.astimezone(UTC)
         self._elapsed = timedelta()
         self._sleepers: list[tuple[timedelta, int, asyncio.Timeout]] = []
@@ -41,6 +41,10 @@ class ManualClock:
 
     def now_ms(self) -> int:
         return to_ms(self._now)
+
+    def zone(self) -> tzinfo:
+        """The zone of ``start``."""
+        return self._zone
 
     def monotonic(self) -> float:
         """Seconds since the clock was made; :meth:`jump` does not move it."""

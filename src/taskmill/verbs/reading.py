@@ -13,7 +13,7 @@ from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import UNSEEN, Machine
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
-from taskmill.model.snapshot import Snapshot
+from taskmill.model.snapshot import Schedule, Snapshot
 from taskmill.model.status import Ending
 from taskmill.verbs.parts import Parts, checked_id, checked_text
 
@@ -87,12 +87,21 @@ class Reading(Parts):
             paused_domains=sorted(rules.paused(ScopeKind.DOMAIN, now)),
             rates=rates_of(rules, now),
             pressure=await self._pressures(),
-            schedules=await self._store.schedules(),
+            schedules=[*await self._store.schedules(), *await self._cron_schedules(now)],
             max_concurrency=rules.declared.max_concurrency,
             is_shared=rules.is_shared,
             dispatching=self._dispatcher is not None,
             has_dispatcher=self._dispatcher is not None or self._store.dispatcher_is_alive(),
         )
+
+    async def _cron_schedules(self, now: int) -> list[Schedule]:
+        rows = await self._store.cron_rows()
+        if not rows:
+            return []
+        from taskmill.verbs.cron_pictures import pictured
+
+        zone = self._clock.zone()
+        return [pictured(row, now, zone) for row in rows]
 
     async def explain(self, id: int) -> Explanation:
         """Why a task waits: every hold with its numbers, who is before it, and when it may start."""

@@ -2,7 +2,7 @@
 
 Many sessions write at once. What concerns nobody else (storing plain tasks, claiming, ending what nobody waits for) is
 safe row by row, and shares the right to write. Everything else wants to be alone, as the only writer of an SQLite file
-is: then what it has read stays true until it commits (docs/decisions/0021).
+is: then what it has read stays true until it commits (docs/decisions/0020).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import psycopg
 
 from taskmill.errors import SubmissionError
 from taskmill.model.stages import NewTask, Stored
-from taskmill.ports import Clock, DispatchRight, Effects, Recovery, Turn, TurnResult
+from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
 from taskmill.store.postgres import pulse
 from taskmill.store.postgres.connection import (
     READING,
@@ -147,7 +147,7 @@ class PostgresStore(WriteSide, ReadSide):
         def rescue_first(connection: Connection) -> TurnResult:
             effects = _rescue(connection, turn.now).effects
             result = ledger.commit_turn(connection, turn)
-            _add(result.effects, effects)
+            result.effects.put_first(effects)
             return result
 
         result = await self._write(rescue_first, rows=ledger.BITE)
@@ -233,16 +233,3 @@ class PostgresStore(WriteSide, ReadSide):
 def _rescue(connection: Connection, now: int) -> Recovery:
     connection.execute("bury_nodes", (pulse.LEASE,))
     return ledger.recover(connection, now)
-
-
-def _add(effects: Effects, more: Effects) -> None:
-    effects.ended[:0] = more.ended
-    effects.released[:0] = more.released
-    effects.unblocked[:0] = more.unblocked
-    effects.stopping[:0] = more.stopping
-    effects.hooks[:0] = more.hooks
-    effects.successors |= more.successors
-    effects.occurrences[:0] = more.occurrences
-    effects.skipped[:0] = more.skipped
-    effects.resumed[:0] = more.resumed
-    effects.reordered = effects.reordered or more.reordered

@@ -17,11 +17,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from taskmill.errors import StoreBusy, StoreError
-from taskmill.ports import Clock, StoreMeter
+from taskmill.ports import Clock
 from taskmill.store.postgres.connection import RawConnection, is_lost, may_try_again, translated
 from taskmill.store.postgres.session import NotAlone, Session
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.thread import StoreThread
+from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 Request = Callable[[Connection], T]

@@ -16,7 +16,7 @@ from taskmill.model.stages import Described
 from taskmill.model.status import Ending
 from taskmill.model.verdict import End
 from taskmill.ports import Effects, Ended
-from taskmill.store.sql import dependencies, families, series
+from taskmill.store.sql import cron, dependencies, families, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
 from taskmill.store.sql.json_sql import decode_pairs, encoded, one
@@ -32,11 +32,12 @@ class Ties(NamedTuple):
     dependents: bool = True
     parents: bool = True
     series: bool = True
+    cron: bool = True
 
 
 ANYONE = Ties()
 """Whoever there is: it is looked up."""
-NOBODY = Ties(successors=False, dependents=False, parents=False, series=False)
+CRON_ONLY = Ties(successors=False, dependents=False, parents=False, series=False)
 _decode_ties = msgspec.json.Decoder(Ties, strict=False).decode
 
 
@@ -81,6 +82,8 @@ def end_tasks(
             following += families.follow(connection, ended, now, effects)
         if ties.series:
             series.follow(connection, ended, now, effects)
+        if ties.cron:
+            cron.follow(connection, endings, now, effects)
         endings = _once(following)
         sums, tagged, told, ties = None, True, False, ANYONE
 

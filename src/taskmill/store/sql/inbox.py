@@ -16,7 +16,7 @@ from taskmill.policy.references import NO_NEEDS, Needs, depends_on
 from taskmill.ports import Arrived, Effects, Origin
 from taskmill.store.sql import dependencies, families, series
 from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.endings import NOBODY, end_tasks
+from taskmill.store.sql.endings import CRON_ONLY, end_tasks
 from taskmill.store.sql.inserting import insert_rows
 from taskmill.store.sql.json_sql import encoded
 from taskmill.store.sql.rows import EndingRow
@@ -113,7 +113,7 @@ def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int, 
     endings = _make_way(connection, plan, effects, now)
     if not has_dependents and all(_is_alone(one, plan) for one in plan.superseded):
         # Nobody has to be handed on: what is replaced leaves first, and its key with it.
-        end_tasks(connection, endings, now, effects, ties=NOBODY)
+        end_tasks(connection, endings, now, effects, ties=CRON_ONLY)
         endings = []
     else:
         stored = [one.old_id for one in plan.superseded if one.old_id < plan.first_id]

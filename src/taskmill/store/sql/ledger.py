@@ -19,7 +19,7 @@ from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.ranking import front_size, rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
-from taskmill.store.sql import cluster, controls, families, machine, series
+from taskmill.store.sql import cluster, controls, cron, families, machine, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import UNREADABLE, describe
 from taskmill.store.sql.endings import Ties, end_tasks, leave_active
@@ -153,10 +153,13 @@ class _Verdicts(msgspec.Struct):
     fails_with_children: list[Judged] = msgspec.field(default_factory=list[Judged])
     starts_over: list[int] = msgspec.field(default_factory=list[int])
     returns: list[ReturnRow] = msgspec.field(default_factory=list[ReturnRow])
+    returned: list[Judged] = msgspec.field(default_factory=list[Judged])
     waits: list[tuple[int, str | None, bool]] = msgspec.field(default_factory=list[tuple[int, "str | None", bool]])
 
     def sort(self, judged: Judged, *, runs_again: bool, has_children: bool) -> None:
         task = judged.task
+        if isinstance(judged.verdict, TryAgain | Return | MakeWay):
+            self.returned.append(judged)
         match judged.verdict:
             case Wait(None):
                 self.waits.append((task.id, None, False))
@@ -210,6 +213,7 @@ def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> 
             verdicts.sort(judged, runs_again=runs_again, has_children=has_children)
     if verdicts.returns:
         connection.execute(SQL["return_to_queue"], (encoded(verdicts.returns), turn.now))
+        cron.returned(connection, verdicts.returned, turn.now, result.effects)
         _note_changed_lanes(connection, turn, verdicts, result)
     if verdicts.starts_over:
         families.start_over(connection, verdicts.starts_over, turn.now, result.effects)
@@ -319,6 +323,7 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
             except UNREADABLE:
                 damaged.append(id)
     connection.execute(SQL["claim"], (ids, now))
+    cron.claimed(connection, result.claimed, now, result.effects)
     if damaged:
         connection.be_alone()
         rows = [EndingRow(id, Ending.DEAD_LETTER, now, None, None, UNREADABLE_ROW) for id in damaged]
@@ -373,6 +378,7 @@ def recover(connection: Connection, now: int) -> Recovery:
             endings.append(EndingRow(id, Ending.DEAD_LETTER, now, None, None, crash_message(crashes)))
     if returns:
         connection.execute(SQL["return_to_queue"], (encoded(returns), now))
+        cron.interrupted(connection, [row[0] for row in returns], now, recovery.effects)
         recovery.returned = len(returns)
     end_tasks(connection, endings, now, recovery.effects)
     end_tasks(connection, families.wake_childless(connection, now, recovery.effects), now, recovery.effects)

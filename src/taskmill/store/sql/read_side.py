@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from taskmill.cron_socket import CronRow
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
@@ -18,7 +19,7 @@ from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock
-from taskmill.store.sql import controls, machine, reading, series
+from taskmill.store.sql import controls, cron, machine, reading, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import one
 from taskmill.store.sql.rows import View
@@ -117,6 +118,9 @@ class ReadSide(ABC):
 
     async def schedules(self) -> list[Schedule]:
         return await self._read(series.schedules)
+
+    async def cron_rows(self, names: Sequence[str] | None = None) -> list[CronRow]:
+        return await self._read(lambda connection: cron.rows(connection, names))
 
     async def tasks(self, filters: Filters) -> list[TaskRecord]:
         return await self._view(lambda connection, view: reading.tasks(connection, view, filters))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from taskmill.errors import DuplicateTask
 from taskmill.model.stages import Described
 from taskmill.ports import Effects
-from taskmill.store.sql import keys
+from taskmill.store.sql import cron, keys
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
 from taskmill.store.sql.releasing import release
@@ -20,12 +20,13 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     row = connection.execute(SQL["dead_letter"], (id,)).fetchone()
     if row is None:
         return None
-    type, group, duration_ms, key = row
+    type, group, duration_ms, key, cron_name = row
     holder = keys.holder(connection, type, key)
     if holder is not None:
         raise DuplicateTask(f"{type}: task {holder} holds the key {key!r} now", existing_id=holder)
+    cron.rejoin(connection, id, cron_name, now)
     # One that was asked to stop has given up the key, but must have ended before another runs.
-    connection.execute(SQL["revive"], (id, now, keys.stopper(connection, type, key)))
+    connection.execute(SQL["revive"], (id, now, keys.stopper(connection, type, key), cron_name))
     for statement in ("recount_child", "return_tags", "forget_ending_tags", "forget_ending"):
         connection.execute(SQL[statement], (id,))
     connection.execute(SQL["untally"], (type, group, "dead_letter", duration_ms))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import tzinfo
 from typing import Protocol, TypeVar
 
+from taskmill.cron_socket import CronBeginning, CronDeclaration, Firings, Occasion
 from taskmill.errors import SubmissionError
 from taskmill.model.controls import Change, Declared, Scope
 from taskmill.model.machine import Machine
@@ -21,14 +23,14 @@ from taskmill.ports import (
     Origin,
     Recovery,
     SeriesChange,
-    StoreMeter,
     Turn,
     TurnResult,
 )
-from taskmill.store.sql import cluster, controls, inbox, ledger, machine, pruning, reviving, series
+from taskmill.store.sql import cluster, controls, cron, inbox, ledger, machine, pruning, reviving, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded
 from taskmill.store.sql.statements import SQL
+from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 
@@ -249,5 +251,24 @@ class WriteSide(ABC):
             connection.execute(SQL["shift_pauses"], (by_ms,))
             connection.execute(SQL["bump_version"])
             controls.buckets_go_on(connection, now)
+            if by_ms < 0:
+                cron.rewind(connection, now, -by_ms)
 
         await self._write(write, rows=ledger.BITE)
+
+    # Cron
+
+    async def begin_cron(self, declared: Sequence[CronDeclaration], now: int, zone: tzinfo) -> CronBeginning:
+        from taskmill.store.sql import cron_firing
+
+        return await self._write(lambda connection: cron_firing.begin(connection, declared, now, zone), len(declared))
+
+    async def fire_cron(self, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> Firings:
+        from taskmill.store.sql import cron_firing
+
+        def write(connection: Connection) -> tuple[Firings, Arrived]:
+            return cron_firing.fire(connection, occasions, now, zone)
+
+        firings, arrived = await self._write(write, len(occasions))
+        self.watch_added(arrived)
+        return firings

@@ -27,13 +27,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from taskmill.errors import StoreBusy, StoreError
-from taskmill.ports import Clock, StoreMeter
+from taskmill.ports import Clock
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sqlite.connection import DatabaseError, is_busy, translated
 from taskmill.store.sqlite.handover import Handover
 from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store.sqlite.session import Session
+from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 Request = Callable[[Connection], T]

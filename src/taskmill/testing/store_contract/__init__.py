@@ -9,6 +9,7 @@ class TestMyStore(StoreContract):
 from taskmill.testing.store_contract.budgets import Budgets
 from taskmill.testing.store_contract.control import ControlAndUpkeep
 from taskmill.testing.store_contract.controls import Controls
+from taskmill.testing.store_contract.cron import CronTasks
 from taskmill.testing.store_contract.finishing import Finishing
 from taskmill.testing.store_contract.reading import Reading
 from taskmill.testing.store_contract.samples import new_task
@@ -17,5 +18,5 @@ from taskmill.testing.store_contract.storing import StoringAndClaiming
 __all__ = ["StoreContract", "new_task"]
 
 
-class StoreContract(StoringAndClaiming, Finishing, ControlAndUpkeep, Controls, Reading, Budgets):
+class StoreContract(StoringAndClaiming, Finishing, ControlAndUpkeep, Controls, CronTasks, Reading, Budgets):
     """The behaviour of a store, one law per test."""

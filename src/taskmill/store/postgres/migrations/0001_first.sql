@@ -45,6 +45,7 @@ CREATE TABLE taskmill_task (
     awaited boolean NOT NULL DEFAULT false,        -- other tasks depend on it
     on_dependency_failure text CHECK (on_dependency_failure IN ('cancel', 'fail', 'ignore')),
     series_id bigint,                         -- the recurring series it is an occurrence of
+    cron text,                                 -- the cron task it is a firing of
     paused_at bigint,                         -- since when it is paused by itself, and not with others
     preempted smallint NOT NULL DEFAULT 0,     -- made way, and runs on: 1 for a more urgent task, 2 for pressure
     frozen boolean NOT NULL DEFAULT false,         -- past its deadline, but paused with others: its time does not run
@@ -138,6 +139,17 @@ CREATE TABLE taskmill_series (
     max_runs bigint,
     paused boolean NOT NULL DEFAULT false
 );
+
+-- Work by the clock: what is declared, and what has become of it.
+CREATE TABLE taskmill_cron (
+    name text COLLATE "C" PRIMARY KEY,
+    position integer NOT NULL, -- in the order of declaration
+    type text COLLATE "C" NOT NULL, -- of its firings
+    state text NOT NULL,       -- settings and history, as JSON
+    task_id bigint,            -- its firing that has not ended
+    runs bigint NOT NULL DEFAULT 0
+);
+CREATE INDEX taskmill_cron_firing ON taskmill_cron (task_id) WHERE task_id IS NOT NULL;
 
 -- What was changed at run time about the scheduler, a domain, a group or a task type: settings, pauses, rate limits.
 CREATE TABLE taskmill_control (

@@ -82,5 +82,6 @@ SELECT json_build_array(
     EXISTS (SELECT 1 FROM taskmill_task WHERE gate_id IS NOT NULL),
     EXISTS (SELECT 1 FROM taskmill_dependency WHERE open),
     true,
-    EXISTS (SELECT 1 FROM taskmill_series)
+    EXISTS (SELECT 1 FROM taskmill_series),
+    EXISTS (SELECT 1 FROM taskmill_cron WHERE task_id IS NOT NULL)
 );

@@ -2,7 +2,8 @@
 -- Which of the given [id, attempt] rows still hold their token, what they were asked meanwhile, whether they are to run
 -- once more, whether they have children that have not ended, and whom their endings concern.
 SELECT coalesce(json_agg(json_build_array(t.id, t.stop, t.rerun IS NOT NULL, t.children > t.children_ended,
-    json_build_array(t.stop IS NOT NULL, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL))), '[]')
+    json_build_array(t.stop IS NOT NULL, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL,
+        t.cron IS NOT NULL))), '[]')
 FROM jsonb_array_elements($1::jsonb) AS given (value)
 JOIN taskmill_task AS t ON t.id = (given.value ->> 0)::bigint
 WHERE t.attempt = (given.value ->> 1)::integer AND t.status = 'running';
@@ -18,7 +19,7 @@ UPDATE taskmill_task AS t SET
     retries = (given.value ->> 2)::integer,
     crashes = (given.value ->> 3)::integer,
     due_at = (given.value ->> 4)::bigint,
-    due_is_relative = true,
+    due_is_relative = t.cron IS NULL, -- a cron task is tried again at an instant
     last_error = coalesce(given.value ->> 5, t.last_error),
     interrupted = (given.value ->> 6)::boolean,
     preempted = (given.value ->> 7)::smallint,

@@ -107,7 +107,8 @@ SELECT coalesce(json_agg(json_build_array(
     last_error, urgency,
     CASE WHEN children > 0 OR finalizing
         THEN json_build_array(children, finalizing::int, outcome::json ->> 1) END,
-    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0)::int, renewed_at, io)), '[]')
+    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0 OR cron IS NOT NULL)::int,
+    renewed_at, io, cron)), '[]')
 FROM claimed;
 
 -- name: claim_fronts
@@ -141,7 +142,8 @@ SELECT coalesce(json_agg(json_build_array(
     last_error, urgency,
     CASE WHEN children > 0 OR finalizing
         THEN json_build_array(children, finalizing::int, outcome::json ->> 1) END,
-    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0)::int, renewed_at, io)
+    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0 OR cron IS NOT NULL)::int,
+    renewed_at, io, cron)
     ORDER BY urgency, queued_at, id), '[]')
 FROM claimed;
 

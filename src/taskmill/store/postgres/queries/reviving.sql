@@ -3,13 +3,14 @@
 -- unless something holds it back: $3, or a parent that lets only so many children into the queue.
 INSERT INTO taskmill_task (
     id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides, attempt, created_at, queued_at,
-    gate_id, parent_id, children_after, saved, io, last_error, held
+    gate_id, parent_id, children_after, saved, io, last_error, held, cron
 )
 SELECT
     id, type, key, label, group_name, priority, priority, 'blocked', payload, tags, overrides, attempt, created_at,
     $2::bigint, $3::bigint, parent_id, (SELECT last_value FROM taskmill_task_id), saved, io, error,
     EXISTS (SELECT 1 FROM taskmill_task AS parent
-        WHERE parent.id = taskmill_history.parent_id AND parent.max_children IS NOT NULL)
+        WHERE parent.id = taskmill_history.parent_id AND parent.max_children IS NOT NULL),
+    $4
 FROM taskmill_history WHERE id = $1::bigint AND ending = 'dead_letter';
 
 -- name: recount_child
@@ -31,7 +32,12 @@ ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
     duration_ms = tally.duration_ms + excluded.duration_ms;
 
 -- name: dead_letter
-SELECT type, group_name, duration_ms, key FROM taskmill_history WHERE id = $1::bigint AND ending = 'dead_letter';
+-- The last value is the cron task that it was a firing of.
+SELECT
+    type, group_name, duration_ms, key,
+    (SELECT c.name FROM taskmill_cron AS c
+        WHERE c.name = taskmill_history.tags::json ->> 'cron' AND c.type = taskmill_history.type)
+FROM taskmill_history WHERE id = $1::bigint AND ending = 'dead_letter';
 
 -- name: return_tags
 INSERT INTO taskmill_task_tag SELECT name, value, task_id FROM taskmill_history_tag WHERE task_id = $1::bigint;

@@ -40,6 +40,7 @@ CREATE TABLE taskmill_task (
     awaited INTEGER NOT NULL DEFAULT 0,        -- other tasks depend on it
     on_dependency_failure TEXT CHECK (on_dependency_failure IN ('cancel', 'fail', 'ignore')),
     series_id INTEGER,                         -- the recurring series it is an occurrence of
+    cron TEXT,                                 -- the cron task it is a firing of
     paused_at INTEGER,                         -- since when it is paused by itself, and not with others
     preempted INTEGER NOT NULL DEFAULT 0,      -- made way, and runs on: 1 for a more urgent task, 2 for pressure
     frozen INTEGER NOT NULL DEFAULT 0,         -- past its deadline, but paused with others: its time does not run
@@ -132,6 +133,17 @@ CREATE TABLE taskmill_series (
     max_runs INTEGER,
     paused INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+
+-- Work by the clock: what is declared, and what has become of it.
+CREATE TABLE taskmill_cron (
+    name TEXT PRIMARY KEY,
+    position INTEGER NOT NULL, -- in the order of declaration
+    type TEXT NOT NULL,        -- of its firings
+    state TEXT NOT NULL,       -- settings and history, as JSON
+    task_id INTEGER,           -- its firing that has not ended
+    runs INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE INDEX taskmill_cron_firing ON taskmill_cron (task_id) WHERE task_id IS NOT NULL;
 
 -- What was changed at run time about the scheduler, a domain, a group or a task type: settings, pauses, rate limits.
 CREATE TABLE taskmill_control (

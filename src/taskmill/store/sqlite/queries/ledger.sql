@@ -2,7 +2,8 @@
 -- Which of the given [id, attempt] rows still hold their token, what they were asked meanwhile, whether they are to run
 -- once more, whether they have children that have not ended, and whom their endings concern.
 SELECT json_group_array(json_array(t.id, t.stop, t.rerun IS NOT NULL, t.children > t.children_ended,
-    json_array(t.stop IS NOT NULL, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL)))
+    json_array(t.stop IS NOT NULL, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL,
+        t.cron IS NOT NULL)))
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0
 WHERE t.attempt = given.value ->> 1 AND t.status = 'running';
@@ -18,7 +19,7 @@ UPDATE taskmill_task SET
     retries = given.value ->> 2,
     crashes = given.value ->> 3,
     due_at = given.value ->> 4,
-    due_is_relative = 1,
+    due_is_relative = cron IS NULL, -- a cron task is tried again at an instant
     last_error = coalesce(given.value ->> 5, last_error),
     interrupted = given.value ->> 6,
     preempted = given.value ->> 7,

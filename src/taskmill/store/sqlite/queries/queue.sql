@@ -78,7 +78,8 @@ SELECT json_group_array(json_array(
     created_at, queued_at, due_at, coalesce(expires_at, ?2 + ttl_ms), ?2, parent_id, saved, replaced, stop,
     last_error, urgency,
     json(CASE WHEN children OR finalizing THEN json_array(children, finalizing, outcome ->> 1) END),
-    awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children, renewed_at, io))
+    awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children OR cron IS NOT NULL, renewed_at, io,
+    cron))
 FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
     AND (expires_at IS NULL OR expires_at > ?2 OR stop IS NOT NULL OR interrupted);

@@ -3,13 +3,14 @@
 -- unless something holds it back: ?3, or a parent that lets only so many children into the queue.
 INSERT INTO taskmill_task (
     id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides, attempt, created_at, queued_at,
-    gate_id, parent_id, children_after, saved, io, last_error, held
+    gate_id, parent_id, children_after, saved, io, last_error, held, cron
 )
 SELECT
     id, type, key, label, group_name, priority, priority, 'blocked', payload, tags, overrides, attempt, created_at,
     ?2, ?3, parent_id, (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), saved, io, error,
     EXISTS (SELECT 1 FROM taskmill_task AS parent
-        WHERE parent.id = taskmill_history.parent_id AND parent.max_children IS NOT NULL)
+        WHERE parent.id = taskmill_history.parent_id AND parent.max_children IS NOT NULL),
+    ?4
 FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
 
 -- name: recount_child
@@ -28,7 +29,11 @@ UPDATE taskmill_tally SET ended = ended - 1, kept = kept - 1, duration_ms = dura
 WHERE type = ?1 AND group_name = ?2 AND ending = ?3;
 
 -- name: dead_letter
-SELECT type, group_name, duration_ms, key FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
+-- The last value is the cron task that it was a firing of.
+SELECT
+    type, group_name, duration_ms, key,
+    (SELECT c.name FROM taskmill_cron AS c WHERE c.name = taskmill_history.tags ->> 'cron' AND c.type = taskmill_history.type)
+FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
 
 -- name: return_tags
 INSERT INTO taskmill_task_tag SELECT name, value, task_id FROM taskmill_history_tag WHERE task_id = ?1;

@@ -1,0 +1,72 @@
+"""``taskmill cron``: what is declared to run by the clock, how it went last, and when it runs next."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from taskmill import Schedule
+from taskmill.cli import machine_output, screen, words
+from taskmill.cli.refusal import DONE
+from taskmill.cli.store_file import add_file, chosen_file, opened
+from taskmill.cron import CronExpression
+
+SUMMARY = "List the tasks that run by the clock: when, how it went last, and when next"
+
+HEADINGS = ["name", "runs", "last run", "outcome", "next run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    schedules = asyncio.run(_look(chosen_file(arguments.file)))
+    if arguments.json:
+        machine_output.print_document([_document(schedule) for schedule in schedules])
+    elif schedules:
+        screen.table(HEADINGS, [_row(schedule) for schedule in schedules], wrap=True)
+    else:
+        screen.say("no cron tasks are declared in this file")
+    return DONE
+
+
+async def _look(file: str) -> list[Schedule]:
+    async with opened(file) as scheduler:
+        return [schedule for schedule in (await scheduler.snapshot()).schedules if schedule.cron is not None]
+
+
+def _row(schedule: Schedule) -> list[str]:
+    return [
+        schedule.cron or "",
+        _in_words(schedule),
+        "never" if schedule.last_run is None else words.local_time(schedule.last_run),
+        _outcome(schedule),
+        "never" if schedule.next_run is None else words.local_time(schedule.next_run),
+    ]
+
+
+def _in_words(schedule: Schedule) -> str:
+    return CronExpression.parse(schedule.expression or "").in_words()
+
+
+def _outcome(schedule: Schedule) -> str:
+    """How the last run ended, and the task that is at work or waits to be tried again."""
+    said = [] if schedule.last_outcome is None else [str(schedule.last_outcome)]
+    if schedule.task_id is not None:
+        said.append(f"task {schedule.task_id} active")
+    return ", ".join(said)
+
+
+def _document(schedule: Schedule) -> dict[str, object]:
+    return {
+        "name": schedule.cron,
+        "expression": schedule.expression,
+        "in_words": _in_words(schedule),
+        "type": schedule.type,
+        "task_id": schedule.task_id,
+        "runs": schedule.runs,
+        "last_run": schedule.last_run,
+        "last_outcome": schedule.last_outcome,
+        "next_run": schedule.next_run,
+    }

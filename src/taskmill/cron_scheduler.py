@@ -1,0 +1,148 @@
+"""``CronScheduler``: work by the clock and nothing else, with two verbs.
+
+It is a scheduler in disguise: the same store, the same engine, and a slot for each task. What was declared runs from
+``initialize`` to ``stop``, and may be declared anew after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Literal
+
+from taskmill.clock import SystemClock
+from taskmill.errors import AlreadyActive, ConfigError
+from taskmill.model.cron import Cron, CronTuple
+from taskmill.model.durations import Duration, optional_milliseconds
+from taskmill.ports import Clock
+from taskmill.scheduler import Scheduler, checked_clock, lasting_store
+
+if TYPE_CHECKING:
+    from taskmill.store.opening import AnyStore
+
+Registrations = Sequence[Cron | CronTuple]
+
+
+class CronScheduler:
+    """Runs declared tasks by the clock: ``initialize`` with the complete list, then ``stop``."""
+
+    def __init__(self, store: str | PathLike[str], clock: Clock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else checked_clock(clock)
+        self._store = lasting_store(store, self._clock)
+        self._life: _Life | None = None
+
+    def __repr__(self) -> str:
+        return f"<CronScheduler {self._store.name}: {'stopped' if self._life is None else self._life.state}>"
+
+    async def initialize(self, registrations: Registrations) -> None:
+        """Run these tasks, and no others, until :meth:`stop`; returns when they are stored and the clock is watched.
+
+        ``AlreadyActive`` if it was initialized before and not stopped; ``AlreadyRunning`` if another scheduler runs on
+        the same file. What is wrong with a registration is said before anything is stored.
+        """
+        if self._life is not None:
+            raise AlreadyActive(self._life.state)
+        if not isinstance(registrations, list | tuple):
+            raise ConfigError(f"registrations must be a list or tuple of Cron, not {type(registrations).__name__}")
+        life = self._life = _Life(_Engine(self._store, registrations, self._clock))
+        try:
+            await life.begin()
+        except BaseException:
+            self._life = None
+            raise
+        finally:
+            life.begun.set()
+
+    async def stop(self, timeout: Duration | None = None) -> None:
+        """Start nothing more and wait for what runs; after ``timeout`` it is cancelled and starts again next time.
+
+        May be called at any time, and again: then the shorter ``timeout`` counts.
+        """
+        limit = optional_milliseconds(timeout, "timeout")
+        life = self._life
+        if life is None:
+            return
+        if life.ending is None:
+            life.ending = asyncio.get_running_loop().create_task(self._end(life))
+        life.stop(math.inf if limit is None else limit / 1000)
+        # Whoever waits may give up; the stop goes on.
+        await asyncio.shield(life.ending)
+
+    async def _end(self, life: _Life) -> None:
+        try:
+            await life.end()
+        finally:
+            if self._life is life:
+                self._life = None
+
+
+class _Life:
+    """From one ``initialize`` to its ``stop``."""
+
+    def __init__(self, engine: _Engine) -> None:
+        self._engine = engine
+        self.state: Literal["initializing", "running"] = "initializing"
+        self.begun = asyncio.Event()
+        """Whether ``initialize`` is over, however it went."""
+        self.ending: asyncio.Task[None] | None = None
+        self._grace = math.inf
+        self._is_wanted = True
+        self._running: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        await self._engine.open()
+        started, may_go = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._running = loop.create_task(
+            self._engine.run_while(lambda: self._is_wanted, started, may_go), name="taskmill-cron-scheduler"
+        )
+        starting = loop.create_task(started.wait())
+        try:
+            await asyncio.wait([self._running, starting], return_when=asyncio.FIRST_COMPLETED)
+            if self._running.done():
+                await self._running
+            self.state = "running"
+            # Only when `initialize` has returned: until then a stop must find that nothing has started.
+            loop.call_soon(may_go.set)
+        except BaseException:
+            self._is_wanted = False
+            may_go.set()
+            self._engine.hurry(0)
+            await asyncio.wait([self._running])
+            self._running = None
+            await self._engine.close()
+            raise
+        finally:
+            starting.cancel()
+
+    def stop(self, grace: float) -> None:
+        self._is_wanted = False
+        self._grace = min(self._grace, grace)
+        self._engine.hurry(self._grace)
+
+    async def end(self) -> None:
+        await self.begun.wait()
+        if self._running is None:
+            return  # it could not begin, which is for its caller to hear
+        try:
+            await self._running
+        finally:
+            await self._engine.close()
+
+
+class _Engine(Scheduler):
+    """A scheduler of cron tasks alone: each has a slot."""
+
+    def __init__(self, store: AnyStore, registrations: Registrations, clock: Clock) -> None:
+        super().__init__(store, cron=registrations, max_concurrency=max(len(registrations), 1), clock=clock)
+
+    async def run_while(self, is_wanted: Callable[[], bool], started: asyncio.Event, may_go: asyncio.Event) -> None:
+        with self._as_current():
+            await self._dispatching.run(lambda _: not is_wanted(), started=started, may_go=may_go)
+
+    def hurry(self, grace: float) -> None:
+        """Stop within this time; asked again, within the shorter one."""
+        if self._is_open:
+            self._dispatching.ask_to_stop(grace)

@@ -1,0 +1,231 @@
+"""When a cron task runs, and what each run leaves behind.
+
+A task is judged by the occurrences after ``since``, the start of its last attempt. If one or more have passed, the
+latest runs: however many were missed, there is one run, and a pending retry is dropped for it. Else a retry runs
+when its instant has come. While a task runs it is never due, and what passes meanwhile is later than ``since``: it
+is due when the run ends, however it ends.
+
+The wall clock may be put back. Then occurrences pass again; those in ``ran`` do not run again, the others do. So
+nothing runs twice, and nothing waits until the clock is where it was.
+
+Laws: a task that runs is not due; each occurrence runs at most once; an idle task whose occurrence has come is due
+until it runs; a retry comes no sooner than its delay and a second after the failure; ``next_moment`` is the first
+moment at which ``due`` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, tzinfo
+from enum import StrEnum
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from taskmill.errors import InvalidState
+from taskmill.model.cron import CronState, Firing, RunOutcome, Stretch
+from taskmill.model.durations import from_ms, to_ms
+from taskmill.policy.cron.expression import CronExpression
+from taskmill.policy.cron.instants import first_after, last_at
+from taskmill.policy.cron.syntax import Fields
+
+LONGEST_DELAY_MS = 60_000
+"""A step of the clock, or a suspended machine, delays nothing by more than a minute."""
+SHORTEST_RETRY_MS = 1_000
+"""So that a task with no delay that keeps failing does not spin."""
+MOST_STRETCHES = 16
+_MINUTE_MS = 60_000
+
+
+class Reason(StrEnum):
+    """Why a task starts."""
+
+    OCCURRENCE = "occurrence"
+    RETRY = "retry"
+    RESTART = "restart"
+    """Its last run was cut short."""
+
+
+class Due(NamedTuple):
+    """A task is to start now, for this occurrence: the latest that has passed, or the one that did not succeed yet."""
+
+    reason: Reason
+    occurrence: int
+
+    @property
+    def fires(self) -> bool:
+        """Whether the occurrence is new; retries and restarts belong to one that was announced before."""
+        return self.reason is Reason.OCCURRENCE
+
+
+def new_state(name: str, expression: CronExpression, retry_delay_ms: int, now: int, zone: tzinfo) -> CronState:
+    """A task that was never seen before: it runs now if the current minute matches, else with its next occurrence."""
+    latest = _previous(expression, now, zone)
+    matches_now = latest is not None and now - latest < _MINUTE_MS
+    return CronState(
+        name=name,
+        expression=expression.text,
+        retry_delay_ms=retry_delay_ms,
+        since=latest - 1 if matches_now and latest is not None else now,
+    )
+
+
+def due(state: CronState, expression: CronExpression, now: int, zone: tzinfo) -> Due | None:
+    """Why the task is to start now, or ``None``."""
+    if state.is_running:
+        return None
+    occurrence = _latest_passed(state, expression, now, zone)
+    if occurrence is not None:
+        return Due(Reason.OCCURRENCE, occurrence)
+    firing = state.firing
+    if firing is None or firing.retry_at is None or firing.retry_at > now:
+        return None
+    was_cut_short = state.last_outcome is RunOutcome.INTERRUPTED
+    return Due(Reason.RESTART if was_cut_short else Reason.RETRY, firing.occurrence)
+
+
+def next_moment(state: CronState, expression: CronExpression, zone: tzinfo) -> int | None:
+    """When the task will be due, if nothing changes; ``None`` while it runs, since its end changes everything."""
+    if state.is_running:
+        return None
+    at = _next(expression, state.since, zone)
+    while at is not None and (stretch := _stretch_with(state.ran, at)) is not None:
+        at = _next(expression, stretch.last, zone)
+    moments = [moment for moment in (at, state.retry_at) if moment is not None]
+    return min(moments, default=None)
+
+
+def next_occurrence(state: CronState, expression: CronExpression, zone: tzinfo) -> int | None:
+    """When the task will fire, if nothing changes: for whoever leaves retries to others."""
+    return None if state.is_running else next_moment(replace(state, firing=None), expression, zone)
+
+
+def started(state: CronState, expression: CronExpression, why: Due, now: int, zone: tzinfo) -> CronState:
+    """The task starts: every occurrence up to now is settled by this run."""
+    if not why.fires:
+        return attempted_again(state, now)
+    ran = _with(state.ran, expression, why.occurrence, zone)
+    return replace(state, since=now, ran=ran, firing=Firing(occurrence=why.occurrence), last_attempt_at=now)
+
+
+def attempted_again(state: CronState, now: int) -> CronState:
+    """A retry or a restart begins."""
+    firing = _firing_of(state)
+    firing = replace(firing, attempt=firing.attempt + 1, retry_at=None)
+    return replace(state, since=now, firing=firing, last_attempt_at=now)
+
+
+def claimed(state: CronState, now: int) -> CronState:
+    """The run had to wait for a slot and begins only now: what has passed while it waited is settled by it too."""
+    _firing_of(state)
+    return replace(state, since=max(state.since, now), last_attempt_at=now)
+
+
+def succeeded(state: CronState, now: int) -> CronState:
+    """The firing is over, and with it any retry."""
+    return replace(state, firing=None, last_success_at=now, last_outcome=RunOutcome.SUCCEEDED)
+
+
+def failed(state: CronState, now: int, delay_ms: int | None = None) -> CronState:
+    """The firing is attempted again, unless an occurrence comes first; ``delay_ms`` is what the handler asked for."""
+    delay_ms = state.retry_delay_ms if delay_ms is None else delay_ms
+    retry_at = now + max(delay_ms, SHORTEST_RETRY_MS)
+    return _again(replace(state, last_failure_at=now, last_outcome=RunOutcome.FAILED), retry_at)
+
+
+def gave_up(state: CronState, now: int) -> CronState:
+    """The handler wants no retry: the next occurrence runs."""
+    return replace(state, firing=None, last_failure_at=now, last_outcome=RunOutcome.FAILED)
+
+
+def crashed_too_often(state: CronState) -> CronState:
+    """The firing is over, and what it does to its process is not tried again: the next occurrence runs."""
+    return replace(state, firing=None, last_outcome=RunOutcome.QUARANTINED)
+
+
+def cancelled(state: CronState) -> CronState:
+    """Somebody ended the firing, whether it ran or waited for its retry: the next occurrence runs."""
+    return replace(state, firing=None, last_outcome=RunOutcome.CANCELLED)
+
+
+def interrupted(state: CronState, now: int) -> CronState:
+    """The run was stopped before its end: it starts again with the next ``initialize``, at no cost."""
+    return _again(replace(state, last_outcome=RunOutcome.INTERRUPTED), now)
+
+
+def rewound(state: CronState, now: int, step: int) -> CronState:
+    """The wall clock was put back by ``step``, to ``now``.
+
+    A retry is due at an instant of the wall clock, but a step must not delay it by more than a minute: one that would
+    takes the retry along.
+    """
+    if state.firing is not None and state.firing.retry_at is not None and step > LONGEST_DELAY_MS:
+        state = _again(state, state.firing.retry_at - step)
+    return replace(state, since=min(state.since, now))
+
+
+def _again(state: CronState, retry_at: int) -> CronState:
+    return replace(state, firing=replace(_firing_of(state), retry_at=retry_at))
+
+
+def _firing_of(state: CronState) -> Firing:
+    if state.firing is None:
+        raise InvalidState(f"no run of cron task {state.name!r} is under way")
+    return state.firing
+
+
+def _latest_passed(state: CronState, expression: CronExpression, now: int, zone: tzinfo) -> int | None:
+    """The latest occurrence that has come and has not run."""
+    if now <= state.since:
+        return None
+    at = _previous(expression, now, zone)
+    while at is not None and at > state.since:
+        stretch = _stretch_with(state.ran, at)
+        if stretch is None:
+            return at
+        at = _previous(expression, stretch.first - 1, zone)
+    return None
+
+
+def _stretch_with(ran: tuple[Stretch, ...], at: int) -> Stretch | None:
+    # From the end: it is nearly always the last, if any.
+    for stretch in reversed(ran):
+        if stretch.first <= at:
+            return stretch if at <= stretch.last else None
+    return None
+
+
+def _with(ran: tuple[Stretch, ...], expression: CronExpression, at: int, zone: tzinfo) -> tuple[Stretch, ...]:
+    """``ran`` and this occurrence, with stretches joined between which no occurrence lies."""
+    if _stretch_with(ran, at) is not None:
+        return ran
+    before = [stretch for stretch in ran if stretch.last < at]
+    after = [stretch for stretch in ran if stretch.first > at]
+    added = Stretch(at, at)
+    if before and _next(expression, before[-1].last, zone) == at:
+        added = Stretch(before.pop().first, at)
+    if after and _next(expression, at, zone) == after[0].first:
+        added = Stretch(added.first, after.pop(0).last)
+    joined = [*before, added, *after]
+    if len(joined) > MOST_STRETCHES:
+        # Too many to remember: what was missed between the oldest two counts as run. Better once too few than twice.
+        joined[:2] = [Stretch(joined[0].first, joined[1].last)]
+    return tuple(joined)
+
+
+def _next(expression: CronExpression, after: int, zone: tzinfo) -> int | None:
+    return _occurrence(first_after, expression, after, zone)
+
+
+def _previous(expression: CronExpression, at: int, zone: tzinfo) -> int | None:
+    return _occurrence(last_at, expression, at, zone)
+
+
+def _occurrence(
+    search: Callable[[Fields, datetime], datetime | None], expression: CronExpression, at: int, zone: tzinfo
+) -> int | None:
+    try:
+        found = search(expression.fields, from_ms(at).astimezone(zone))
+    except OverflowError:
+        return None  # at the ends of what datetimes can say, nothing occurs
+    return None if found is None else to_ms(found)

@@ -1,0 +1,126 @@
+"""Declared cron tasks as task types: what is called when one fires, and with which options.
+
+A task keeps its type and the options of the view that was given. A plain callable becomes a type of the domain
+``cron``; what it returns is dropped.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, cast
+
+from taskmill.cron_socket import CronDeclaration
+from taskmill.define.cron_handler import handler_refusal
+from taskmill.define.domain import Domain
+from taskmill.define.registry import Registry, overrides_of
+from taskmill.define.task import Task, TaskType
+from taskmill.errors import ConfigError
+from taskmill.model.options import merged
+from taskmill.model.retry import Retry
+from taskmill.model.stages import NewTask
+from taskmill.model.submission import Submission
+from taskmill.model.task_name import full_name
+from taskmill.policy.cron.decisions import SHORTEST_RETRY_MS
+from taskmill.policy.cron.registrations import Registration, checked_registrations
+
+DOMAIN = "cron"
+TAG = "cron"
+_UNLIMITED = 2**31 - 1
+"""Retries of a firing: it is tried until it succeeds or its next occurrence comes."""
+
+
+class CronTask(NamedTuple):
+    """A declared cron task and what each of its firings submits."""
+
+    registration: Registration
+    submission: Submission
+
+    @property
+    def name(self) -> str:
+        return self.registration.name
+
+    def declaration(self) -> CronDeclaration:
+        submission = self.submission
+        overrides = overrides_of(submission.options)
+        return CronDeclaration(self.registration, submission.type, submission.encoded or "{}", overrides)
+
+    def firing(self, registry: Registry, now: int) -> NewTask:
+        """The task that it fires now."""
+        return registry.resolve(self.submission, now)
+
+
+def declared_cron(given: object, domains: Iterable[Domain]) -> tuple[Sequence[CronTask], Iterable[Domain]]:
+    """Judge the list, and make task types of what it calls; returns also the domains, with those that it needs."""
+    registrations = checked_registrations(given, handler_refusal)
+    if not registrations or not isinstance(domains, Iterable):
+        return (), domains
+    known = list(domains)
+    own = Domain(DOMAIN)
+    tasks: list[CronTask] = []
+    for one in registrations:
+        handler = cast("object", one.handler)
+        if isinstance(handler, Task):
+            task = cast("Task[..., Any]", handler)
+            if task.domain not in known:
+                known.append(task.domain)
+            tasks.append(CronTask(one, _submission(task.prepare(), one)))
+        else:
+            task_type = _type_of(one.name, one.handler)
+            own.types[task_type.name] = task_type
+            tasks.append(CronTask(one, _submission(Submission.prepared(task_type.name, {}, {}, "{}"), one)))
+    if own.types:
+        if any(isinstance(domain, Domain) and domain.name == DOMAIN for domain in known):
+            raise ConfigError(f"domains: the name {DOMAIN!r} is that of cron tasks which are plain callables")
+        known.append(own)
+    return tasks, known
+
+
+def _submission(prepared: Submission, one: Registration) -> Submission:
+    """What was prepared, as a firing: tagged, and tried again as its registration says."""
+    options = merged(prepared.options, {"retry": _retry(one.retry_delay_ms), "tags": {TAG: one.name}})
+    return Submission.prepared(prepared.type, prepared.payload, options, prepared.encoded)
+
+
+@functools.cache
+def _retry(delay_ms: int) -> Retry:
+    delay_ms = max(delay_ms, SHORTEST_RETRY_MS)
+    return Retry(_UNLIMITED, initial_ms=delay_ms, maximum_ms=delay_ms)
+
+
+def _type_of(name: str, handler: Callable[[], Any]) -> TaskType:
+    """All are alike but for their names and what they call: reading a signature each time would take long."""
+    return _pattern().renamed(full_name(DOMAIN, name), _calling(handler))
+
+
+@functools.cache
+def _pattern() -> TaskType:
+    def nothing() -> None: ...
+
+    return TaskType(full_name(DOMAIN, "pattern"), nothing, {}, None)
+
+
+def _calling(handler: Callable[[], Any]) -> Callable[[], Any]:
+    """A function that calls the handler and returns nothing: on the loop if it is asynchronous, else in a thread."""
+    if _is_async(handler):
+
+        async def call_on_loop() -> None:
+            await handler()
+
+        return call_on_loop
+
+    def call_in_thread() -> None:
+        answer = handler()
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            raise TypeError("the handler returned an awaitable, which nobody awaits: write it as `async def`")
+
+    return call_in_thread
+
+
+def _is_async(handler: object) -> bool:
+    while isinstance(handler, functools.partial):
+        handler = handler.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004 - its method, not whether it has one

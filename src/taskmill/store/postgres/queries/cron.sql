@@ -1,0 +1,65 @@
+-- name: all_cron
+-- [state, type, task_id, runs] of every cron task, in the order of declaration.
+SELECT coalesce(json_agg(json_build_array(state::json, type, task_id, runs) ORDER BY position), '[]') FROM taskmill_cron;
+
+-- name: cron_named
+-- The same for the given names.
+SELECT coalesce(json_agg(json_build_array(state::json, type, task_id, runs) ORDER BY position), '[]') FROM taskmill_cron
+WHERE name IN (SELECT json_array_elements_text($1::json));
+
+-- name: cron_of_tasks
+-- The same for those whose firings are among the given tasks.
+SELECT coalesce(json_agg(json_build_array(state::json, type, task_id, runs)), '[]') FROM taskmill_cron
+WHERE task_id IS NOT NULL AND task_id = ANY (taskmill_ids($1));
+
+-- name: declare_cron
+-- [name, position, type, state, task_id] rows.
+INSERT INTO taskmill_cron (name, position, type, state, task_id)
+SELECT value ->> 0, (value ->> 1)::integer, value ->> 2, value ->> 3, (value ->> 4)::bigint
+FROM json_array_elements($1::json) AS given (value)
+ON CONFLICT (name) DO UPDATE SET
+    position = excluded.position, type = excluded.type, state = excluded.state, task_id = excluded.task_id;
+
+-- name: write_cron
+-- [name, state, task_id, fired] rows; fired is 1 for a new firing.
+UPDATE taskmill_cron SET
+    state = given.value ->> 1, task_id = (given.value ->> 2)::bigint, runs = runs + (given.value ->> 3)::integer
+FROM json_array_elements($1::json) AS given (value)
+WHERE taskmill_cron.name = given.value ->> 0;
+
+-- name: forget_cron
+DELETE FROM taskmill_cron WHERE name IN (SELECT json_array_elements_text($1::json));
+
+-- name: firings
+-- [id, type, overrides, due_at, waits] of those of the given tasks that are active; one that waits to run, and has nothing
+-- that must be stopped first, can be replaced at once.
+SELECT coalesce(json_agg(json_build_array(
+    id, type, overrides, CASE WHEN status = 'scheduled' THEN due_at END,
+    status IN ('pending', 'scheduled') AND stop IS NULL AND NOT finalizing AND children = children_ended)), '[]')
+FROM taskmill_task WHERE id = ANY (taskmill_ids($1));
+
+-- name: mark_firings
+-- [id, name] rows: these tasks are firings.
+UPDATE taskmill_task SET cron = given.value ->> 1
+FROM json_array_elements($1::json) AS given (value)
+WHERE taskmill_task.id = (given.value ->> 0)::bigint;
+
+-- name: still_active
+SELECT coalesce(json_agg(id), '[]') FROM taskmill_task WHERE id = ANY (taskmill_ids($1));
+
+-- name: redeclare_firings
+-- [id, type, payload, overrides, due_at] rows of firings that wait to run and are declared otherwise now. One that becomes
+-- a task of another type gives up its key.
+UPDATE taskmill_task SET
+    key = CASE WHEN taskmill_task.type = given.value ->> 1 THEN taskmill_task.key END,
+    payload = CASE WHEN taskmill_task.type = given.value ->> 1 THEN payload ELSE given.value ->> 2 END,
+    type = given.value ->> 1,
+    overrides = given.value ->> 3,
+    due_at = CASE WHEN status = 'scheduled' THEN (given.value ->> 4)::bigint ELSE due_at END
+FROM json_array_elements($1::json) AS given (value)
+WHERE taskmill_task.id = (given.value ->> 0)::bigint;
+
+-- name: rewind_retries
+-- The wall clock was put back by $1 ms, more than a retry may be late.
+UPDATE taskmill_task SET due_at = due_at - $1::bigint
+WHERE status = 'scheduled' AND due_at IS NOT NULL AND cron IS NOT NULL AND NOT due_is_relative AND attempt > 0;

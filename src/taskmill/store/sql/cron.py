@@ -1,0 +1,170 @@
+"""What is stored about cron tasks, kept in step with the rows of their firings.
+
+Each function runs inside the writer's transaction, and :mod:`taskmill.policy.cron` decides. The engine itself does
+retries and restarts, with the task row; here they are only noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from taskmill.cron_socket import CronRow
+from taskmill.errors import DuplicateTask
+from taskmill.model.cron import CronState, Firing
+from taskmill.model.stages import Claimed
+from taskmill.model.status import Ending
+from taskmill.model.verdict import Return, TryAgain
+from taskmill.policy.cron import decisions
+from taskmill.policy.verdicts import is_crash
+from taskmill.ports import Effects, Judged
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.statements import SQL
+
+
+class _StoredRow(msgspec.Struct, array_like=True):
+    state: CronState
+    type: str
+    task_id: int | None
+    runs: int
+
+
+_decode_rows = msgspec.json.Decoder(list[_StoredRow]).decode
+
+
+def rows(connection: Connection, names: Sequence[str] | None = None) -> list[CronRow]:
+    """These cron tasks, or all, in the order of their declaration."""
+    if names is None:
+        return _read(connection, "all_cron")
+    return _read(connection, "cron_named", encoded(names))
+
+
+def _rows_of(connection: Connection, ids: Iterable[int]) -> list[CronRow]:
+    """Those whose firings are among these tasks."""
+    return _read(connection, "cron_of_tasks", encoded(list(ids)))
+
+
+def _read(connection: Connection, statement: str, *parameters: str) -> list[CronRow]:
+    found = _decode_rows(one(connection, SQL[statement], *parameters))
+    return [CronRow(row.state, row.type, row.task_id, row.runs) for row in found]
+
+
+def write(connection: Connection, changed: Sequence[tuple[CronState, int | None]], *, fired: bool = False) -> None:
+    """Store these states, each with the task that is its firing now."""
+    if changed:
+        values = [(state.name, encoded(state), task_id, int(fired)) for state, task_id in changed]
+        connection.execute(SQL["write_cron"], (encoded(values),))
+
+
+def _change(
+    connection: Connection, ids: Iterable[int], effects: Effects, change: Callable[[CronState, int], CronState]
+) -> None:
+    """Something happened to these tasks: change the states of those that are firings."""
+    changed: list[tuple[CronState, int | None]] = []
+    found = _rows_of(connection, ids)
+    if found:
+        # A row is read, changed and written: nobody may do so in between.
+        connection.be_alone()
+    for row in found:
+        if row.state.firing is None or row.task_id is None:
+            continue
+        state = change(row.state, row.task_id)
+        if state != row.state:
+            changed.append((state, None if state.firing is None else row.task_id))
+    write(connection, changed)
+    effects.crons += [state for state, _ in changed]
+
+
+def claimed(connection: Connection, tasks: Sequence[Claimed], now: int, effects: Effects) -> None:
+    """Attempts begin; those that run a hook are none of the firing's."""
+    firings = {task.id: task for task in tasks if task.cron is not None and task.stop is None}
+    if not firings:
+        return
+
+    def change(state: CronState, id: int) -> CronState:
+        if firings[id].finalizes:
+            # The run began with its handler: what has passed since then is still to come.
+            return at_work(state)
+        if state.retry_at is not None:
+            return decisions.attempted_again(state, now)
+        return decisions.claimed(state, now) if firings[id].attempt == 1 else state
+
+    _change(connection, firings, effects, change)
+
+
+def at_work(state: CronState) -> CronState:
+    """The firing waits for no retry."""
+    if state.firing is None:
+        return state
+    return msgspec.structs.replace(state, firing=msgspec.structs.replace(state.firing, retry_at=None))
+
+
+def returned(connection: Connection, verdicts: Iterable[Judged], now: int, effects: Effects) -> None:
+    """Attempts are over and their tasks are not: they failed, or were interrupted."""
+    retries = {
+        each.task.id: each.verdict
+        for each in verdicts
+        if each.task.cron is not None and isinstance(each.verdict, TryAgain | Return)
+    }
+    if not retries:
+        return
+
+    def change(state: CronState, id: int) -> CronState:
+        verdict = retries[id]
+        if isinstance(verdict, TryAgain):
+            return decisions.failed(state, now, 0 if verdict.due_at is None else verdict.due_at - now)
+        return decisions.interrupted(state, now)
+
+    _change(connection, retries, effects, change)
+
+
+def interrupted(connection: Connection, ids: Iterable[int], now: int, effects: Effects) -> None:
+    """The process of these tasks died; they start again."""
+    _change(connection, ids, effects, lambda state, _: decisions.interrupted(state, now))
+
+
+def follow(connection: Connection, endings: Iterable[EndingRow], now: int, effects: Effects) -> None:
+    """Tasks have ended, and with them the firings that they were."""
+    ended = {row.id: row for row in endings}
+
+    def change(state: CronState, id: int) -> CronState:
+        row = ended[id]
+        match row.ending:
+            case Ending.COMPLETED:
+                return decisions.succeeded(state, now)
+            case Ending.CANCELLED | Ending.SUPERSEDED:
+                return decisions.cancelled(state)
+            case Ending.DEAD_LETTER if is_crash(row.error):
+                return decisions.crashed_too_often(state)
+            case _:
+                return decisions.gave_up(state, now)
+
+    _change(connection, ended, effects, change)
+
+
+def rejoin(connection: Connection, id: int, name: str | None, now: int) -> None:
+    """A dead letter that was a firing is about to come back: it is one again, so that it never runs beside another."""
+    found = [] if name is None else rows(connection, [name])
+    if not found:
+        return
+    (row,) = found
+    if row.task_id is not None:
+        raise DuplicateTask(f"cron task {name!r} is at work already, as task {row.task_id}", existing_id=row.task_id)
+    occurrence = row.state.ran[-1].last if row.state.ran else now
+    state = msgspec.structs.replace(row.state, firing=Firing(occurrence=occurrence, retry_at=now))
+    write(connection, [(state, id)])
+
+
+def rewind(connection: Connection, now: int, step: int) -> None:
+    """The wall clock was put back by ``step`` ms, to ``now``."""
+    changed: list[tuple[CronState, int | None]] = []
+    for row in rows(connection):
+        state = decisions.rewound(row.state, now, step)
+        if state != row.state:
+            changed.append((state, row.task_id))
+    write(connection, changed)
+    if step > decisions.LONGEST_DELAY_MS:
+        connection.execute(SQL["rewind_retries"], (step,))

@@ -1,0 +1,214 @@
+"""Declaring and firing cron tasks, each in one transaction.
+
+Laws: a cron task has at most one firing that has not ended; what fires is due by :mod:`taskmill.policy.cron`; a
+firing that waits to be tried again is replaced by the next, and one that is at work is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import tzinfo
+
+import msgspec
+
+from taskmill.cron_socket import CronBeginning, CronDeclaration, CronRow, Fired, Firings, Occasion
+from taskmill.model.cron import CronState
+from taskmill.model.outcome import StopReason
+from taskmill.model.status import Ending
+from taskmill.policy.cron.decisions import Due, cancelled, due, started
+from taskmill.policy.cron.reconciling import reconciled
+from taskmill.policy.inbox import Answer
+from taskmill.ports import Arrived, Effects
+from taskmill.store.sql import cron, dependencies, families, inbox
+from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.endings import end_tasks
+from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.statements import SQL
+
+
+class _Active(msgspec.Struct, array_like=True):
+    """The row of a firing that has not ended."""
+
+    id: int
+    type: str
+    overrides: str | None
+    due_at: int | None
+    """When it is tried again, if that is to come."""
+    waits: bool
+    """Whether nothing of it has to be stopped before it can be replaced."""
+
+
+_decode_active = msgspec.json.Decoder(list[_Active], strict=False).decode
+
+
+def _active(connection: Connection, stored: Iterable[CronRow]) -> dict[int, _Active]:
+    """The rows of their firings, by id."""
+    ids = [row.task_id for row in stored if row.task_id is not None]
+    return {row.id: row for row in _decode_active(one(connection, SQL["firings"], encoded(ids)))} if ids else {}
+
+
+# Declaring
+
+
+def begin(connection: Connection, declared: Sequence[CronDeclaration], now: int, zone: tzinfo) -> CronBeginning:
+    """Make the declared tasks those that exist."""
+    stored = {row.state.name: row for row in cron.rows(connection)}
+    active = _active(connection, stored.values())
+    under_way = {name for name, row in stored.items() if row.state.is_running and row.task_id in active}
+    before = {name: _at_rest(row, active, under_way) for name, row in stored.items()}
+    outcome = reconciled(before, [each.registration for each in declared], now, zone)
+    states = [cron.at_work(state) if state.name in under_way else state for state in outcome.states]
+    kept = [stored.get(state.name) for state in states]
+    firings = [active.get(row.task_id or 0) if row is not None else None for row in kept]
+    ids = [None if firing is None else firing.id for firing in firings]
+    rows = [CronRow(state, each.type, id, 0) for each, state, id in zip(declared, states, ids, strict=True)]
+    _store_declared(connection, rows, stored)
+    _redeclare_firings(connection, declared, states, firings)
+    removed = [stored[name] for name in outcome.difference.removed]
+    connection.execute(SQL["forget_cron"], (encoded([row.state.name for row in removed]),))
+    effects = Effects()
+    orphaned = [row.task_id for row in removed if row.task_id is not None and row.task_id in active]
+    if orphaned:
+        end_tasks(connection, families.stop_trees(connection, orphaned, StopReason.CANCEL, now, effects), now, effects)
+    return CronBeginning(states, outcome.difference, effects)
+
+
+def _at_rest(row: CronRow, active: Mapping[int, _Active], under_way: set[str]) -> CronState:
+    """The state without what is no question here: nothing runs, and what was running has been told so by recovery.
+
+    A firing whose row is there waits for a slot, for its children, or for a more urgent task.
+    """
+    state = row.state
+    if state.firing is None or row.task_id not in active:
+        return msgspec.structs.replace(state, firing=None)
+    if state.name in under_way:
+        return msgspec.structs.replace(state, firing=msgspec.structs.replace(state.firing, retry_at=0))
+    return state
+
+
+def _store_declared(connection: Connection, rows: Sequence[CronRow], stored: Mapping[str, CronRow]) -> None:
+    before = [stored.get(row.state.name) for row in rows]
+    is_known = all(known is not None and known[:3] == row[:3] for row, known in zip(rows, before, strict=True))
+    names = {row.state.name: None for row in rows}
+    if is_known and [name for name in stored if name in names] == list(names):
+        return  # as after most starts
+    values = [
+        (row.state.name, position, row.type, encoded(row.state), row.task_id) for position, row in enumerate(rows)
+    ]
+    connection.execute(SQL["declare_cron"], (encoded(values),))
+
+
+def _redeclare_firings(
+    connection: Connection,
+    declared: Sequence[CronDeclaration],
+    states: Sequence[CronState],
+    firings: Sequence[_Active | None],
+) -> None:
+    """What waits to run again does so as it is declared now, at the time that was set."""
+    changes = [
+        (firing.id, each.type, each.payload, each.overrides, state.retry_at)
+        for each, state, firing in zip(declared, states, firings, strict=True)
+        if firing is not None
+        and firing.waits
+        and (
+            firing.type != each.type
+            or firing.overrides != each.overrides
+            or (firing.due_at is not None and firing.due_at != state.retry_at)
+        )
+    ]
+    if changes:
+        connection.execute(SQL["redeclare_firings"], (encoded(changes),))
+
+
+# Firing
+
+
+class _Chosen(msgspec.Struct):
+    """An occasion that is due."""
+
+    occasion: Occasion
+    why: Due
+    row: CronRow
+
+
+def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> tuple[Firings, Arrived]:
+    """Fire those that are due. What is not due is returned as it is, but what must end first is not: that will tell."""
+    stored = {row.state.name: row for row in cron.rows(connection, [each.name for each in occasions])}
+    active = _active(connection, stored.values())
+    chosen: list[_Chosen] = []
+    states: list[CronState] = []
+    for occasion in occasions:
+        row = stored.get(occasion.name)
+        if row is None:
+            continue  # forgotten meanwhile
+        why = due(row.state, occasion.expression, now, zone)
+        if why is None or not why.fires:
+            states.append(row.state)
+        elif row.task_id not in active or active[row.task_id].waits:
+            chosen.append(_Chosen(occasion, why, row))
+    if not chosen:
+        return Firings((), (), states), Arrived()
+    firings, arrived = _fire(connection, chosen, set(active), now, zone)
+    return Firings(firings.fired, firings.left, [*states, *firings.states]), arrived
+
+
+def _fire(
+    connection: Connection, chosen: Sequence[_Chosen], active: set[int], now: int, zone: tzinfo
+) -> tuple[Firings, Arrived]:
+    olds = [each.row.task_id for each in chosen if each.row.task_id is not None and each.row.task_id in active]
+    if olds:
+        # They keep their rows until those that depend on them can be handed on, but not their keys.
+        connection.execute(SQL["give_up_keys"], (encoded(olds),))
+    answers, arrived = inbox.insert(connection, [[each.occasion.task] for each in chosen], now)
+    stored_ids = [_own_id(answer) for answer in answers]
+    # One may have been replaced by another of this very batch that wants its key.
+    alive = set(decode_ids(one(connection, SQL["still_active"], encoded(stored_ids))))
+    fired: list[Fired] = []
+    left: list[tuple[str, str]] = []
+    changed: list[tuple[CronState, int | None]] = []
+    ended: list[tuple[CronState, int | None]] = []
+    for each, id, answer in zip(chosen, stored_ids, answers, strict=True):
+        state = started(each.row.state, each.occasion.expression, each.why, now, zone)
+        if id is None or id not in alive:
+            ended.append((cancelled(state), None))
+            left.append((state.name, _why_not(answer)))
+        else:
+            changed.append((state, id))
+            fired.append(Fired(state.name, each.why.occurrence, id, each.occasion.task))
+    connection.execute(SQL["mark_firings"], (encoded([(one.id, one.name) for one in fired]),))
+    cron.write(connection, changed, fired=True)
+    cron.write(connection, ended)
+    _replace(connection, chosen, stored_ids, set(olds), now, arrived.effects)
+    return Firings(fired, left, [state for state, _ in (*changed, *ended)]), arrived
+
+
+def _own_id(answer: Answer) -> int | None:
+    """The id of the new task; none if another holds its key."""
+    if isinstance(answer, list) and answer[0].kind in ("inserted", "superseded"):
+        return answer[0].id
+    return None
+
+
+def _why_not(answer: Answer) -> str:
+    return f"task {answer[0].id} stands for it" if isinstance(answer, list) else str(answer)
+
+
+def _replace(
+    connection: Connection,
+    chosen: Sequence[_Chosen],
+    ids: Sequence[int | None],
+    olds: set[int],
+    now: int,
+    effects: Effects,
+) -> None:
+    """End the firings that these take the place of."""
+    pairs = [
+        (each.row.task_id, id)
+        for each, id in zip(chosen, ids, strict=True)
+        if id is not None and each.row.task_id is not None and each.row.task_id in olds
+    ]
+    dependencies.point_at_successors(connection, pairs, effects)
+    effects.successors.update(pairs)
+    endings = [EndingRow(id, Ending.SUPERSEDED, now, None, None, None) for id in sorted(olds)]
+    end_tasks(connection, endings, now, effects)

@@ -1,0 +1,49 @@
+"""A store in memory that can be closed and opened again, with all that is in it."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from taskmill.errors import AlreadyRunning
+from taskmill.ports import Clock, DispatchRight
+from taskmill.store.sqlite.connection import MEMORY, Connection
+from taskmill.store.sqlite.store import SqliteStore
+
+
+class LastingMemory(SqliteStore):
+    """Ends with the object, and not when it is closed."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(MEMORY, "full", clock)
+        self._kept: Connection | None = None
+        self._right = _Right()
+
+    def _prepared(self) -> Connection:
+        if self._kept is None:
+            self._kept = super()._prepared()
+        return self._kept
+
+    async def close(self) -> None:
+        await self._writer.close()
+
+    async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:  # noqa: ARG002 - alike
+        return self._right.acquired()
+
+
+class _Right:
+    """Held until the last handler has ended, as that of a file is."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def acquired(self) -> Self:
+        if self._is_held:
+            raise AlreadyRunning("a handler of an earlier run has not ended yet; this one can run once it has")
+        self._is_held = True
+        return self
+
+    def release(self) -> None:
+        self._is_held = False
+
+    def inheritable(self) -> tuple[int, ...]:
+        return ()

@@ -1,0 +1,109 @@
+"""Cron tasks whose process is killed, and two processes that want the same file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taskmill import Schedule, Scheduler
+
+pytestmark = pytest.mark.timeout(120)
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": SOURCE, "TZ": "UTC"}
+NOT_SO_LATE = 45
+"""Seconds of a minute in which a first start still finds itself in that minute."""
+
+
+@contextlib.contextmanager
+def victim(file: Path, expression: str, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.crash.cron_victim", str(file), expression, str(seconds)],
+        cwd=Path(__file__).parents[2],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+def said(process: subprocess.Popen[str], count: int) -> set[str]:
+    """The next words of the process, in whatever order."""
+    assert process.stdout is not None
+    return {process.stdout.readline().strip() for _ in range(count)}
+
+
+def this_minute_alone() -> str:
+    """An expression that matches the current minute, and no other within a year."""
+    if (late := time.time() % 60) > NOT_SO_LATE:
+        time.sleep(60.5 - late)
+    utc = time.gmtime()
+    return f"{utc.tm_min} {utc.tm_hour} {utc.tm_mday} {utc.tm_mon} *"
+
+
+def schedule_of(file: Path) -> Schedule:
+    async def look() -> Schedule:
+        async with Scheduler(file, retention=None) as scheduler:
+            (schedule,) = (await scheduler.snapshot()).schedules
+            return schedule
+
+    return asyncio.run(look())
+
+
+def test_a_task_whose_process_is_killed_starts_again_at_once_until_it_is_quarantined(tmp_path: Path) -> None:
+    file, expression = tmp_path / "t.db", this_minute_alone()
+    for _ in range(3):
+        with victim(file, expression, 1000) as process:
+            assert said(process, 2) == {"initialized", "start"}
+    with victim(file, expression, 1000) as process:
+        assert said(process, 1) == {"initialized"}
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 0, "nothing runs that a stop would wait for"
+    schedule = schedule_of(file)
+    assert (schedule.last_outcome, schedule.task_id, schedule.runs) == ("quarantined", None, 1)
+
+
+def test_a_run_that_was_killed_succeeds_once_and_no_more(tmp_path: Path) -> None:
+    file, expression = tmp_path / "t.db", this_minute_alone()
+    with victim(file, expression, 1000) as process:
+        assert said(process, 2) == {"initialized", "start"}
+    with victim(file, expression, 0) as process:
+        assert said(process, 3) == {"initialized", "start", "end"}
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 0
+    with victim(file, expression, 0) as process:
+        assert said(process, 1) == {"initialized"}
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 0
+        assert said(process, 1) == {""}, "nothing more was said"
+    assert (schedule_of(file).last_outcome, schedule_of(file).runs) == ("succeeded", 1)
+
+
+def test_a_second_process_on_the_file_is_refused_and_takes_over_when_the_first_is_gone(tmp_path: Path) -> None:
+    file, expression = tmp_path / "t.db", this_minute_alone()
+    with victim(file, expression, 1000) as first:
+        assert said(first, 2) == {"initialized", "start"}
+        with victim(file, expression, 1000) as second:
+            assert said(second, 1) == {"AlreadyRunning"}
+            assert second.wait(30) == 0
+    with victim(file, expression, 1000) as third:
+        assert said(third, 2) == {"initialized", "start"}
