@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ __all__ = ["memory_on_postgres", "own_server", "postgres_server", "postgres_stor
 
 settings.register_profile("taskmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("taskmill")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Shells start what runs in the background so, and the commands that are tried here would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What several files assert by says as much of a failure as a test does.
 pytest.register_assert_rewrite("tests.acceptance.box", "tests.acceptance.command_line", "tests.runtime.records")

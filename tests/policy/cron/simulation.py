@@ -127,7 +127,8 @@ class World:
                 self._end(name)
             if self.is_active:
                 self._poll()
-            if self.real >= end:
+            # What takes no time is over when this moment is.
+            if self.real >= end and all(run.ends_at > end for run in self.running.values()):
                 return
 
     def step_clock(self, ms: int, *, noticed: bool = True) -> None:
