@@ -197,7 +197,7 @@ class _claimed:
 
 
 async def _second_dead_letter(scheduler: Scheduler, id: int) -> None:
-    from taskmill.store.sqlite import cron
+    from taskmill.store.sql import cron
 
     await scheduler._store._write(lambda connection: cron.rejoin(connection, id + 1, "tick", 0))  # type: ignore[attr-defined]
 

@@ -180,17 +180,25 @@ async def test_a_function_that_cannot_be_stopped_does_not_hold_stop_up_nor_overl
     await cron.initialize([("stuck", HOURLY, stuck, 1)])
     await bench.clock.advance(1)
     await asyncio.wait_for(cron.stop(timeout=0), 10)
-    with pytest.raises(AlreadyRunning):
+    if any_store.startswith("postgresql"):
+        # Any number of nodes may run; what the one that has stopped still has at work is not started by another.
         await cron.initialize([("stuck", HOURLY, stuck, 1)])
-    may_end.set()
-    for _ in range(200):
-        await asyncio.sleep(0.01)
-        try:
+        await bench.clock.advance(0)
+        assert starts == ["10:00:00"]
+        may_end.set()
+        await until(lambda: len(starts) == 2)
+    else:
+        with pytest.raises(AlreadyRunning):
             await cron.initialize([("stuck", HOURLY, stuck, 1)])
-        except AlreadyRunning:
-            continue
-        break
-    await bench.clock.advance(0)
+        may_end.set()
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            try:
+                await cron.initialize([("stuck", HOURLY, stuck, 1)])
+            except AlreadyRunning:
+                continue
+            break
+        await bench.clock.advance(0)
     await cron.stop()
     assert starts == ["10:00:00", "10:00:01"]
 
