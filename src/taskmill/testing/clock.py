@@ -14,6 +14,8 @@ from taskmill.model.durations import Duration, instant, milliseconds, to_ms
 _PATIENCE = 0.25
 """Real seconds that settling gives to handlers in threads, which may themselves wait for this clock."""
 _SPINS = 20
+_HAIR = 10
+"""Microseconds that sums of floats, and of hairs that were added for their sake, may be off."""
 
 
 class ManualClock:
@@ -28,6 +30,8 @@ class ManualClock:
         self._zone: tzinfo = start.tzinfo or UTC
         self._now = start.astimezone(UTC)
         self._elapsed = timedelta()
+        self._hair = 0
+        """Microseconds by which :meth:`monotonic` is ahead of that, until time goes on."""
         self._sleepers: list[tuple[timedelta, int, asyncio.Timeout]] = []
         self._order = itertools.count()
         self._at_work = 0
@@ -48,7 +52,7 @@ class ManualClock:
 
     def monotonic(self) -> float:
         """Seconds since the clock was made; :meth:`jump` does not move it."""
-        return self._elapsed.total_seconds()
+        return (self._elapsed + timedelta(microseconds=self._hair)).total_seconds()
 
     async def advance(self, duration: Duration) -> None:
         """Let ``duration`` pass: everyone due on the way is woken in order and settles before time goes on."""
@@ -72,8 +76,9 @@ class ManualClock:
         await self._settle()
 
     def _move_to(self, elapsed: timedelta) -> None:
-        self._now += elapsed - self._elapsed
-        self._elapsed = elapsed
+        if elapsed > self._elapsed:
+            self._now += elapsed - self._elapsed
+            self._elapsed, self._hair = elapsed, 0
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
         if until is None:
@@ -81,11 +86,11 @@ class ManualClock:
             until = self.monotonic() + 1e9
         if event.is_set() or until <= self.monotonic():
             return
-        # Rounded up, so that whoever sleeps until an instant never wakes a moment before it.
-        at = timedelta(milliseconds=-(-round(until * 1e6) // 1000))
+        # Rounded up, so that whoever sleeps until an instant never wakes a moment before it; but for the hair.
+        at = timedelta(milliseconds=-(-(round(until * 1e6) - _HAIR) // 1000))
         if at <= self._elapsed:
             # A sum of floats may lie a hair beyond the present moment; whoever compares would wait for ever.
-            self._move_to(self._elapsed + timedelta(microseconds=1))
+            self._hair += 1
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as alarm:
