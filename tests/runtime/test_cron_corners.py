@@ -8,6 +8,7 @@ import logging
 import threading
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from taskmill import Context, Domain, DuplicateTask, Priority, Scheduler, StoreB
 from taskmill.cron import Cron
 from taskmill.events import CronFired
 from taskmill.model.status import Ending, Status
+from taskmill.runtime import cron_clock
+from taskmill.store.sqlite import cron_firing
 from tests.runtime.cron_bench import TEN, Bench, heard
 
 HOURLY = "0 * * * *"
@@ -220,6 +223,35 @@ async def test_a_store_that_refuses_is_asked_again_and_nothing_is_lost(
             await bench.clock.advance(3 * 3600)
     assert bench.starts == ["11:00:03", "12:00:00", "13:00:00"]
     assert [record.name for record in caplog.records if record.levelno == logging.ERROR] == ["taskmill.cron"] * 3
+
+
+@pytest.mark.parametrize(
+    ("module", "calculation", "starts"),
+    [(cron_clock, "next_occurrence", ["11:00:00", "12:00:00"]), (cron_firing, "due", ["11:00:02", "12:00:00"])],
+)
+async def test_a_calculation_that_fails_is_logged_and_done_again(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    calculation: str,
+    starts: list[str],
+) -> None:
+    bench = Bench(TEN + timedelta(minutes=1))
+    calculate, failures = getattr(module, calculation), [ArithmeticError("wrong")] * 2
+
+    def fail(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return calculate(*arguments)
+
+    cron = [Cron("tick", HOURLY, bench.handler(), 1)]
+    async with Scheduler(cron=cron, clock=bench.clock) as scheduler, scheduler.running():
+        await bench.clock.advance(1800)
+        monkeypatch.setattr(module, calculation, fail)
+        await bench.clock.advance(2 * 3600)
+    assert bench.starts == starts
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [(record.name, record.exc_info is not None) for record in errors] == [("taskmill.cron", True)] * 2
 
 
 async def test_every_kind_of_callable_runs_where_it_belongs() -> None:
