@@ -43,6 +43,32 @@ async def test_a_cancelled_run_is_over_and_the_next_occurrence_runs() -> None:
     assert (schedule.task_id, schedule.runs, schedule.last_outcome) == (None, 3, "succeeded")
 
 
+async def test_a_cancelled_run_that_does_not_stop_has_no_other_beside_it() -> None:
+    bench, may_end, at_work = Bench(), threading.Event(), list[str]()
+    beside: list[int] = []
+
+    def stuck() -> None:
+        bench.starts.append(bench.time)
+        beside.append(len(at_work))
+        at_work.append("me")
+        may_end.wait(20)
+        at_work.pop()
+
+    cron = [Cron("tick", HOURLY, stuck, 1)]
+    async with Scheduler(cron=cron, cancel_timeout=1800, clock=bench.clock) as scheduler:
+        async with scheduler.running():
+            await bench.clock.advance(10)
+            (running,) = await scheduler.tasks(status="running")
+            await scheduler.cancel(running.id)
+            await bench.clock.advance(2 * 3600)
+            may_end.set()
+            await bench.clock.advance(0)
+        endings = [task.ending for task in await scheduler.history()]
+    assert bench.starts == ["10:00:00", "12:00:10"]
+    assert beside == [0, 0]
+    assert endings == ["completed", "cancelled"]
+
+
 async def test_what_another_process_cancels_before_it_starts_comes_again(tmp_path: Path) -> None:
     bench, file = Bench(), tmp_path / "t.db"
     cron = [
