@@ -152,10 +152,16 @@ async def test_a_paused_scheduler_fires_once_and_runs_when_it_is_resumed() -> No
         async with scheduler.running():
             await bench.clock.advance(2.5 * 3600)
             waiting = await scheduler.tasks()
+            (while_paused,) = (await scheduler.snapshot()).schedules
             await scheduler.resume()
+            await bench.clock.advance(0)
+            (resumed,) = (await scheduler.snapshot()).schedules
             await bench.clock.advance(3600)
     assert len(waiting) == 1
     assert bench.starts == ["12:30:00", "13:00:00"]
+    assert (while_paused.last_run, resumed.last_run) == (None, TEN + timedelta(hours=2.5)), (
+        "a run that waits has not begun"
+    )
 
 
 async def test_a_preempted_run_goes_on_and_is_not_fired_again() -> None:
