@@ -328,6 +328,29 @@ async def test_every_kind_of_callable_runs_where_it_belongs() -> None:
     assert "awaitable" in (failed.last_error or "")
 
 
+@pytest.mark.parametrize(
+    "wrong", [asyncio.CancelledError, GeneratorExit, StopIteration, type("Odd", (BaseException,), {})]
+)
+@pytest.mark.parametrize("runs_in_thread", [False, True])
+async def test_whatever_a_handler_raises_is_a_failure_that_is_tried_again(
+    wrong: type[BaseException], runs_in_thread: bool
+) -> None:
+    bench = Bench()
+
+    def work() -> None:
+        bench.starts.append(bench.time)
+        if len(bench.starts) == 1:
+            raise wrong
+
+    async def work_on_loop() -> None:
+        work()
+
+    cron = [Cron("tick", HOURLY, work if runs_in_thread else work_on_loop, 300)]
+    async with Scheduler(cron=cron, clock=bench.clock) as scheduler, scheduler.running():
+        await bench.clock.advance(3600)
+    assert bench.starts == ["10:00:00", "10:05:00", "11:00:00"]
+
+
 async def test_an_expired_firing_is_over_and_the_next_occurrence_runs() -> None:
     bench, domain = Bench(), Domain("d", ttl=60)
     handler = bench.handler()
