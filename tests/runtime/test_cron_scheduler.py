@@ -275,3 +275,16 @@ async def test_whatever_kills_the_loop_is_logged_at_once_and_raised_by_stop(
     await cron.stop()
     assert bench.starts[0] == "10:00:00"
     assert bench.starts[-1] == "12:00:00"
+
+
+async def test_what_has_run_does_not_run_again_after_a_restart_with_the_clock_put_back(any_store: str) -> None:
+    bench = Bench()
+    cron = CronScheduler(any_store, bench.clock)
+    await cron.initialize([("tick", HOURLY, bench.handler(), 60)])
+    await bench.clock.advance(5)
+    await cron.stop()
+    await bench.clock.jump(-10)
+    await cron.initialize([("tick", HOURLY, bench.handler(), 60)])
+    await bench.clock.advance(timedelta(hours=1, minutes=1))
+    await cron.stop()
+    assert bench.starts == ["10:00:00", "11:00:00"]
