@@ -16,6 +16,7 @@ from taskmill.clock import SystemClock
 from taskmill.errors import AlreadyActive, ConfigError
 from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, optional_milliseconds
+from taskmill.observe.log import cron_logger as logger
 from taskmill.ports import Clock
 from taskmill.scheduler import Scheduler, checked_clock, lasting_store
 
@@ -104,6 +105,7 @@ class _Life:
             if self._running.done():
                 await self._running
             self.state = "running"
+            self._running.add_done_callback(_say_if_it_died)
             # Only when `initialize` has returned: until then a stop must find that nothing has started.
             loop.call_soon(may_go.set)
         except BaseException:
@@ -130,6 +132,13 @@ class _Life:
             await self._running
         finally:
             await self._engine.close()
+
+
+def _say_if_it_died(running: asyncio.Task[None]) -> None:
+    """At once: whoever calls ``stop`` hears of it too, but that may be in a month."""
+    wrong = None if running.cancelled() else running.exception()
+    if wrong is not None:
+        logger.critical("the cron scheduler has died, nothing runs until it is started again", exc_info=wrong)
 
 
 class _Engine(Scheduler):

@@ -77,10 +77,10 @@ class Terminal:
 
 
 @contextmanager
-def on_terminal(folder: Path, *command: object) -> Generator[Terminal]:
+def on_terminal(folder: Path, *command: object, columns: int = 100) -> Generator[Terminal]:
     end, other = os.openpty()
     try:
-        with started(folder, *command, stdout=other) as process:
+        with started(folder, *command, stdout=other, columns=columns) as process:
             os.close(other)
             yield Terminal(process, end)
     finally:

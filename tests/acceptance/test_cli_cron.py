@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from taskmill import Scheduler
 from taskmill.cron import Cron
 from taskmill.testing import ManualClock
 from tests.acceptance.command_line import Here
+from tests.acceptance.terminal import needs_a_terminal, on_terminal
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -20,9 +22,9 @@ def _fails() -> None:
     raise ValueError("no")
 
 
-def declare(file: Path, *cron: Cron) -> Path:
+def declare(file: Path, *cron: Cron, at: datetime | None = None) -> Path:
     async def run() -> None:
-        async with Scheduler(file, cron=list(cron), clock=ManualClock()) as scheduler:
+        async with Scheduler(file, cron=list(cron), clock=ManualClock(at)) as scheduler:
             await scheduler.run_until_idle(timeout=20)
 
     asyncio.run(run())
@@ -41,7 +43,7 @@ def test_cron_lists_what_is_declared_in_words_with_last_and_next_run(here: Here,
     assert "never" in seldom
     assert "(in " in seldom
     assert often.startswith("often   every minute")
-    assert "failed, task 1 active" in often
+    assert "failed, task 1 waits" in often
 
     first, second = here.answer("cron", file)
     assert (first["name"], first["expression"], first["last_run"], first["runs"]) == (
@@ -57,6 +59,46 @@ def test_cron_lists_what_is_declared_in_words_with_last_and_next_run(here: Here,
         1,
     )
     assert second["next_run"] > second["last_run"]
+
+
+def shown(file: Path, columns: int) -> list[str]:
+    """The lines of the table on a terminal of that width, without its colours."""
+    with on_terminal(file.parent, "cron", file, columns=columns) as terminal:
+        return re.sub(r"\x1b\[[0-9;]*m", "", terminal.rest()).splitlines()
+
+
+@needs_a_terminal
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_on_a_terminal_of_any_width_every_column_is_there(tmp_path: Path, columns: int) -> None:
+    long_words = Cron("backup of the database", "0,20,40 9-17 1,15 1-6 *", dict, 1)
+    file = declare(tmp_path / "t.db", long_words, Cron("often", "* * * * *", _fails, timedelta(hours=2)))
+    lines = shown(file, columns)
+    assert re.split(r"\s{2,}", lines[0].strip()) == ["name", "runs", "last run", "outcome", "next run"]
+    assert max(map(len, lines)) <= columns
+    said = " ".join(lines)
+    assert "…" not in said, "nothing is cut off"
+    for word in ("database", "January", "never", "failed", "waits", "often"):
+        assert word in said
+
+
+def test_what_nobody_has_started_is_due_since_its_occurrence(here: Here, tmp_path: Path) -> None:
+    begin = datetime.now(UTC) - timedelta(hours=3)
+    file = declare(tmp_path / "t.db", Cron("hourly", "59 * * * *", dict, 1), at=begin.replace(minute=30))
+    assert "due since" in here("cron", file)
+
+
+async def test_what_runs_is_said_to_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, running, may_end = tmp_path / "t.db", asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        running.set()
+        await may_end.wait()
+
+    async with Scheduler(file, cron=[Cron("often", "* * * * *", work, 1)]) as scheduler, scheduler.running():
+        await running.wait()
+        said = await asyncio.to_thread(Here(capsys), "cron", file)
+        may_end.set()
+    assert "running as task 1" in said
 
 
 def test_cron_says_that_nothing_is_declared(here: Here, tmp_path: Path) -> None:

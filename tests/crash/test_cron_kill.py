@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,10 +24,14 @@ NOT_SO_LATE = 45
 """Seconds of a minute in which a first start still finds itself in that minute."""
 
 
+def victim(file: Path, expression: str, seconds: float) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    return child("tests.crash.cron_victim", file, expression, seconds)
+
+
 @contextlib.contextmanager
-def victim(file: Path, expression: str, seconds: float) -> Iterator[subprocess.Popen[str]]:
+def child(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.cron_victim", str(file), expression, str(seconds)],
+        [sys.executable, "-m", module, *map(str, arguments)],
         cwd=Path(__file__).parents[2],
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,
@@ -107,3 +112,64 @@ def test_a_second_process_on_the_file_is_refused_and_takes_over_when_the_first_i
             assert second.wait(30) == 0
     with victim(file, expression, 1000) as third:
         assert said(third, 2) == {"initialized", "start"}
+
+
+class Fact(NamedTuple):
+    process: int
+    at: int
+    what: str
+    of: int
+
+
+def facts_of(journal: Path) -> list[Fact]:
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    words = [line.split() for line in lines]
+    facts = [Fact(int(process), int(at), what, int(of)) for process, at, what, of in words]
+    return sorted(facts, key=lambda fact: fact.at)
+
+
+def next_beginning(journal: Path, after: int) -> Fact:
+    """The first run that begins after this instant; pytest's own timeout bounds the wait."""
+    while True:
+        for fact in facts_of(journal):
+            if fact.what == "begin" and fact.at > after:
+                return fact
+        time.sleep(0.01)
+
+
+def test_of_many_processes_on_a_file_one_runs_each_occurrence_also_when_that_one_is_killed(tmp_path: Path) -> None:
+    file, journal, killed = tmp_path / "t.db", tmp_path / "journal", set[int]()
+    with contextlib.ExitStack() as stack:
+        rivals = {}
+
+        def start_another() -> None:
+            rival = stack.enter_context(child("tests.crash.cron_rival", file, journal))
+            rivals[rival.pid] = rival
+
+        for _ in range(3):
+            start_another()
+        for _ in range(4):
+            victim = next_beginning(journal, time.monotonic_ns()).process
+            rivals[victim].kill()
+            rivals.pop(victim).wait()
+            killed.add(victim)
+            start_another()
+        next_beginning(journal, next_beginning(journal, time.monotonic_ns()).at)
+        for rival in rivals.values():
+            assert rival.stdin is not None
+            rival.stdin.close()
+            assert rival.wait(30) == 0
+    facts = facts_of(journal)
+    fired = [fact.of for fact in facts if fact.what == "fired"]
+    assert len(fired) == len(set(fired)), "no occurrence is fired twice"
+    ended = [fact.of for fact in facts if fact.what == "end" and fact.process not in killed]
+    assert len(ended) == len(set(ended)), "nothing that has succeeded runs again"
+    at_work: dict[int, int] = {}
+    for fact in facts:
+        if fact.what == "begin":
+            assert set(at_work) <= killed - {fact.process}, "a run has no other beside it"
+            at_work[fact.process] = fact.of
+        elif fact.what == "end":
+            assert at_work.pop(fact.process) == fact.of
+    assert len({fact.process for fact in facts if fact.what == "begin"}) > len(killed), "others have taken over"
+    assert (schedule_of(file).task_id, schedule_of(file).last_outcome) == (None, "succeeded")

@@ -157,6 +157,43 @@ async def test_different_tasks_run_in_parallel_and_one_that_waits_for_a_slot_run
     assert bench.starts == ["long 10:00:00", "tick 12:30:00", "tick 13:00:00"]
 
 
+async def test_after_a_step_back_what_has_run_does_not_run_again_and_nothing_falls_silent() -> None:
+    bench = Bench()
+    cron = [Cron("tick", "* * * * *", bench.handler(), 1)]
+    async with Scheduler(cron=cron, clock=bench.clock) as scheduler, scheduler.running():
+        await bench.clock.advance(130)
+        await bench.clock.jump(-90)
+        await bench.clock.advance(150)
+        await bench.clock.jump(-3600)
+        await bench.clock.advance(60)
+    assert bench.starts == ["10:00:00", "10:01:00", "10:02:00", "10:03:00", "09:04:00"]
+
+
+async def test_after_a_step_forward_what_was_passed_over_runs_once() -> None:
+    bench = Bench(TEN + timedelta(minutes=1))
+    async with Scheduler(cron=[Cron("tick", HOURLY, bench.handler(), 1)], clock=bench.clock) as scheduler:
+        events = scheduler.events(CronFired)
+        async with scheduler.running():
+            await bench.clock.advance(60)
+            await bench.clock.jump(5 * 3600)
+            await bench.clock.advance(3600)
+        fired = await heard(events)
+    assert bench.starts == ["15:02:00", "16:00:00"]
+    assert fired == [("tick", "15:00"), ("tick", "16:00")]
+
+
+@pytest.mark.parametrize(("step", "retried"), [(-30, "10:05:00"), (-7200, "08:05:00"), (7200, "12:01:00")])
+async def test_a_retry_is_delayed_by_a_step_of_the_clock_for_less_than_a_minute(step: int, retried: str) -> None:
+    bench = Bench()
+    handler = bench.handler(ValueError("no"))
+    cron = [Cron("tick", "0 10 1 1 *", handler, 300)]
+    async with Scheduler(cron=cron, clock=bench.clock) as scheduler, scheduler.running():
+        await bench.clock.advance(60)
+        await bench.clock.jump(step)
+        await bench.clock.advance(400)
+    assert bench.starts == ["10:00:00", retried]
+
+
 async def test_daylight_saving_skips_what_is_not_shown_and_repeats_what_is_shown_twice() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     forward, back = Bench(datetime(2030, 3, 31, tzinfo=berlin)), Bench(datetime(2030, 10, 27, tzinfo=berlin))

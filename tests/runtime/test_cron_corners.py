@@ -8,6 +8,7 @@ import logging
 import threading
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from taskmill import Context, Domain, DuplicateTask, Priority, Scheduler, StoreB
 from taskmill.cron import Cron
 from taskmill.events import CronFired
 from taskmill.model.status import Ending, Status
+from taskmill.runtime import cron_clock
+from taskmill.store.sqlite import cron_firing
 from tests.runtime.cron_bench import TEN, Bench, heard
 
 HOURLY = "0 * * * *"
@@ -38,6 +41,32 @@ async def test_a_cancelled_run_is_over_and_the_next_occurrence_runs() -> None:
     assert bench.starts == ["10:00:00", "11:00:00", "12:00:00"]
     assert endings == ["completed", "cancelled", "cancelled"]
     assert (schedule.task_id, schedule.runs, schedule.last_outcome) == (None, 3, "succeeded")
+
+
+async def test_a_cancelled_run_that_does_not_stop_has_no_other_beside_it() -> None:
+    bench, may_end, at_work = Bench(), threading.Event(), list[str]()
+    beside: list[int] = []
+
+    def stuck() -> None:
+        bench.starts.append(bench.time)
+        beside.append(len(at_work))
+        at_work.append("me")
+        may_end.wait(20)
+        at_work.pop()
+
+    cron = [Cron("tick", HOURLY, stuck, 1)]
+    async with Scheduler(cron=cron, cancel_timeout=1800, clock=bench.clock) as scheduler:
+        async with scheduler.running():
+            await bench.clock.advance(10)
+            (running,) = await scheduler.tasks(status="running")
+            await scheduler.cancel(running.id)
+            await bench.clock.advance(2 * 3600)
+            may_end.set()
+            await bench.clock.advance(0)
+        endings = [task.ending for task in await scheduler.history()]
+    assert bench.starts == ["10:00:00", "12:00:10"]
+    assert beside == [0, 0]
+    assert endings == ["completed", "cancelled"]
 
 
 async def test_what_another_process_cancels_before_it_starts_comes_again(tmp_path: Path) -> None:
@@ -123,10 +152,16 @@ async def test_a_paused_scheduler_fires_once_and_runs_when_it_is_resumed() -> No
         async with scheduler.running():
             await bench.clock.advance(2.5 * 3600)
             waiting = await scheduler.tasks()
+            (while_paused,) = (await scheduler.snapshot()).schedules
             await scheduler.resume()
+            await bench.clock.advance(0)
+            (resumed,) = (await scheduler.snapshot()).schedules
             await bench.clock.advance(3600)
     assert len(waiting) == 1
     assert bench.starts == ["12:30:00", "13:00:00"]
+    assert (while_paused.last_run, resumed.last_run) == (None, TEN + timedelta(hours=2.5)), (
+        "a run that waits has not begun"
+    )
 
 
 async def test_a_preempted_run_goes_on_and_is_not_fired_again() -> None:
@@ -222,6 +257,35 @@ async def test_a_store_that_refuses_is_asked_again_and_nothing_is_lost(
     assert [record.name for record in caplog.records if record.levelno == logging.ERROR] == ["taskmill.cron"] * 3
 
 
+@pytest.mark.parametrize(
+    ("module", "calculation", "starts"),
+    [(cron_clock, "next_occurrence", ["11:00:00", "12:00:00"]), (cron_firing, "due", ["11:00:02", "12:00:00"])],
+)
+async def test_a_calculation_that_fails_is_logged_and_done_again(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    calculation: str,
+    starts: list[str],
+) -> None:
+    bench = Bench(TEN + timedelta(minutes=1))
+    calculate, failures = getattr(module, calculation), [ArithmeticError("wrong")] * 2
+
+    def fail(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return calculate(*arguments)
+
+    cron = [Cron("tick", HOURLY, bench.handler(), 1)]
+    async with Scheduler(cron=cron, clock=bench.clock) as scheduler, scheduler.running():
+        await bench.clock.advance(1800)
+        monkeypatch.setattr(module, calculation, fail)
+        await bench.clock.advance(2 * 3600)
+    assert bench.starts == starts
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [(record.name, record.exc_info is not None) for record in errors] == [("taskmill.cron", True)] * 2
+
+
 async def test_every_kind_of_callable_runs_where_it_belongs() -> None:
     bench = Bench()
     ran: dict[str, bool] = {}
@@ -262,6 +326,29 @@ async def test_every_kind_of_callable_runs_where_it_belongs() -> None:
     assert ran == {"def": False, "partial": False, "plain method": False, **loop}
     assert set(results.values()) == {None}
     assert "awaitable" in (failed.last_error or "")
+
+
+@pytest.mark.parametrize(
+    "wrong", [asyncio.CancelledError, GeneratorExit, StopIteration, type("Odd", (BaseException,), {})]
+)
+@pytest.mark.parametrize("runs_in_thread", [False, True])
+async def test_whatever_a_handler_raises_is_a_failure_that_is_tried_again(
+    wrong: type[BaseException], runs_in_thread: bool
+) -> None:
+    bench = Bench()
+
+    def work() -> None:
+        bench.starts.append(bench.time)
+        if len(bench.starts) == 1:
+            raise wrong
+
+    async def work_on_loop() -> None:
+        work()
+
+    cron = [Cron("tick", HOURLY, work if runs_in_thread else work_on_loop, 300)]
+    async with Scheduler(cron=cron, clock=bench.clock) as scheduler, scheduler.running():
+        await bench.clock.advance(3600)
+    assert bench.starts == ["10:00:00", "10:05:00", "11:00:00"]
 
 
 async def test_an_expired_firing_is_over_and_the_next_occurrence_runs() -> None:

@@ -26,6 +26,8 @@ from tests.runtime.cron_worlds import EngineWorld, PlannedWorld, Task
 
 SMALLEST_STEP = 1000
 """What is less is drift, and not noticed."""
+SEEN_AFTER_STEP = 150_000
+"""Two occurrences of what runs each minute."""
 
 
 async def both_lived(
@@ -82,8 +84,16 @@ def steps_are_noticed(program: list[Act]) -> bool:
     return all(abs(act.ms) >= SMALLEST_STEP for act in program if isinstance(act, Step))
 
 
+def watched(program: list[Act]) -> list[Act]:
+    """The same, with time to see what each step of the clock has done, and how it all goes on."""
+    after_step = [Pass(SEEN_AFTER_STEP)]
+    return [then for act in program for then in (act, *(after_step if isinstance(act, Step) else []))] + [
+        Pass(SEEN_AFTER_STEP)
+    ]
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-@given(beginnings(), declarations.filter(bool), plans, programs.filter(steps_are_noticed))
+@given(beginnings(), declarations.filter(bool), plans, programs.filter(steps_are_noticed).map(watched))
 def test_the_engine_starts_what_is_due_when_it_is_due_and_nothing_else(
     beginning: tuple[ZoneInfo, int], declared: list[Task], plans: list[Plan], program: list[Act]
 ) -> None:

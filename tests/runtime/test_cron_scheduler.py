@@ -262,3 +262,40 @@ async def test_a_thousand_that_are_due_at_once_all_run_at_once() -> None:
     await bench.clock.advance(3600)
     await cron.stop()
     assert bench.starts == ["11:00:00"] * 1200
+
+
+async def test_whatever_kills_the_loop_is_logged_at_once_and_raised_by_stop(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench()
+    cron = CronScheduler(":memory:", bench.clock)
+    await cron.initialize([("tick", HOURLY, bench.handler(), 1)])
+    await bench.clock.advance(1)
+
+    def die(_: object) -> None:
+        raise ArithmeticError("wrong")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("taskmill.runtime.dispatcher.Dispatcher._plan", die)
+        await bench.clock.advance(3600)
+    assert [record.levelno for record in caplog.records if record.name == "taskmill.cron"] == [logging.CRITICAL]
+    with pytest.raises(ArithmeticError):
+        await cron.stop()
+    await cron.initialize([("tick", HOURLY, bench.handler(), 1)])
+    await bench.clock.advance(3600)
+    await cron.stop()
+    assert bench.starts[0] == "10:00:00"
+    assert bench.starts[-1] == "12:00:00"
+
+
+async def test_what_has_run_does_not_run_again_after_a_restart_with_the_clock_put_back(any_store: str) -> None:
+    bench = Bench()
+    cron = CronScheduler(any_store, bench.clock)
+    await cron.initialize([("tick", HOURLY, bench.handler(), 60)])
+    await bench.clock.advance(5)
+    await cron.stop()
+    await bench.clock.jump(-10)
+    await cron.initialize([("tick", HOURLY, bench.handler(), 60)])
+    await bench.clock.advance(timedelta(hours=1, minutes=1))
+    await cron.stop()
+    assert bench.starts == ["10:00:00", "11:00:00"]

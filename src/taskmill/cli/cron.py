@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
 
 from taskmill import Schedule
 from taskmill.cli import machine_output, screen, words
@@ -21,28 +24,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    schedules = asyncio.run(_look(chosen_file(arguments.file)))
+    schedules, running = asyncio.run(_look(chosen_file(arguments.file)))
     if arguments.json:
         machine_output.print_document([_document(schedule) for schedule in schedules])
     elif schedules:
-        screen.table(HEADINGS, [_row(schedule) for schedule in schedules], wrap=True)
+        rows = [_row(schedule, running) for schedule in schedules]
+        screen.table(HEADINGS, rows, wrap=frozenset(HEADINGS))
     else:
         screen.say("no cron tasks are declared in this file")
     return DONE
 
 
-async def _look(file: str) -> list[Schedule]:
+async def _look(file: str) -> tuple[Sequence[Schedule], AbstractSet[int]]:
+    """The cron tasks, and the ids of all tasks that run."""
     async with opened(file) as scheduler:
-        return [schedule for schedule in (await scheduler.snapshot()).schedules if schedule.cron is not None]
+        picture = await scheduler.snapshot()
+    schedules = [schedule for schedule in picture.schedules if schedule.cron is not None]
+    return schedules, {task.id for task in picture.running}
 
 
-def _row(schedule: Schedule) -> list[str]:
+def _row(schedule: Schedule, running: AbstractSet[int]) -> list[str]:
     return [
         schedule.cron or "",
         _in_words(schedule),
         "never" if schedule.last_run is None else words.local_time(schedule.last_run),
-        _outcome(schedule),
-        "never" if schedule.next_run is None else words.local_time(schedule.next_run),
+        _outcome(schedule, running),
+        _next_run(schedule.next_run),
     ]
 
 
@@ -50,12 +57,21 @@ def _in_words(schedule: Schedule) -> str:
     return CronExpression.parse(schedule.expression or "").in_words()
 
 
-def _outcome(schedule: Schedule) -> str:
-    """How the last run ended, and the task that is at work or waits to be tried again."""
+def _outcome(schedule: Schedule, running: AbstractSet[int]) -> str:
+    """How the last run ended, and the task that is at work or waits."""
+    if schedule.task_id in running:
+        return f"running as task {schedule.task_id}"
     said = [] if schedule.last_outcome is None else [str(schedule.last_outcome)]
     if schedule.task_id is not None:
-        said.append(f"task {schedule.task_id} active")
+        said.append(f"task {schedule.task_id} waits")
     return ", ".join(said)
+
+
+def _next_run(at: datetime | None) -> str:
+    if at is None:
+        return "never"
+    # Nobody dispatches the file, or it would have begun.
+    return f"{'' if at > datetime.now(UTC) else 'due since '}{words.local_time(at)}"
 
 
 def _document(schedule: Schedule) -> dict[str, object]:

@@ -52,7 +52,7 @@ def execute(arguments: argparse.Namespace) -> int:
         screen.table(
             ["", "checked", "found"],
             [[finding.level, finding.subject, finding.text] for finding in findings],
-            wrap=True,
+            wrap=frozenset({"found"}),
         )
     return REFUSED if problems else DONE
 

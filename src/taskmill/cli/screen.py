@@ -68,9 +68,12 @@ def table(
     rows: Iterable[Sequence[str]],
     *,
     numbers: frozenset[str] = frozenset(),
-    wrap: bool = False,
+    wrap: frozenset[str] = frozenset(),
 ) -> None:
-    """Rows under headings, ``numbers`` flush right. On a terminal the last column gives way, or wraps."""
+    """Rows under headings, ``numbers`` flush right. On a terminal the columns of ``wrap`` break between words.
+
+    What is still too wide is cut off, in the last column first.
+    """
     cleaned = [[printable(cell) for cell in row] for row in rows]
     if is_terminal() and has_rich():
         _rich_table(headings, cleaned, numbers, wrap)
@@ -99,14 +102,21 @@ def _plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers
         say("  ".join(cells).rstrip())
 
 
-def _rich_table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[str], wrap: bool) -> None:
+def _rich_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[str], wrap: frozenset[str]
+) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
-        shown.add_column(heading, justify="right" if heading in numbers else "left", no_wrap=heading != headings[-1])
+        gives_way = heading in wrap or heading == headings[-1]
+        shown.add_column(heading, justify="right" if heading in numbers else "left", no_wrap=not gives_way)
     for row in rows:
-        shown.add_row(*(Text(cell, style=STYLES.get(cell, ""), no_wrap=not wrap, overflow="ellipsis") for cell in row))
+        cells = [
+            Text(cell, style=STYLES.get(cell, ""), no_wrap=heading not in wrap, overflow="ellipsis")
+            for heading, cell in zip(headings, row, strict=True)
+        ]
+        shown.add_row(*cells)
     Console().print(shown)

@@ -40,7 +40,7 @@ def _print(explanation: Explanation) -> None:
     if explanation.holds:
         screen.say()
         rows = [[words.spoken(hold.reason), hold.detail] for hold in explanation.holds]
-        screen.table(["held by", "because"], rows, wrap=True)
+        screen.table(["held by", "because"], rows, wrap=frozenset({"because"}))
     if not isinstance(explanation.status, Ending):
         screen.say()
         screen.facts(_facts(explanation))

@@ -115,7 +115,8 @@ def _plan_single(task: NewTask, keys: Keys, plan: InboxPlan) -> Answer:
     if task.key is None:
         return [Stored(plan.add(task), "inserted")]
     name = (task.type, task.key)
-    return _refusal({name: task}, keys) or [_plan_named(name, task, keys, plan)]
+    refusal = _refusal({name: task}, keys) if refuses(task.on_duplicate) else None
+    return [_plan_named(name, task, keys, plan)] if refusal is None else refusal
 
 
 def _refusal(last: Mapping[Name, NewTask], keys: Keys) -> DuplicateTask | None:

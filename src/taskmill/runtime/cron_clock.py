@@ -76,8 +76,15 @@ class CronClock:
         for state in states:
             task = self._tasks.get(state.name)
             if task is not None:
-                moment = next_occurrence(state, task.registration.expression, self._zone)
-                self._agenda.put(state.name, moment)
+                self._agenda.put(state.name, self._moment(state, task))
+
+    def _moment(self, state: CronState, task: CronTask) -> int | None:
+        try:
+            return next_occurrence(state, task.registration.expression, self._zone)
+        except Exception:  # noqa: BLE001 - whatever it is, the loop goes on
+            # One task that cannot be reckoned must not keep the others from running.
+            logger.exception("when cron task %r is due cannot be told, trying again", state.name)
+            return self._clock.now_ms() + PATIENCE_MS
 
     def look_again(self) -> None:
         """Another process may have ended what was at work."""
@@ -102,6 +109,8 @@ class CronClock:
                 await self._fire(due, now)
         except StoreError as wrong:
             logger.error("the store could not be asked about cron tasks, trying again: %s", wrong)
+        except Exception:  # noqa: BLE001 - whatever it is, the loop goes on
+            logger.exception("cron tasks that are due could not be fired, trying again")
 
     async def _read_again(self) -> None:
         names, self._look_at = list(self._in_doubt), self._clock.now_ms() + PATIENCE_MS

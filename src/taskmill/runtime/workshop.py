@@ -258,7 +258,9 @@ class Workshop:
             attempt.running.interrupt()
         self._push(self._cancel_timeout, "overdue", attempt)
         # A task with a key waits for its handler whatever it takes: whoever has the key next must not run beside it.
-        if attempt.stop_reason is StopReason.CANCEL and task.key is None and not attempt.recorded:
+        # So does the firing of a cron task, for its next one.
+        nobody_follows = task.key is None and task.cron is None
+        if attempt.stop_reason is StopReason.CANCEL and nobody_follows and not attempt.recorded:
             self.abandon(attempt)
             self._stopped(attempt, f"did not stop within {self._cancel_timeout:g} s of being cancelled")
 

@@ -109,7 +109,7 @@ class PlainTask:
             if self.crashes < 3:
                 self.cut(now)
         at_work = None if self.retry_at is None else self.occurrence
-        self.ran = {at for at in self.ran if at <= now or at == at_work}
+        self.ran = {at for at in self.ran if at <= now + DAY or at == at_work}
         if self.retry_at is not None and self.cut_short:
             self.retry_at = min(self.retry_at, now)
         elif self.retry_at is not None and self.failed_at is not None and self.failed_at > now:

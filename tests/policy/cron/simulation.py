@@ -215,7 +215,7 @@ class World:
             else:
                 model.initialized(one.expression.text, one.retry_delay_ms, self.wall)
             self.models[one.name] = model
-        # What ran in a future that the clock has left may run again after a restart; so may what was forgotten.
+        # After a restart what ran more than a day ahead may run again, and what was forgotten.
         self.successes = Counter(
             {
                 key: count

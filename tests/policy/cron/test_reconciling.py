@@ -99,23 +99,23 @@ def test_an_orphan_that_is_no_longer_declared_is_forgotten() -> None:
     assert (outcome.states, outcome.orphans, outcome.difference.removed) == ((), (), ("a",))
 
 
-def test_instants_in_the_future_are_moved_to_now() -> None:
+def test_instants_in_the_future_are_moved_to_now_and_what_ran_is_remembered_for_a_day() -> None:
     ahead = NOW + 400 * 24 * HOUR
     known = stored(
         "a",
         since=ahead,
-        ran=(Stretch(NOW - HOUR, NOW + HOUR), Stretch(ahead, ahead)),
+        ran=(Stretch(NOW - HOUR, NOW + HOUR), Stretch(NOW + 23 * HOUR, NOW + 30 * HOUR), Stretch(ahead, ahead)),
         last_attempt_at=ahead,
         last_success_at=ahead,
         last_failure_at=ahead,
     )
     (state,) = reconcile([known], declared("a")).states
     assert (state.since, state.last_attempt_at, state.last_success_at, state.last_failure_at) == (NOW,) * 4
-    assert state.ran == (Stretch(NOW - HOUR, NOW),)
+    assert state.ran == (Stretch(NOW - HOUR, NOW + HOUR), Stretch(NOW + 23 * HOUR, NOW + 24 * HOUR))
 
 
 def test_a_retry_after_a_failure_in_the_future_keeps_its_length() -> None:
-    ahead = NOW + 24 * HOUR
+    ahead = NOW + 240 * HOUR
     firing = Firing(occurrence=ahead - 5, retry_at=ahead + 3 * HOUR)
     known = stored("a", since=ahead - 5, firing=firing, last_failure_at=ahead, last_outcome=RunOutcome.FAILED)
     (state,) = reconcile([known], declared("a")).states

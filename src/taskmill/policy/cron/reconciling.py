@@ -2,7 +2,7 @@
 
 The declarations win: new tasks get a state, changed ones keep their history under their new settings, and those no
 longer declared are forgotten. A task that was running when its process died starts again at once. What is stored
-about the future, by a clock that has been put back since, is moved to now.
+about the future, by a clock that has been put back since, is moved to now; what has run is remembered.
 
 Laws: the outcome has the declared tasks in their order and no other; reconciling again at the same instant changes
 nothing; with nothing declared otherwise, nothing is reported.
@@ -20,6 +20,9 @@ from taskmill.model.cron import CronState, RunOutcome, Stretch
 from taskmill.policy.cron.decisions import crashed_too_often, new_state
 from taskmill.policy.cron.registrations import Registration
 from taskmill.policy.verdicts import quarantined
+
+REMEMBERED_AHEAD_MS = 24 * 60 * 60 * 1000
+"""What has run by a clock that was ahead by less does not run again when its time comes."""
 
 
 class Difference(NamedTuple):
@@ -110,13 +113,13 @@ def _restarted(state: CronState, now: int) -> CronState:
 def _not_of_the_future(state: CronState, now: int) -> CronState:
     """A clock that was ahead may have left instants that have yet to come; nothing waits for them.
 
-    What ran then may run again, or a clock that was a year ahead would leave a year without runs. Only what is
-    still at work keeps its occurrence.
+    What ran then does not run again, unless it is far ahead: a clock that was wrong by a year would leave gaps that
+    nobody understands a year later. Only what is still at work keeps its occurrence, wherever that is.
     """
-    firing = state.firing
-    ran = [Stretch(part.first, min(part.last, now)) for part in state.ran if part.first <= now]
+    firing, horizon = state.firing, now + REMEMBERED_AHEAD_MS
+    ran = [Stretch(part.first, min(part.last, horizon)) for part in state.ran if part.first <= horizon]
     if firing is not None:
-        if firing.occurrence > now:
+        if firing.occurrence > horizon:
             ran.append(Stretch(firing.occurrence, firing.occurrence))
         if firing.retry_at is not None:
             firing = replace(firing, retry_at=_retry_from(state, firing.retry_at, now))

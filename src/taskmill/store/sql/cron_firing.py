@@ -170,6 +170,8 @@ def _fire(
     ended: list[tuple[CronState, int | None]] = []
     for each, id, answer in zip(chosen, stored_ids, answers, strict=True):
         state = started(each.row.state, each.occasion.expression, each.why, now, zone)
+        # No attempt yet: it may wait for a slot, or never begin.
+        state = msgspec.structs.replace(state, last_attempt_at=each.row.state.last_attempt_at)
         if id is None or id not in alive:
             ended.append((cancelled(state), None))
             left.append((state.name, _why_not(answer)))
