@@ -73,6 +73,8 @@ class Turn(msgspec.Struct):
     judged: Sequence[Judged] = ()
     returns: Sequence[Claimed] = ()
     """Claimed tasks that were not started after all."""
+    at_work: Sequence[int] | None = None
+    """What this node has begun, if a turn has failed and may have claimed something all the same: that is returned."""
     promote: bool = False
     expire: bool = False
     resume_preempted: bool = False

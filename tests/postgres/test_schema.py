@@ -29,7 +29,7 @@ MORE_STATEMENTS = {"enter_node", "leave_node", "heartbeat", "bury_nodes", "pulse
 
 FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}
 NOTHING_TO_DO = {"claim", "delete_active", "tally"}
-NOTHING_ON_SQLITE = {"claim_fronts"}
+NOTHING_ON_SQLITE = {"claim_fronts", "unclaim_others"}
 
 # Read or written as a whole, once in a while, or small.
 MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits", "give_back_paused_time"}

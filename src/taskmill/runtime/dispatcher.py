@@ -26,6 +26,7 @@ from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.judging import may_release, verdict_on
+from taskmill.runtime.known_types import KnownTypes
 from taskmill.runtime.load import Load
 from taskmill.runtime.preempting import Preempting, ease
 from taskmill.runtime.progress_pace import ProgressPace
@@ -61,6 +62,7 @@ class Dispatcher:
         self._upkeep = upkeep
         self._settings = settings
         self._progress = ProgressPace()
+        self._knows = KnownTypes(registry)
         self.load = load = Load()
         self.courtesy = Courtesy(load, settings.throttle)
         self.workshop = Workshop(
@@ -74,7 +76,6 @@ class Dispatcher:
         self._outcomes: list[tuple[Attempt, Outcome]] = []
         self._judging: list[tuple[Attempt, Outcome]] = []
         """The outcomes of the turn under way, in the order of its verdicts."""
-        self._unknown_types: set[str] = set()
         self._returns: list[Claimed] = []
         """Claimed tasks that nobody here can run; the next turn returns them."""
         self._stops_meanwhile: list[tuple[int, str]] = []
@@ -240,7 +241,10 @@ class Dispatcher:
         looks_first = self._room.in_doubt or (not self._looked_first and (turn.promote or releases))
         self._looked_first = looks_first
         slots = self._settings.max_concurrency
-        turn.slots = slots if self._store.is_cluster else None
+        if self._store.is_cluster:
+            turn.slots = slots
+            if self._room.in_doubt:
+                turn.at_work = [*self.workshop.at_work(), *(judged.task.id for judged in turn.judged)]
         if self._claiming and not looks_first:
             # Who made way comes into sight before anything less urgent starts.
             turn.resume_preempted = self._preempting.may_return(slots, now)
@@ -388,12 +392,3 @@ class Dispatcher:
         self._returns.append(task)
         self._room.doubt(task)
         self._wake.set()
-
-    def _knows(self, type: str) -> bool:
-        """Whether tasks of a type can be run here; if not, the log says so once."""
-        if self._registry.find(type) is not None:
-            return True
-        if type not in self._unknown_types:
-            self._unknown_types.add(type)
-            logger.warning("no handler for %s is registered here; its tasks wait", type)
-        return False

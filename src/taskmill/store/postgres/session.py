@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from taskmill.store.postgres.connection import RawConnection, adapt
+from taskmill.store.postgres.connection import PatientConnection, RawConnection, adapt
 from taskmill.store.sql.connection import Cursor
 from taskmill.store.sql.statements import load
 
@@ -49,6 +49,11 @@ class Session:
         self.is_alone = False
         self._cursor = psycopg.RawCursor(raw, row_factory=tuple_row)
         adapt(self._cursor.adapters)
+
+    def give_up(self) -> None:
+        """The server is silent: wait no longer for its answer. May be called by any thread."""
+        if isinstance(self.raw, PatientConnection):
+            self.raw.give_up()
 
     def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor:
         text = STATEMENTS.get(statement)

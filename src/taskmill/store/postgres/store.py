@@ -14,8 +14,10 @@ import psycopg
 from taskmill.errors import SubmissionError
 from taskmill.model.stages import NewTask, Stored
 from taskmill.ports import Clock, DispatchRight, Effects, Recovery, Turn, TurnResult
-from taskmill.store.postgres import pulse
+from taskmill.store.postgres import lease, pulse
 from taskmill.store.postgres.connection import (
+    MIGRATING,
+    MIGRATING_PATIENCE,
     READING,
     WRITING,
     Durability,
@@ -72,10 +74,11 @@ class PostgresStore(WriteSide, ReadSide):
                 loop.call_soon_threadsafe(call)
 
         self._pulse = Pulse(
-            self._connect_to_write,
+            lambda: connect(self._address, WRITING, self._durability, pulse.ANSWER),
             lambda: self._writer.changes,
             heard=lambda: on_loop(news.set),
             cut_off=lambda: on_loop(self.watch_cut_off),
+            silent=self._server_is_silent,
         )
         try:
             await self._reader.run(self._open)
@@ -87,7 +90,7 @@ class PostgresStore(WriteSide, ReadSide):
 
     def _open(self) -> None:
         try:
-            with self._connect_to_write() as connection:
+            with connect(self._address, MIGRATING, patience=MIGRATING_PATIENCE) as connection:
                 migrate(connection, self.name)
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
@@ -101,6 +104,11 @@ class PostgresStore(WriteSide, ReadSide):
 
     def _connect_to_read(self) -> RawConnection:
         return connect(self._address, READING)
+
+    def _server_is_silent(self) -> None:
+        """Called in the thread of the pulse, which asks all the time."""
+        self._writer.give_up()
+        self._reading.give_up()
 
     async def close(self) -> None:
         await self._writer.close()
@@ -135,17 +143,22 @@ class PostgresStore(WriteSide, ReadSide):
 
     async def recover(self, now: int) -> Recovery:
         """Return the tasks of dead nodes to the queue."""
-        return await self._write(lambda connection: _rescue(connection, now), rows=ledger.BITE)
+        return await self._write(lambda connection: self._rescue(connection, now), rows=ledger.BITE)
+
+    def _rescue(self, connection: Connection, now: int) -> Recovery:
+        if self._pulse.may_bury:
+            connection.execute("bury_nodes", (lease.LEASE,))
+        return ledger.recover(connection, now)
 
     async def turn(self, turn: Turn) -> TurnResult:
-        if self._pulse.lost:
+        if self._pulse.is_lost:
             # The others took this node for dead. What it had claimed is lost; it goes on under another name.
             await self._enter()
         if not (turn.survey and self._pulse.somebody_died):
             return await super().turn(turn)
 
         def rescue_first(connection: Connection) -> TurnResult:
-            effects = _rescue(connection, turn.now).effects
+            effects = self._rescue(connection, turn.now).effects
             result = ledger.commit_turn(connection, turn)
             _add(result.effects, effects)
             return result
@@ -228,11 +241,6 @@ class PostgresStore(WriteSide, ReadSide):
             "durability": self._durability,
             **await self._read(read),
         }
-
-
-def _rescue(connection: Connection, now: int) -> Recovery:
-    connection.execute("bury_nodes", (pulse.LEASE,))
-    return ledger.recover(connection, now)
 
 
 def _add(effects: Effects, more: Effects) -> None:
