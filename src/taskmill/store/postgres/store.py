@@ -13,8 +13,10 @@ import psycopg
 
 from taskmill.errors import SubmissionError
 from taskmill.model.stages import NewTask, Stored
+from taskmill.policy.inbox import Answer
 from taskmill.ports import Clock, DispatchRight, Effects, Recovery, Turn, TurnResult
 from taskmill.store.postgres import lease, pulse
+from taskmill.store.postgres.callers_session import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
     MIGRATING,
     MIGRATING_PATIENCE,
@@ -29,7 +31,7 @@ from taskmill.store.postgres.connection import (
 )
 from taskmill.store.postgres.migrate import migrate, newest_version
 from taskmill.store.postgres.pulse import NodeRight, Pulse, RescueRight
-from taskmill.store.postgres.session import CallersSession, Session
+from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
 from taskmill.store.sql import inbox, ledger
 from taskmill.store.sql.connection import Connection
@@ -172,27 +174,52 @@ class PostgresStore(WriteSide, ReadSide):
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
         """Store tasks inside the caller's own transaction; they exist once the caller commits."""
         if not isinstance(connection, psycopg.Connection):
-            raise SubmissionError(
-                f"connection must be a psycopg.Connection to {self.name}, "
-                f"not {type(connection).__module__}.{type(connection).__name__}"
-            )
+            raise self._wrong_kind(connection)
         try:
             session = CallersSession(cast("RawConnection", connection))
-            self._check_same_place(session)
+            self._check_same_place(session, connection.closed)
             # If our statements fail, the caller's transaction goes on without them.
             with connection.transaction():
-                (answer,), _ = inbox.insert(session, [tasks], self._clock.now_ms())
-                transaction = session.script("SELECT pg_current_xact_id_if_assigned()::text")
+                answer = self._insert(session, tasks)
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
+        return self._stored(*answer)
+
+    async def add_within(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
+        if not is_async(connection):
+            return self.add_through(connection, tasks)
+        session = CallersAsyncSession(connection)
+        try:
+            await session.in_thread(lambda: self._check_same_place(session, connection.closed))
+            async with connection.transaction():
+                answer = await session.in_thread(lambda: self._insert(session, tasks))
+        except psycopg.Error as wrong:
+            raise translated(wrong, self.name) from wrong
+        return self._stored(*answer)
+
+    def _insert(self, session: Connection, tasks: Sequence[NewTask]) -> tuple[Answer, str | None]:
+        (answer,), _ = inbox.insert(session, [tasks], self._clock.now_ms())
+        return answer, session.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()[0]
+
+    def _stored(self, answer: Answer, transaction: str | None) -> list[Stored]:
         if isinstance(answer, SubmissionError):
             raise answer
         if transaction is not None:
             self._pulse.watch(transaction)
         return answer
 
-    def _check_same_place(self, session: Session) -> None:
-        if session.raw.closed:
+    def _wrong_kind(self, connection: object) -> SubmissionError:
+        if is_async(connection):
+            return SubmissionError(
+                "a psycopg.AsyncConnection belongs to its event loop; give a psycopg.Connection here"
+            )
+        return SubmissionError(
+            f"connection must be a psycopg.Connection or a psycopg.AsyncConnection to {self.name}, "
+            f"not {type(connection).__module__}.{type(connection).__name__}"
+        )
+
+    def _check_same_place(self, session: Connection, is_closed: bool) -> None:
+        if is_closed:
             raise SubmissionError("connection is closed")
         place = session.execute(_PLACE).fetchone()
         if place == self._place:

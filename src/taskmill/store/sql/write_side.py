@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -162,6 +162,12 @@ class WriteSide(ABC):
             refused,
             alone=not inbox.is_plain(requests),
         )
+
+    @abstractmethod
+    def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]: ...
+
+    async def add_within(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
+        return self.add_through(connection, tasks)
 
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
         now = self._clock.now_ms()
