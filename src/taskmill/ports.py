@@ -17,7 +17,7 @@ from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
 from taskmill.model.effects import Arrived, Effects, Ended, Released, Skipped
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
-from taskmill.model.machine import Machine, MovedIo
+from taskmill.model.machine import Machine, MovedIo, NodeMachine
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
@@ -345,12 +345,16 @@ class Store(Protocol):
         """What the runs of each task type have moved."""
         ...
 
-    async def running_budgets(self) -> Sequence[tuple[str, str]]:
-        """``(type, io)`` of running tasks that have a budget."""
+    async def running_budgets(self) -> Sequence[tuple[str, str, int | None]]:
+        """``(type, io, node)`` of running tasks that have a budget."""
         ...
 
     async def machine(self) -> Machine | None:
-        """What the last dispatcher has seen of its machine."""
+        """What was last seen of this machine, or of that of the last dispatcher, if there is one at a time."""
+        ...
+
+    async def machines(self) -> Sequence[NodeMachine]:
+        """What those have seen of their machines that dispatch now."""
         ...
 
     async def note_machine(self, seen: Machine) -> None: ...

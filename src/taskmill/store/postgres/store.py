@@ -9,9 +9,11 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+import msgspec
 import psycopg
 
 from taskmill.errors import SubmissionError
+from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.stages import NewTask, Stored
 from taskmill.policy.inbox import Answer
 from taskmill.ports import Clock, DispatchRight, Effects, Recovery, Turn, TurnResult
@@ -35,12 +37,15 @@ from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
 from taskmill.store.sql import inbox, ledger
 from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded
+from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.machine import readable_machine
 from taskmill.store.sql.read_side import ReadSide
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 
 T = TypeVar("T")
+
+_decode_machines = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
 # Which tables of which server a connection sees.
 _PLACE = "SELECT to_regclass('taskmill_task')::oid::bigint, current_database(), pg_postmaster_start_time()"
@@ -61,6 +66,10 @@ class PostgresStore(WriteSide, ReadSide):
         self._clock = clock
         self._types: set[str] = set()
         """Of tasks that can be run here."""
+        self._host = socket.gethostname()
+        self.machine_name = f"machine {self._host}"
+        self._seen: str | None = None
+        """What was last seen of the machine, since this node dispatches."""
 
     # Opening and closing
 
@@ -130,12 +139,25 @@ class PostgresStore(WriteSide, ReadSide):
         return NodeRight(self._pulse, await self._enter())
 
     async def _enter(self) -> int:
-        name = f"{socket.gethostname()}:{os.getpid()}"
-        types = encoded(sorted(self._types))
-        node: int = await self._write(lambda connection: connection.execute("enter_node", (name, types)).fetchone()[0])
+        name = f"{self._host}:{os.getpid()}"
+        given = name, encoded(sorted(self._types)), self._seen
+        node: int = await self._write(lambda connection: connection.execute("enter_node", given).fetchone()[0])
         self._writer.node = node
         self._pulse.enter(node)
         return node
+
+    async def note_machine(self, seen: Machine) -> None:
+        await super().note_machine(seen)
+        self._seen = encoded(seen)
+
+    async def machines(self) -> list[NodeMachine]:
+        def read(connection: Connection) -> list[NodeMachine]:
+            found = _decode_machines(one(connection, "machines", lease.LEASE))
+            return [
+                NodeMachine(node, readable_machine(seen) or UNSEEN, node == self._writer.node) for node, seen in found
+            ]
+
+        return await self._read(read)
 
     def dispatcher_is_alive(self) -> bool:
         return self._pulse.somebody_dispatches

@@ -84,6 +84,8 @@ class WriteSide(ABC):
 
     _clock: Clock
     _requests: Writer
+    machine_name: str
+    """Under which name is remembered what was seen of this machine."""
 
     def __init__(self) -> None:
         self._arrivals: list[_Arrival] = []
@@ -199,7 +201,7 @@ class WriteSide(ABC):
         await self._write(lambda connection: controls.declare(connection, declared, now))
 
     async def note_machine(self, seen: Machine) -> None:
-        await self._write(lambda connection: machine.note_machine(connection, seen))
+        await self._write(lambda connection: machine.note_machine(connection, seen, self.machine_name))
 
     async def change(self, changes: Mapping[Scope, Change]) -> None:
         now = self._clock.now_ms()

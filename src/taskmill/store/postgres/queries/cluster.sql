@@ -1,6 +1,6 @@
 -- name: enter_node
--- $2 are the types of tasks that it can run.
-INSERT INTO taskmill_node (name, types) VALUES ($1, $2) RETURNING id;
+-- $2 are the types of tasks that it can run, $3 is what it has last seen of its machine.
+INSERT INTO taskmill_node (name, types, machine) VALUES ($1, $2, $3) RETURNING id;
 
 -- name: leave_node
 DELETE FROM taskmill_node WHERE id = $1::bigint;
