@@ -183,7 +183,8 @@ def _limits(situation: Situation, around: Surroundings, rules: Rules, now: int) 
 
 def _machine(around: Surroundings, effective: int) -> list[Hold]:
     """What holds it on every node; of several nodes that hold it, the one that does so for the fewest reasons."""
-    return min((list(_on_machine(each, around, effective)) for each in around.machines), key=len, default=[])
+    none: list[Hold] = []
+    return min((list(_on_machine(each, around, effective)) for each in around.machines), key=len, default=none)
 
 
 def _on_machine(on: NodeMachine, around: Surroundings, effective: int) -> Iterator[Hold]:
