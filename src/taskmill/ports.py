@@ -18,7 +18,7 @@ from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
 from taskmill.model.effects import Arrived, Effects, Ended, Released, Skipped
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
-from taskmill.model.machine import Machine, MovedIo
+from taskmill.model.machine import Machine, MovedIo, NodeMachine
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
@@ -82,6 +82,8 @@ class Turn(msgspec.Struct):
     judged: Sequence[Judged] = ()
     returns: Sequence[Claimed] = ()
     """Claimed tasks that were not started after all."""
+    at_work: Sequence[int] | None = None
+    """What this node has begun, if a turn has failed and may have claimed something all the same: that is returned."""
     promote: bool = False
     expire: bool = False
     resume_preempted: bool = False
@@ -241,7 +243,14 @@ class Store(CronStore, Protocol):
     async def published_types(self) -> Mapping[str, str]: ...
 
     def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]: ...
-    def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]: ...
+    def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
+        """Store tasks in the transaction of the caller's own connection, in the caller's thread."""
+        ...
+
+    async def add_within(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
+        """The same for a connection of whatever kind callers on an event loop may have."""
+        ...
+
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
         """Store children, or siblings, of an attempt; ``InvalidState`` if it is over or was asked to stop."""
         ...
@@ -333,12 +342,16 @@ class Store(CronStore, Protocol):
         """What the runs of each task type have moved."""
         ...
 
-    async def running_budgets(self) -> Sequence[tuple[str, str]]:
-        """``(type, io)`` of running tasks that have a budget."""
+    async def running_budgets(self) -> Sequence[tuple[str, str, int | None]]:
+        """``(type, io, node)`` of running tasks that have a budget."""
         ...
 
     async def machine(self) -> Machine | None:
-        """What the last dispatcher has seen of its machine."""
+        """What was last seen of this machine, or of that of the last dispatcher, if there is one at a time."""
+        ...
+
+    async def machines(self) -> Sequence[NodeMachine]:
+        """What those have seen of their machines that dispatch now."""
         ...
 
     async def note_machine(self, seen: Machine) -> None: ...

@@ -16,7 +16,7 @@ from taskmill.model.durations import from_ms, to_ms
 from taskmill.model.explanation import Explanation, Reason
 from taskmill.model.group import Group
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.machine import Machine
+from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.readings import Capacity
 from taskmill.model.records import HistoryRecord
@@ -80,6 +80,15 @@ def running(**counts: int) -> dict[str, Any]:
 
 
 MB = 10**6
+
+
+def _seen(*machines: Machine) -> list[NodeMachine]:
+    """By one dispatcher of a file, or by the nodes 1, 2, …"""
+    if len(machines) == 1:
+        return [NodeMachine(None, machines[0])]
+    return [NodeMachine(node, machine) for node, machine in enumerate(machines, 1)]
+
+
 ONE_A_MINUTE = RateLimit.per_minute(1)
 EMPTY = Bucket(0, NOON - 20_000, MINUTE)
 SHARED = Declared(max_concurrency=4, groups={"g": Group(weight=1), "h": Group(weight=3)})
@@ -189,7 +198,9 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
         "pressure",
         {
             "around": {
-                "machine": Machine(limits=(Limit(128, 0.75), Limit(192, 0.5)), pressures={"cpu": 0.2, "disk": 0.93})
+                "machines": _seen(
+                    Machine(limits=(Limit(128, 0.75), Limit(192, 0.5)), pressures={"cpu": 0.2, "disk": 0.93})
+                )
             }
         },
         "Task 7 (d::t) is pending: the pressure is 0.93 (disk), and tasks of priority 128 or less urgent wait until it "
@@ -199,9 +210,9 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
         "io",
         {
             "around": {
-                "machine": Machine(capacity=Capacity(disk_write=100 * MB)),
+                "machines": _seen(Machine(capacity=Capacity(disk_write=100 * MB))),
                 "budget": IoBudget(disk_write=80 * MB),
-                "running_budgets": [IoBudget(disk_write=120 * MB)],
+                "budgets_by_node": {None: [IoBudget(disk_write=120 * MB)]},
             }
         },
         "Task 7 (d::t) is pending: 80 MB of it are written to disk (disk_write): running tasks have 120 MB, of "
@@ -211,7 +222,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
         "preempted",
         {
             "situation": {"status": Status.PAUSED, "preempted": 2, "paused_at": NOON, "attempt": 1},
-            "around": {"machine": Machine(returns_below=0.6, pressures={"cpu": 0.71})},
+            "around": {"machines": _seen(Machine(returns_below=0.6, pressures={"cpu": 0.71}))},
         },
         "Task 7 (d::t) is paused: it made way under pressure and returns when that, now 0.71 (cpu), is at most 0.60. "
         "Priority 128.",
@@ -401,3 +412,35 @@ def test_a_task_that_has_ended_tells_how() -> None:
         actual_io=None,
     )
     assert str(about_ended(record)) == ("Task 7 (d::t) ended as failed at 2030-01-01 12:00:00 UTC: no such file.")
+
+
+# Several nodes
+
+
+def test_pressure_and_io_hold_a_task_that_no_node_can_start() -> None:
+    pressed = Machine(limits=(Limit(128, 0.75),), pressures={"cpu": 0.9})
+    busy = Machine(capacity=Capacity(disk_write=100 * MB))
+    around: dict[str, Any] = {
+        "budget": IoBudget(disk_write=80 * MB),
+        "budgets_by_node": {2: [IoBudget(disk_write=120 * MB)]},
+    }
+
+    def reasons(*machines: Machine) -> list[str]:
+        return [hold.reason for hold in asked(around={**around, "machines": _seen(*machines)}).holds]
+
+    assert reasons(pressed, busy) == ["pressure"]
+    assert reasons(UNSEEN, busy) == []
+    assert reasons(busy, busy) == [], "what runs on the second takes no room on the first"
+    assert reasons(pressed, pressed) == ["pressure"]
+
+
+def test_who_made_way_for_pressure_returns_when_one_node_lets_it() -> None:
+    away = {"status": Status.PAUSED, "preempted": 2, "paused_at": NOON, "attempt": 1}
+
+    def detail(*machines: Machine) -> str:
+        (hold,) = asked(situation=away, around={"machines": _seen(*machines)}).holds
+        return hold.detail
+
+    easing = [Machine(returns_below=0.6, pressures={"cpu": pressure}) for pressure in (0.9, 0.7)]
+    assert "now 0.70 (cpu)" in detail(*easing)
+    assert "has fallen" in detail(*easing, UNSEEN)

@@ -64,8 +64,8 @@ async def main(address: str) -> None:
 
 
 if __name__ == "__main__":
-    from taskmill.store.postgres import pulse
+    from taskmill.store.postgres import lease
 
     EVIDENCE = sys.argv[2]
-    pulse.LEASE = float(sys.argv[3])
+    lease.LEASE = float(sys.argv[3])
     asyncio.run(main(sys.argv[1]))

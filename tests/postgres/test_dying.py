@@ -15,7 +15,7 @@ import pytest
 from taskmill import Domain, Scheduler
 from taskmill.clock import SystemClock
 from taskmill.events import TaskDispatched
-from taskmill.store.postgres import pulse
+from taskmill.store.postgres import lease
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
 from tests.postgres.keeper import Server
@@ -24,7 +24,7 @@ from tests.postgres.server import address
 
 
 def _shorten_lease(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setattr(pulse, "LEASE", seconds)
+    monkeypatch.setattr(lease, "LEASE", seconds)
 
 
 async def test_the_tasks_of_a_killed_node_run_elsewhere(
@@ -62,7 +62,7 @@ async def test_a_node_that_was_taken_for_dead_claims_nothing_until_it_has_anothe
             connection.execute("DELETE FROM taskmill_node")
         assert await claim(store, second) == []
         for _ in range(500):
-            if store._pulse.lost:
+            if store._pulse.is_lost:
                 break
             await asyncio.sleep(0.02)
         assert [task.id for task in await claim(store, second)] == [second]

@@ -19,7 +19,7 @@ from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDuplicate
 from taskmill.model.verdict import End
 from taskmill.ports import Judged, Origin, Turn
-from taskmill.store.postgres import pulse
+from taskmill.store.postgres import lease, pulse
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import NOW, add, claim, commit, ended, new_task
 
@@ -160,7 +160,7 @@ async def test_the_tasks_of_a_dead_node_return_and_its_late_word_counts_for_noth
     rights = [await store.acquire_dispatch() for store in (one, two)]
     (id,) = await add(one, new_task())
     (old,) = await claim(one, id)
-    monkeypatch.setattr(pulse, "LEASE", 0.0)
+    monkeypatch.setattr(lease, "LEASE", 0.0)
     assert (await two.recover(NOW)).returned == 1
     (new,) = await claim(two, id)
     assert (old.attempt, new.attempt) == (1, 2)

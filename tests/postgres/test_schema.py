@@ -25,11 +25,11 @@ from taskmill.testing.store_contract.samples import new_task
 # What only a cluster needs.
 MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}
 MORE_TABLES = {"taskmill_node", "taskmill_writing"}
-MORE_STATEMENTS = {"enter_node", "leave_node", "heartbeat", "bury_nodes", "pulse", "transaction_states"}
+MORE_STATEMENTS = {"enter_node", "leave_node", "heartbeat", "bury_nodes", "pulse", "transaction_states", "machines"}
 
 FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}
 NOTHING_TO_DO = {"claim", "delete_active", "tally"}
-NOTHING_ON_SQLITE = {"claim_fronts"}
+NOTHING_ON_SQLITE = {"claim_fronts", "unclaim_others"}
 
 # Read or written as a whole, once in a while, or small.
 MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits", "give_back_paused_time"}

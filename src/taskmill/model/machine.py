@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,6 +42,15 @@ class Machine(msgspec.Struct, frozen=True, omit_defaults=True):
     """By source, while tasks wait for them to fall."""
     returns_below: float | None = None
     """Tasks have made way, and return when the pressure is this low."""
+
+
+class NodeMachine(NamedTuple):
+    """What one of the nodes that dispatch has seen of its machine."""
+
+    node: int | None
+    machine: Machine
+    is_here: bool = False
+    """Whether this scheduler is that node."""
 
 
 UNSEEN = Machine()

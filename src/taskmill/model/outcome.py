@@ -20,6 +20,8 @@ class StopReason(StrEnum):
     """A more urgent task needs the slot."""
     EASE = "ease"
     """The machine is under pressure."""
+    CUT_OFF = "cut_off"
+    """This node cannot prove that it is alive: others may run its tasks."""
 
     @property
     def ends_task(self) -> bool:

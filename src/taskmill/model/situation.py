@@ -10,7 +10,7 @@ import msgspec
 
 from taskmill.model.controls import Controls
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.machine import UNSEEN, Machine
+from taskmill.model.machine import NodeMachine
 from taskmill.model.status import Status
 
 
@@ -66,9 +66,15 @@ class Surroundings(msgspec.Struct, kw_only=True):
     """Those of all these types that no handler is registered for where tasks are run."""
     budget: IoBudget | None = None
     """What the task is expected to move."""
-    running_budgets: Sequence[IoBudget] = ()
-    """What those are expected to move that run."""
-    machine: Machine = UNSEEN
+    budgets_by_node: Mapping[int | None, Sequence[IoBudget]] = msgspec.field(
+        default_factory=dict["int | None", "Sequence[IoBudget]"]
+    )
+    """What those are expected to move that run, by where they do."""
+    machines: Sequence[NodeMachine] = ()
+    """Of the nodes on which it may start."""
+
+    def budgets_on(self, node: int | None) -> Sequence[IoBudget]:
+        return self.budgets_by_node.get(node, ())
 
 
 class GroupLoad(NamedTuple):

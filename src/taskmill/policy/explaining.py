@@ -12,7 +12,7 @@ from taskmill.model.cluster import Claim
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
 from taskmill.model.durations import optional_from_ms
 from taskmill.model.explanation import Explanation, Hold, Reason
-from taskmill.model.machine import Machine
+from taskmill.model.machine import NodeMachine
 from taskmill.model.outcome import StopReason
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord
@@ -89,7 +89,7 @@ def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: 
         if situation.stop is not None:
             yield Hold("stopping", f"it was asked to stop ({situation.stop}) and has not ended yet")
         return
-    yield from _own_holds(situation, around.machine, now)
+    yield from _own_holds(situation, around.machines, now)
     pauses = list(_pauses(situation, rules, now))
     yield from pauses
     if situation.status is not Status.PENDING or pauses:
@@ -103,7 +103,7 @@ def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: 
     yield from _competition(situation, around, rules, effective, now)
 
 
-def _own_holds(situation: Situation, machine: Machine, now: int) -> Iterator[Hold]:
+def _own_holds(situation: Situation, machines: Sequence[NodeMachine], now: int) -> Iterator[Hold]:
     if situation.stop is not None:
         failed = situation.stop == StopReason.FAIL
         why = "a child of it has failed" if failed else f"it was asked to stop ({situation.stop})"
@@ -124,18 +124,21 @@ def _own_holds(situation: Situation, machine: Machine, now: int) -> Iterator[Hol
         what = "is tried again" if situation.attempt and situation.last_error else "is due"
         yield Hold("not_due", f"it {what} {when_text(situation.due_at, now)}")
     if situation.preempted:
-        yield Hold("preempted", _why_away(machine, for_pressure=situation.preempted == 2))
+        yield Hold("preempted", _why_away(machines, for_pressure=situation.preempted == 2))
     if situation.status is Status.PAUSED and situation.series_paused:
         yield Hold("series_paused", "its recurring series is paused")
 
 
-def _why_away(machine: Machine, *, for_pressure: bool) -> str:
+def _why_away(machines: Sequence[NodeMachine], *, for_pressure: bool) -> str:
     if not for_pressure:
         return "it made way for a more urgent task and returns when none waits or runs"
-    if machine.returns_below is None:
+    easing = [each.machine for each in machines if each.machine.returns_below is not None]
+    if len(easing) < len(machines) or not easing:
         return "it made way under pressure, which has fallen, and returns to the queue"
+    # It returns as soon as one of them lets it.
+    machine = min(easing, key=lambda machine: max(machine.pressures.values(), default=0.0))
     name, pressure = max(machine.pressures.items(), key=lambda source: source[1], default=("no source", 0.0))
-    until = f"returns when that, now {pressure:.2f} ({name}), is at most {machine.returns_below:.2f}"
+    until = f"returns when that, now {pressure:.2f} ({name}), is at most {machine.returns_below or 0.0:.2f}"
     return f"it made way under pressure and {until}"
 
 
@@ -178,12 +181,18 @@ def _limits(situation: Situation, around: Surroundings, rules: Rules, now: int) 
                 yield Hold(reason, f"{what} may start {rate_text(limit)}; the next permit comes {when_text(at, now)}")
 
 
-def _machine(around: Surroundings, effective: int) -> Iterator[Hold]:
-    machine = around.machine
+def _machine(around: Surroundings, effective: int) -> list[Hold]:
+    """What holds it on every node; of several nodes that hold it, the one that does so for the fewest reasons."""
+    none: list[Hold] = []
+    return min((list(_on_machine(each, around, effective)) for each in around.machines), key=len, default=none)
+
+
+def _on_machine(on: NodeMachine, around: Surroundings, effective: int) -> Iterator[Hold]:
+    machine = on.machine
     limit = holding_limit(frozenset(machine.limits), effective)
     if limit is not None:
         yield pressure_hold(limit, machine.easing, machine.pressures)
-    held = IoGate(machine.capacity, IoLoad(around.running_budgets)).admit(around.budget)
+    held = IoGate(machine.capacity, IoLoad(around.budgets_on(on.node))).admit(around.budget)
     if held is not None:
         yield held.as_hold()
 

@@ -21,7 +21,7 @@ def settled(raw: RawOutcome, reason: StopReason | None, timeout_ms: int | None =
             return Stopped(reason)
         case StopReason.TIMEOUT:
             return Failed(f"TimeoutError: exceeded its timeout of {(timeout_ms or 0) / 1000:g} s")
-        case StopReason.SHUTDOWN | StopReason.PREEMPT | StopReason.EASE:
+        case StopReason.SHUTDOWN | StopReason.PREEMPT | StopReason.EASE | StopReason.CUT_OFF:
             return raw if isinstance(raw, Succeeded) else Stopped(reason)
         case _:
             assert_never(reason)

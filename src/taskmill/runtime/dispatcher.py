@@ -64,6 +64,7 @@ class Dispatcher:
         self._upkeep = upkeep
         self._settings = settings
         self._progress = ProgressPace()
+        self._knows = KnownTypes(registry)
         self.load = load = Load()
         self.courtesy = Courtesy(load, settings.throttle)
         self.workshop = Workshop(
@@ -256,7 +257,10 @@ class Dispatcher:
         looks_first = self._room.in_doubt or (not self._looked_first and (turn.promote or releases))
         self._looked_first = looks_first
         slots = self._settings.max_concurrency
-        turn.slots = slots if self._store.is_cluster else None
+        if self._store.is_cluster:
+            turn.slots = slots
+            if self._room.in_doubt:
+                turn.at_work = [*self.workshop.at_work(), *(judged.task.id for judged in turn.judged)]
         if self._claiming and not looks_first:
             # Who made way comes into sight before anything less urgent starts.
             turn.resume_preempted = self._preempting.may_return(slots, now)

@@ -194,5 +194,5 @@ class Dispatching:
 def _stop_what_runs(dispatcher: Dispatcher) -> None:
     """Others are about to run it: at most one attempt of a task is alive."""
     for id in list(dispatcher.workshop.attempts):
-        dispatcher.workshop.stop(id, StopReason.SHUTDOWN)
+        dispatcher.workshop.stop(id, StopReason.CUT_OFF)
     dispatcher.wake()

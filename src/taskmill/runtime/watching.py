@@ -66,7 +66,10 @@ class Watching:
 
         ``changed`` is called whenever something has, and told whether other tasks wait for the pressure to fall.
         """
-        self._noted = await self._store.machine() or UNSEEN
+        self._noted = noted = await self._store.machine() or UNSEEN
+        if self._store.is_cluster:
+            # What is remembered of the machine another node may have seen; of this one nobody knows anything yet.
+            self._noted = Machine(known=noted.known, capacity=noted.capacity)
         self._courtesy.remember(await self._store.moved_io())
 
         def seen() -> None:

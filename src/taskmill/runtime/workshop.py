@@ -135,6 +135,10 @@ class Workshop:
         for attempt in self.attempts.values():
             attempt.task.shift(by_ms)
 
+    def at_work(self) -> list[int]:
+        """The tasks that are being run here, also those that are about to end."""
+        return [*self.attempts, *(attempt.task.id for attempt in self.lingering)]
+
     @property
     def slots_taken(self) -> int:
         return len(self.attempts) + len(self.lingering)

@@ -11,7 +11,7 @@ from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.graph import TaskGraph
-from taskmill.model.machine import UNSEEN, Machine
+from taskmill.model.machine import UNSEEN, NodeMachine
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.snapshot import Schedule, Snapshot
 from taskmill.model.status import Ending
@@ -115,7 +115,7 @@ class Reading(Parts):
         situation, around, controls = found
         around.is_dispatching = self._dispatcher is not None or self._store.dispatcher_is_alive()
         around.unknown_types = await self._unknown([situation.type, *(type for _, type in around.waiting)])
-        around.machine = await self._machine()
+        around.machines = await self._machines()
         return explain(situation, around, self._rules(controls), self._clock.now_ms())
 
     async def _unknown(self, types: Iterable[str]) -> frozenset[str]:
@@ -125,18 +125,20 @@ class Reading(Parts):
         return frozenset(types).difference(await self._store.published_types())
 
     async def _pressures(self) -> Mapping[str, float]:
+        """By source; where several nodes have one, that of the most pressed."""
         watching = self._dispatching.watching
-        if watching is not None and watching.watch is not None:
-            return dict(watching.watch.pressures)
-        return (await self._machine()).pressures
+        here = dict(watching.watch.pressures) if watching is not None and watching.watch is not None else {}
+        found = [here, *(each.machine.pressures for each in await self._machines() if not each.is_here)]
+        names = sorted({name for pressures in found for name in pressures})
+        return {name: max(pressures.get(name, 0.0) for pressures in found) for name in names}
 
-    async def _machine(self) -> Machine:
-        """What the dispatcher knows about its machine, here or in another process."""
-        if self._dispatching.watching is not None:
-            return self._dispatching.watching.machine
-        if self._dispatcher is not None or not self._store.dispatcher_is_alive():
-            return UNSEEN
-        return await self._store.machine() or UNSEEN
+    async def _machines(self) -> list[NodeMachine]:
+        """What those know about their machines that dispatch, here or elsewhere."""
+        watching = self._dispatching.watching
+        here = NodeMachine(None, UNSEEN if watching is None else watching.machine, is_here=True)
+        if not self._store.is_cluster:
+            return [here] if self._dispatcher is not None else list(await self._store.machines())
+        return [here._replace(node=each.node) if each.is_here else each for each in await self._store.machines()]
 
     async def graph(self, id: int) -> TaskGraph:
         """Everything that is tied to a task: parents, children, dependencies and dependents."""

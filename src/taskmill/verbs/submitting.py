@@ -17,7 +17,7 @@ class Submitting(Parts):
     """Verbs that store tasks."""
 
     async def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:
-        """Store one task. With ``connection`` it is stored in the caller's own transaction on the same file."""
+        """Store one task. With ``connection`` it is stored in the caller's own transaction on the same database."""
         known = isinstance(submission, Submission) and self._registry.knows(submission.type)
         if connection is not None or not known:
             return (await self.submit_many([submission], connection=connection))[0]
@@ -30,7 +30,7 @@ class Submitting(Parts):
         """Store many tasks in one transaction; the handles are in input order."""
         tasks = await self.resolve(submissions)
         if connection is not None:
-            return self.submit_through(connection, tasks)
+            return self._handles(tasks, await self._store.add_within(connection, tasks) if tasks else [])
         stored = await self._store.add(tasks) if tasks else []
         return self._handles(tasks, stored)
 

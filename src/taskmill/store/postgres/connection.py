@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+import time
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import quote
 
 from taskmill.errors import ConfigError, StoreBusy, StoreError, SubmissionError
@@ -20,9 +21,11 @@ except ImportError as wrong:
 
 if TYPE_CHECKING:
     RawConnection = psycopg.Connection[tuple[Any, ...]]
+    from psycopg.abc import PQGen
 else:
     RawConnection = psycopg.Connection
 
+T = TypeVar("T")
 Durability = Literal["full", "process"]
 OLDEST_SERVER = 130000
 """The first with pg_current_xact_id and pg_xact_status, which tell what became of a commit that was cut off."""
@@ -37,24 +40,80 @@ WRITING = {
     "jit": "off",
     # Somebody who holds what we need for so long is stuck, or waits for us in a transaction of its own.
     "lock_timeout": "'60s'",
+    "statement_timeout": "'300s'",
+    # A node that was suspended, or whose network died, must not keep the others waiting with what it has locked.
+    "idle_in_transaction_session_timeout": "'10s'",
 }
-READING = {"jit": "off", "default_transaction_read_only": "on"}
+READING = {
+    "jit": "off",
+    "default_transaction_read_only": "on",
+    "statement_timeout": "'300s'",
+    "idle_in_transaction_session_timeout": "'60s'",
+}
+# Whoever makes indexes over millions of rows, or waits for another who does, may take its time.
+MIGRATING = {"jit": "off"}
 
 # What the address does not say. A server that is out of reach must be noticed long before a lease ends.
-CONNECTING: dict[str, Any] = {"application_name": "taskmill", "connect_timeout": 3, "tcp_user_timeout": 4000}
+CONNECTING: dict[str, Any] = {
+    "application_name": "taskmill",
+    "connect_timeout": 3,
+    "tcp_user_timeout": 4000,
+    "keepalives_idle": 3,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+}
+
+PATIENCE = 310.0
+"""Seconds that a call waits for an answer: a little longer than the server works on it."""
+MIGRATING_PATIENCE = 4 * 3600.0
 
 # SQLSTATEs after which the same transaction may simply be tried again.
 _TRY_AGAIN = {"40001", "40P01"}
 
 
-def connect(address: str, settings: dict[str, str], durability: Durability = "full") -> RawConnection:
+class Silence(psycopg.OperationalError):
+    """The server has not answered in time. Nobody knows whether it is there."""
+
+
+class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
+    """Waits for answers only so long. A network that swallows everything looks like a server that thinks."""
+
+    patience: float = PATIENCE
+    is_given_up = False
+
+    def give_up(self) -> None:
+        """Somebody else has found that the server is silent: wait no longer. May be called by any thread."""
+        self.is_given_up = True
+
+    def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        return super().wait(self._in_time(gen, time.monotonic() + self.patience), *args, **kwargs)
+
+    def _in_time(self, gen: PQGen[T], until: float) -> PQGen[T]:
+        """The same generator; whoever drives it comes by every moment, whether there was an answer or not."""
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and (self.is_given_up or time.monotonic() > until):
+                    break
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            return cast("T", done.value)
+        self.pgconn.finish()
+        raise Silence("the server has not answered in time")
+
+
+def connect(
+    address: str, settings: dict[str, str], durability: Durability = "full", patience: float = PATIENCE
+) -> PatientConnection:
     """A connection in autocommit mode; transactions are begun in so many words."""
     try:
         given = conninfo.conninfo_to_dict(address)
         whole = conninfo.make_conninfo(
             address, **{name: word for name, word in CONNECTING.items() if name not in given}
         )
-        connection = psycopg.connect(whole, autocommit=True)
+        connection = PatientConnection.connect(whole, autocommit=True)
+        connection.patience = patience
     except psycopg.Error as wrong:
         raise translated(wrong, shown(address)) from wrong
     try:

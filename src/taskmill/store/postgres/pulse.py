@@ -21,23 +21,27 @@ import msgspec
 import psycopg
 
 from taskmill.errors import StoreError
-from taskmill.store.postgres.connection import RawConnection
+from taskmill.store.postgres import lease
+from taskmill.store.postgres.connection import RawConnection, Silence
+from taskmill.store.postgres.lease import Lease, steady_seconds
 from taskmill.store.postgres.session import Session
 
 logger = logging.getLogger("taskmill")
 
 BEAT = 1.0
 """Seconds between two signs of life, and between two looks at the counter."""
-LEASE = 15.0
-"""Seconds without a sign of life after which a node is dead."""
+ANSWER = 4.0
+"""Seconds within which the server answers what the pulse asks, which is little and waits for nobody."""
 MOMENT = 0.02
 """Seconds within which changes are told together."""
-DOUBT = 0.6
-"""The part of a lease after which a node that could not say that it is alive stops what it runs."""
+LONGEST_PAUSE = 1.0
+"""Seconds between two tries to reach a server that is away."""
 WATCHING = 0.05
 """Seconds between two looks at what becomes of callers' transactions."""
 LOOK_ANYWAY = 10
 """Every so many beats the queue is looked at even if nothing seems to have changed."""
+
+SILENCE = (Silence, psycopg.errors.ConnectionTimeout)
 
 _decode_states = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 
@@ -51,15 +55,18 @@ class Pulse:
         own_changes: Callable[[], int],
         heard: Callable[[], None],
         cut_off: Callable[[], None],
+        silent: Callable[[], None],
     ) -> None:
-        """``heard`` and ``cut_off`` are called in the thread: there is news; nobody hears us any longer."""
+        """What is called in the thread: there is news; nobody hears us any longer; the server does not answer."""
         self._connect = connect
         self._own_changes = own_changes
         self._heard = heard
-        self._cut_off = cut_off
-        self._seen_at = 0.0
-        """When the others last heard of this node, by our own clock."""
-        self._is_cut_off = False
+        self._lease = Lease(cut_off)
+        self._silent = silent
+        self._lost_at: float | None = None
+        """Since when the server is away."""
+        self._pause = 0.0
+        self._in_touch_since = float("-inf")
         self._session: Session | None = None
         self._sender = os.urandom(8).hex()
         self._channel = ""
@@ -80,8 +87,6 @@ class Pulse:
         """Whether any node was alive at the last look."""
         self.somebody_died = False
         """Whether the tasks of a dead node wait to be rescued."""
-        self.lost = False
-        """Whether this node was taken for dead by the others."""
 
     def open(self) -> None:
         """Connect and look around once; called in the thread that opens the store."""
@@ -90,6 +95,7 @@ class Pulse:
         self._woken, self._wake = socket.socketpair()
         self._wake.setblocking(False)
         self._thread.start()
+        self._lease.start()
 
     def _begin(self, session: Session) -> None:
         self._session = session
@@ -102,8 +108,7 @@ class Pulse:
     def enter(self, node: int) -> None:
         """Beat for this node."""
         self._node = node
-        self._seen_at = time.monotonic()
-        self.lost = self._is_cut_off = False
+        self._lease.begin(node)
         self.somebody_dispatches = True
 
     def leave(self, node: int) -> None:
@@ -133,6 +138,20 @@ class Pulse:
         if self._node is None or self._node in self._left:
             self._closed.wait(timeout)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether this node was taken for dead by the others."""
+        return self._lease.is_lost
+
+    @property
+    def may_bury(self) -> bool:
+        """Whether those who were not seen for a lease are dead.
+
+        When the server was away nobody could be seen. So whoever has lost it gives the others the time of a lease to
+        come back as well.
+        """
+        return time.monotonic() - self._in_touch_since >= lease.LEASE
+
     def _nudge(self) -> None:
         # A full pipe has woken the thread already.
         try:
@@ -150,27 +169,24 @@ class Pulse:
                 if self._session is None:
                     self._begin(Session(self._connect()))
                 self._work(is_due=time.monotonic() >= beat_at)
+                self._connection_is_back()
             except (psycopg.Error, StoreError, OSError, ValueError) as wrong:
                 # The last two are what waiting for a connection raises that is closed already.
                 self._connection_lost(wrong)
-            self._mind_the_lease()
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + BEAT
             if self._closing and self._node is None and not self._left:
                 break
+        self._lease.close()
         if self._session is not None:
             self._session.raw.close()
         self._woken.close()
         self._wake.close()
         self._closed.set()
 
-    def _mind_the_lease(self) -> None:
-        """Whoever cannot say that it is alive stops what it runs before others begin it."""
-        in_doubt = self.lost or time.monotonic() - self._seen_at > LEASE * DOUBT
-        if self._node is not None and in_doubt and not self._is_cut_off:
-            self._is_cut_off = True
-            logger.error("node %d cannot prove that it is alive; what it runs is stopped", self._node)
-            self._cut_off()
+    def _forget_node(self) -> None:
+        self._node = None
+        self._lease.end()
 
     def _news(self) -> None:
         self._changed = True
@@ -192,7 +208,7 @@ class Pulse:
             session.execute("leave_node", (node,))
             self._left.discard(node)
             if node == self._node:
-                self._node = None
+                self._forget_node()
             self._to_tell = True
         if is_due:
             if self._node is not None:
@@ -203,12 +219,11 @@ class Pulse:
                 self._news()
 
     def _beat(self, session: Session, node: int) -> None:
-        now = time.monotonic()
+        now = steady_seconds()
         if session.execute("heartbeat", (node,)).rowcount:
-            self._seen_at = now
-            self._is_cut_off = False
-        elif not self.lost:
-            self.lost = True
+            self._lease.renew(now)
+        elif not self.is_lost:
+            self._lease.lose()
             logger.error("node %d was taken for dead; its tasks were given to others", node)
 
     def _look_at_transactions(self, session: Session) -> None:
@@ -225,7 +240,7 @@ class Pulse:
         """Whether somebody has committed, is alive, has died."""
         session = self._session
         assert session is not None  # noqa: S101 - the caller has connected
-        moved, self.somebody_dispatches, died = session.execute("pulse", (LEASE,)).fetchone()
+        moved, self.somebody_dispatches, died = session.execute("pulse", (lease.LEASE,)).fetchone()
         # Our own changes are counted after they were made: read in this order, the difference never hides others'.
         foreign = moved - self._own_changes()
         if self._foreign is not None and (foreign > self._foreign or self._look_again):
@@ -233,7 +248,7 @@ class Pulse:
             # What moved the counter may not have been visible yet.
             self._look_again = foreign > self._foreign
         self._foreign = foreign if self._foreign is None else max(foreign, self._foreign)
-        if died and not self.somebody_died:
+        if died and self.may_bury and not self.somebody_died:
             self.somebody_died = True
             self._news()
 
@@ -250,16 +265,29 @@ class Pulse:
             self._woken.recv(4096)
 
     def _connection_lost(self, wrong: Exception) -> None:
-        logger.warning("the server cannot be asked about other nodes, trying again: %s", wrong)
+        if self._lost_at is None:
+            self._lost_at = time.monotonic()
+            logger.warning("the server is away, trying again: %s", wrong)
+        if isinstance(wrong, SILENCE) or isinstance(wrong.__cause__, SILENCE):
+            # The other connections would find out by themselves, much later.
+            self._silent()
         if self._session is not None:
             self._session.raw.close()
             self._session = None
         if self._closing:
             # Nobody hears us any longer; the lease ends by itself.
-            self._node = None
+            self._forget_node()
             self._left.clear()
         else:
-            time.sleep(0.1)
+            self._pause = min(2 * self._pause + 0.05, LONGEST_PAUSE)
+            time.sleep(self._pause)
+
+    def _connection_is_back(self) -> None:
+        if self._lost_at is not None:
+            logger.warning("the server is back after %.1f s", time.monotonic() - self._lost_at)
+            self._lost_at, self._pause = None, 0.0
+            self._in_touch_since = time.monotonic()
+            # Notifications were missed.
             self._news()
 
 

@@ -7,6 +7,7 @@ is: then what it has read stays true until it commits (docs/decisions/0020).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from taskmill.store.postgres.connection import RawConnection, adapt
+from taskmill.store.postgres.connection import PatientConnection, RawConnection, adapt
 from taskmill.store.sql.connection import Cursor
 from taskmill.store.sql.statements import load
 
@@ -41,14 +42,18 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-class Session:
+class Statements(ABC):
     """Runs statements by name. ``is_alone`` is set by whoever begins the transaction."""
 
-    def __init__(self, raw: RawConnection) -> None:
-        self.raw = raw
-        self.is_alone = False
-        self._cursor = psycopg.RawCursor(raw, row_factory=tuple_row)
-        adapt(self._cursor.adapters)
+    is_alone = False
+
+    @abstractmethod
+    def _run(self, text: str, parameters: Sequence[Any] | None) -> Cursor: ...
+
+    @abstractmethod
+    def script(self, text: str) -> Any:
+        """Run several statements without parameters in one message; answers with the first value of the last."""
+        ...
 
     def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor:
         text = STATEMENTS.get(statement)
@@ -56,21 +61,13 @@ class Session:
             text = _numbered(statement)
         elif not text:
             return _NOTHING
-        return self._cursor.execute(text.encode(), parameters or None, prepare=True)
-
-    def script(self, text: str) -> Any:
-        """Run several statements without parameters in one message; answers with the first value of the last."""
-        self._cursor.execute(text.encode(), prepare=False)
-        while self._cursor.nextset():
-            continue
-        row = self._cursor.fetchone() if self._cursor.description is not None else None
-        return None if row is None else row[0]
+        return self._run(text, parameters or None)
 
     def text(self, name: str, /) -> str:
         return STATEMENTS[name]
 
     def insert(self, statement: str, rows: str, count: int, first_id: int | None = None, /) -> int:
-        answer = self._cursor.execute(STATEMENTS[statement].encode(), (rows, count, first_id), prepare=True).fetchone()
+        answer = self._run(STATEMENTS[statement], (rows, count, first_id)).fetchone()
         assert answer is not None  # noqa: S101 - the statement answers with one row
         first: int = answer[0]
         return first
@@ -101,13 +98,28 @@ class Session:
             self.script("COMMIT")
 
 
-class CallersSession(Session):
-    """Inside a transaction of the caller's own. Nobody knows how long that takes, so plain tasks lock nothing."""
+class Session(Statements):
+    """On a connection of this thread."""
 
-    def be_alone(self) -> None:
-        if not self.is_alone:
-            self.script("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
-            self.is_alone = True
+    def __init__(self, raw: RawConnection) -> None:
+        self.raw = raw
+        self._cursor = psycopg.RawCursor(raw, row_factory=tuple_row)
+        adapt(self._cursor.adapters)
+
+    def _run(self, text: str, parameters: Sequence[Any] | None) -> Cursor:
+        return self._cursor.execute(text.encode(), parameters, prepare=True)
+
+    def script(self, text: str) -> Any:
+        self._cursor.execute(text.encode(), prepare=False)
+        while self._cursor.nextset():
+            continue
+        row = self._cursor.fetchone() if self._cursor.description is not None else None
+        return None if row is None else row[0]
+
+    def give_up(self) -> None:
+        """The server is silent: wait no longer for its answer. May be called by any thread."""
+        if isinstance(self.raw, PatientConnection):
+            self.raw.give_up()
 
 
 def _numbered(text: str) -> str:

@@ -9,13 +9,19 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+import msgspec
 import psycopg
 
 from taskmill.errors import SubmissionError
+from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.stages import NewTask, Stored
+from taskmill.policy.inbox import Answer
 from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
-from taskmill.store.postgres import pulse
+from taskmill.store.postgres import lease, pulse
+from taskmill.store.postgres.callers_session import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
+    MIGRATING,
+    MIGRATING_PATIENCE,
     READING,
     WRITING,
     Durability,
@@ -27,16 +33,19 @@ from taskmill.store.postgres.connection import (
 )
 from taskmill.store.postgres.migrate import migrate, newest_version
 from taskmill.store.postgres.pulse import NodeRight, Pulse, RescueRight
-from taskmill.store.postgres.session import CallersSession, Session
+from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
 from taskmill.store.sql import inbox, ledger
 from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded
+from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.machine import readable_machine
 from taskmill.store.sql.read_side import ReadSide
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 
 T = TypeVar("T")
+
+_decode_machines = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
 # Which tables of which server a connection sees.
 _PLACE = "SELECT to_regclass('taskmill_task')::oid::bigint, current_database(), pg_postmaster_start_time()"
@@ -57,6 +66,10 @@ class PostgresStore(WriteSide, ReadSide):
         self._clock = clock
         self._types: set[str] = set()
         """Of tasks that can be run here."""
+        self._host = socket.gethostname()
+        self.machine_name = f"machine {self._host}"
+        self._seen: str | None = None
+        """What was last seen of the machine, since this node dispatches."""
 
     # Opening and closing
 
@@ -72,10 +85,11 @@ class PostgresStore(WriteSide, ReadSide):
                 loop.call_soon_threadsafe(call)
 
         self._pulse = Pulse(
-            self._connect_to_write,
+            lambda: connect(self._address, WRITING, self._durability, pulse.ANSWER),
             lambda: self._writer.changes,
             heard=lambda: on_loop(news.set),
             cut_off=lambda: on_loop(self.watch_cut_off),
+            silent=self._server_is_silent,
         )
         try:
             await self._reader.run(self._open)
@@ -87,7 +101,7 @@ class PostgresStore(WriteSide, ReadSide):
 
     def _open(self) -> None:
         try:
-            with self._connect_to_write() as connection:
+            with connect(self._address, MIGRATING, patience=MIGRATING_PATIENCE) as connection:
                 migrate(connection, self.name)
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
@@ -101,6 +115,11 @@ class PostgresStore(WriteSide, ReadSide):
 
     def _connect_to_read(self) -> RawConnection:
         return connect(self._address, READING)
+
+    def _server_is_silent(self) -> None:
+        """Called in the thread of the pulse, which asks all the time."""
+        self._writer.give_up()
+        self._reading.give_up()
 
     async def close(self) -> None:
         await self._writer.close()
@@ -120,12 +139,25 @@ class PostgresStore(WriteSide, ReadSide):
         return NodeRight(self._pulse, await self._enter())
 
     async def _enter(self) -> int:
-        name = f"{socket.gethostname()}:{os.getpid()}"
-        types = encoded(sorted(self._types))
-        node: int = await self._write(lambda connection: connection.execute("enter_node", (name, types)).fetchone()[0])
+        name = f"{self._host}:{os.getpid()}"
+        given = name, encoded(sorted(self._types)), self._seen
+        node: int = await self._write(lambda connection: connection.execute("enter_node", given).fetchone()[0])
         self._writer.node = node
         self._pulse.enter(node)
         return node
+
+    async def note_machine(self, seen: Machine) -> None:
+        await super().note_machine(seen)
+        self._seen = encoded(seen)
+
+    async def machines(self) -> list[NodeMachine]:
+        def read(connection: Connection) -> list[NodeMachine]:
+            found = _decode_machines(one(connection, "machines", lease.LEASE))
+            return [
+                NodeMachine(node, readable_machine(seen) or UNSEEN, node == self._writer.node) for node, seen in found
+            ]
+
+        return await self._read(read)
 
     def dispatcher_is_alive(self) -> bool:
         return self._pulse.somebody_dispatches
@@ -135,17 +167,22 @@ class PostgresStore(WriteSide, ReadSide):
 
     async def recover(self, now: int) -> Recovery:
         """Return the tasks of dead nodes to the queue."""
-        return await self._write(lambda connection: _rescue(connection, now), rows=ledger.BITE)
+        return await self._write(lambda connection: self._rescue(connection, now), rows=ledger.BITE)
+
+    def _rescue(self, connection: Connection, now: int) -> Recovery:
+        if self._pulse.may_bury:
+            connection.execute("bury_nodes", (lease.LEASE,))
+        return ledger.recover(connection, now)
 
     async def turn(self, turn: Turn) -> TurnResult:
-        if self._pulse.lost:
+        if self._pulse.is_lost:
             # The others took this node for dead. What it had claimed is lost; it goes on under another name.
             await self._enter()
         if not (turn.survey and self._pulse.somebody_died):
             return await super().turn(turn)
 
         def rescue_first(connection: Connection) -> TurnResult:
-            effects = _rescue(connection, turn.now).effects
+            effects = self._rescue(connection, turn.now).effects
             result = ledger.commit_turn(connection, turn)
             result.effects.put_first(effects)
             return result
@@ -159,27 +196,52 @@ class PostgresStore(WriteSide, ReadSide):
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
         """Store tasks inside the caller's own transaction; they exist once the caller commits."""
         if not isinstance(connection, psycopg.Connection):
-            raise SubmissionError(
-                f"connection must be a psycopg.Connection to {self.name}, "
-                f"not {type(connection).__module__}.{type(connection).__name__}"
-            )
+            raise self._wrong_kind(connection)
         try:
             session = CallersSession(cast("RawConnection", connection))
-            self._check_same_place(session)
+            self._check_same_place(session, connection.closed)
             # If our statements fail, the caller's transaction goes on without them.
             with connection.transaction():
-                (answer,), _ = inbox.insert(session, [tasks], self._clock.now_ms())
-                transaction = session.script("SELECT pg_current_xact_id_if_assigned()::text")
+                answer = self._insert(session, tasks)
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
+        return self._stored(*answer)
+
+    async def add_within(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
+        if not is_async(connection):
+            return self.add_through(connection, tasks)
+        session = CallersAsyncSession(connection)
+        try:
+            await session.in_thread(lambda: self._check_same_place(session, connection.closed))
+            async with connection.transaction():
+                answer = await session.in_thread(lambda: self._insert(session, tasks))
+        except psycopg.Error as wrong:
+            raise translated(wrong, self.name) from wrong
+        return self._stored(*answer)
+
+    def _insert(self, session: Connection, tasks: Sequence[NewTask]) -> tuple[Answer, str | None]:
+        (answer,), _ = inbox.insert(session, [tasks], self._clock.now_ms())
+        return answer, session.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()[0]
+
+    def _stored(self, answer: Answer, transaction: str | None) -> list[Stored]:
         if isinstance(answer, SubmissionError):
             raise answer
         if transaction is not None:
             self._pulse.watch(transaction)
         return answer
 
-    def _check_same_place(self, session: Session) -> None:
-        if session.raw.closed:
+    def _wrong_kind(self, connection: object) -> SubmissionError:
+        if is_async(connection):
+            return SubmissionError(
+                "a psycopg.AsyncConnection belongs to its event loop; give a psycopg.Connection here"
+            )
+        return SubmissionError(
+            f"connection must be a psycopg.Connection or a psycopg.AsyncConnection to {self.name}, "
+            f"not {type(connection).__module__}.{type(connection).__name__}"
+        )
+
+    def _check_same_place(self, session: Connection, is_closed: bool) -> None:
+        if is_closed:
             raise SubmissionError("connection is closed")
         place = session.execute(_PLACE).fetchone()
         if place == self._place:
@@ -228,8 +290,3 @@ class PostgresStore(WriteSide, ReadSide):
             "durability": self._durability,
             **await self._read(read),
         }
-
-
-def _rescue(connection: Connection, now: int) -> Recovery:
-    connection.execute("bury_nodes", (pulse.LEASE,))
-    return ledger.recover(connection, now)

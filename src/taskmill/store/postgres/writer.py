@@ -16,6 +16,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import psycopg
+
 from taskmill.errors import StoreBusy, StoreError
 from taskmill.ports import Clock
 from taskmill.store.postgres.connection import RawConnection, is_lost, may_try_again, translated
@@ -169,8 +171,7 @@ class Writer:
     def _transaction(self, batch: Sequence[_Asked]) -> list[Any]:
         """Run the requests in one transaction, again and again while the server is away."""
         alone = batch[0].alone
-        give_up_at = time.monotonic() + SERVER_PATIENCE
-        pause = 0.01
+        give_up_at: float | None = None
         while True:
             commit = _Commit()
             try:
@@ -178,18 +179,15 @@ class Writer:
             except NotAlone:
                 alone = True
             except Exception as wrong:
+                give_up_at = give_up_at or time.monotonic() + SERVER_PATIENCE
                 session = self._session
                 if session is not None and not is_lost(wrong, session.raw):
                     self._rollback(session)
                     if not may_try_again(wrong) or time.monotonic() > give_up_at:
                         raise
                     continue
-                self._forget_session()
-                if self._reconnect(give_up_at, pause) and commit.was_done(self._session):
+                if self._was_done(commit, give_up_at, wrong):
                     return commit.results
-                if self._session is None:
-                    raise StoreBusy(f"{self._name}: the server went away: {wrong}") from wrong
-                pause = min(pause * 2, 1.0)
 
     def _try(self, batch: Sequence[_Asked], alone: bool, commit: _Commit) -> list[Any]:
         session = self._session
@@ -222,16 +220,27 @@ class Writer:
             self._session.raw.close()
             self._session = None
 
-    def _reconnect(self, give_up_at: float, pause: float) -> bool:
-        while time.monotonic() < give_up_at:
+    def _was_done(self, commit: _Commit, give_up_at: float, wrong: Exception) -> bool:
+        """Connect again, and find out what became of the transaction that was under way."""
+        pause = 0.01
+        self._forget_session()
+        while True:
             try:
                 self._session = Session(self._connect())
-            except StoreError:
-                time.sleep(pause)
-                pause = min(pause * 2, 1.0)
-            else:
-                return True
-        return False
+                return commit.was_done(self._session, give_up_at)
+            except (StoreError, psycopg.Error) as again:
+                self._forget_session()
+                if time.monotonic() > give_up_at:
+                    known = "nobody knows whether it was stored" if commit.was_sent else "nothing was stored"
+                    raise StoreBusy(f"{self._name}: the server went away and {known}: {wrong}") from again
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
+
+    def give_up(self) -> None:
+        """The server is silent. May be called by any thread."""
+        session = self._session
+        if session is not None:
+            session.give_up()
 
     # Durability
 
@@ -270,14 +279,16 @@ class _Commit:
         self.was_sent = False
         self.results: list[Any] = []
 
-    def was_done(self, session: Session | None) -> bool:
+    def was_done(self, session: Session, give_up_at: float) -> bool:
         """Whether a commit that was cut off has taken place, as the server knows once it is back."""
-        if not self.was_sent or session is None:
+        if not self.was_sent:
             return False
         while True:
             row = session.execute("SELECT pg_xact_status(?::text::xid8)", (self.number,)).fetchone()
             if row[0] != "in progress":
                 return bool(row[0] == "committed")
+            if time.monotonic() > give_up_at:
+                raise StoreError("the server has not ended the transaction yet")
             time.sleep(0.01)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from taskmill.model.controls import ScopeKind
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.situation import Situation, Surroundings
 from taskmill.model.stages import Crossing, Described
 from taskmill.policy.aging import effective_priority, wait_until_ms
@@ -48,9 +49,12 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
         )
         if found.io is not None:
             moved = machine.moved(connection)
-            budgets = [expected_io(io, moved.get(type)) for type, io in machine.running_budgets(connection)]
             around.budget = expected_io(found.io, moved.get(found.type))
-            around.running_budgets = [budget for budget in budgets if budget is not None]
+            by_node: dict[int | None, list[IoBudget]] = {}
+            for type, io, node in machine.running_budgets(connection):
+                if (budget := expected_io(io, moved.get(type))) is not None:
+                    by_node.setdefault(node, []).append(budget)
+            around.budgets_by_node = by_node
         return found, around
 
 

@@ -73,7 +73,9 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
         _commit_verdicts(connection, turn, result)
         machine.learn_io(connection, turn.judged, result.lost)
     if turn.returns:
-        connection.execute(SQL["unclaim"], (encoded([task.id for task in turn.returns]),))
+        connection.execute(SQL["unclaim"], (encoded([(task.id, task.attempt) for task in turn.returns]),))
+    if turn.at_work is not None:
+        connection.execute(SQL["unclaim_others"], (encoded(turn.at_work),))
     if turn.promote:
         ids = _one(connection, "due", turn.now, BITE)
         connection.execute(SQL["promote"], (ids,))

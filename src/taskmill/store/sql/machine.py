@@ -17,7 +17,7 @@ from taskmill.store.sql.statements import SQL
 
 _decode_moved = msgspec.json.Decoder(list[MovedIo]).decode
 _decode_machine = msgspec.json.Decoder(Machine).decode
-_decode_budgets = msgspec.json.Decoder(list[tuple[str, str]]).decode
+_decode_budgets = msgspec.json.Decoder(list[tuple[str, str, int | None]]).decode
 
 
 def note_io(connection: Connection, judged: Sequence[Judged]) -> None:
@@ -55,19 +55,24 @@ def moved_by_type(connection: Connection, type: str) -> MovedIo | None:
     return None if row is None else msgspec.json.decode(row[0], type=MovedIo)
 
 
-def running_budgets(connection: Connection) -> list[tuple[str, str]]:
-    """``(type, io)`` of running tasks that have a budget."""
+def running_budgets(connection: Connection) -> list[tuple[str, str, int | None]]:
+    """``(type, io, node)`` of running tasks that have a budget."""
     return _decode_budgets(one(connection, SQL["running_budgets"]))
 
 
-def machine(connection: Connection) -> Machine | None:
-    """What the dispatcher has seen; what cannot be read will be seen again."""
-    row = connection.execute(SQL["machine"]).fetchone()
+def machine(connection: Connection, name: str) -> Machine | None:
+    """What is remembered of a machine."""
+    row = connection.execute(SQL["machine"], (name,)).fetchone()
+    return None if row is None else readable_machine(row[0])
+
+
+def readable_machine(stored: str | None) -> Machine | None:
+    """What a dispatcher has seen; what cannot be read will be seen again."""
     try:
-        return None if row is None else _decode_machine(row[0])
+        return None if stored is None else _decode_machine(stored)
     except (msgspec.MsgspecError, ConfigError, UnicodeError):
         return None
 
 
-def note_machine(connection: Connection, machine: Machine) -> None:
-    connection.execute(SQL["note_machine"], (encoded(machine),))
+def note_machine(connection: Connection, machine: Machine, name: str) -> None:
+    connection.execute(SQL["note_machine"], (encoded(machine), name))

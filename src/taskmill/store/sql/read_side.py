@@ -12,7 +12,7 @@ from taskmill.cron_socket import CronRow
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
-from taskmill.model.machine import Machine, MovedIo
+from taskmill.model.machine import UNSEEN, Machine, MovedIo, NodeMachine
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
@@ -34,6 +34,7 @@ class ReadSide(ABC):
     """Every question a store answers. Records show tasks as they are at this moment, under the rules that hold."""
 
     _clock: Clock
+    machine_name: str = "machine"
     declared: Declared = Declared()
     """What the program of this process declares."""
     _rules: Rules | None = None
@@ -140,11 +141,15 @@ class ReadSide(ABC):
     async def moved_io(self) -> dict[str, MovedIo]:
         return await self._read(machine.moved)
 
-    async def running_budgets(self) -> list[tuple[str, str]]:
+    async def running_budgets(self) -> list[tuple[str, str, int | None]]:
         return await self._read(machine.running_budgets)
 
     async def machine(self) -> Machine | None:
-        return await self._read(machine.machine)
+        return await self._read(lambda connection: machine.machine(connection, self.machine_name))
+
+    async def machines(self) -> list[NodeMachine]:
+        """One process dispatches, and all know what it has seen."""
+        return [NodeMachine(None, await self.machine() or UNSEEN)] if self.dispatcher_is_alive() else []
 
     async def tag_values(self, name: str) -> dict[str, int]:
         return await self._read(lambda connection: reading.tag_values(connection, name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import Protocol, TypeVar
@@ -86,6 +86,8 @@ class WriteSide(ABC):
 
     _clock: Clock
     _requests: Writer
+    machine_name: str
+    """Under which name is remembered what was seen of this machine."""
 
     def __init__(self) -> None:
         self._arrivals: list[_Arrival] = []
@@ -165,6 +167,12 @@ class WriteSide(ABC):
             alone=not inbox.is_plain(requests),
         )
 
+    @abstractmethod
+    def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]: ...
+
+    async def add_within(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
+        return self.add_through(connection, tasks)
+
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
         now = self._clock.now_ms()
         answer, _ = await self._requests.ask(
@@ -195,7 +203,7 @@ class WriteSide(ABC):
         await self._write(lambda connection: controls.declare(connection, declared, now))
 
     async def note_machine(self, seen: Machine) -> None:
-        await self._write(lambda connection: machine.note_machine(connection, seen))
+        await self._write(lambda connection: machine.note_machine(connection, seen, self.machine_name))
 
     async def change(self, changes: Mapping[Scope, Change]) -> None:
         now = self._clock.now_ms()

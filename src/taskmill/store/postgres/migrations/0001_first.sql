@@ -228,6 +228,7 @@ CREATE TABLE taskmill_node (
     name text NOT NULL,
     slots bigint NOT NULL DEFAULT 0, -- how many tasks it may run at once
     types text NOT NULL DEFAULT '[]', -- of tasks that it can run
+    machine text, -- what it has last seen of its machine, if it watches that
     seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 

@@ -1,6 +1,6 @@
 -- name: enter_node
--- $2 are the types of tasks that it can run.
-INSERT INTO taskmill_node (name, types) VALUES ($1, $2) RETURNING id;
+-- $2 are the types of tasks that it can run, $3 is what it has last seen of its machine.
+INSERT INTO taskmill_node (name, types, machine) VALUES ($1, $2, $3) RETURNING id;
 
 -- name: leave_node
 DELETE FROM taskmill_node WHERE id = $1::bigint;
@@ -17,15 +17,15 @@ FROM jsonb_array_elements_text($1::jsonb) AS given (value);
 -- name: bury_nodes
 -- Forget the nodes that were not seen for $1 seconds. Whoever does so is alive.
 DELETE FROM taskmill_node
-WHERE seen_at < clock_timestamp() - make_interval(secs => $1::float8)
+WHERE {is_dead}
     AND id IS DISTINCT FROM {this_node};
 
 -- name: pulse
 -- [change counter, whether a node is alive, whether one is dead]: what nodes ask all the time. $1 as in bury_nodes.
 SELECT
     (SELECT last_value FROM taskmill_change),
-    coalesce(bool_or(seen_at >= clock_timestamp() - make_interval(secs => $1::float8)), false),
-    coalesce(bool_or(seen_at < clock_timestamp() - make_interval(secs => $1::float8)), false)
+    coalesce(bool_or(NOT {is_dead}), false),
+    coalesce(bool_or({is_dead}), false)
 FROM taskmill_node;
 
 -- name: elsewhere

@@ -100,3 +100,7 @@ SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task WHERE status 
 -- [id, for what] of tasks that made way.
 SELECT coalesce(json_agg(json_build_array(id, preempted) ORDER BY id), '[]') FROM taskmill_task
 WHERE status = 'paused' AND preempted > 0;
+
+-- name: is_dead
+-- Whether a node was not seen for $1 seconds in which it could have been.
+(greatest(seen_at, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => $1::float8));

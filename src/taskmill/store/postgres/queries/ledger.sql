@@ -29,9 +29,15 @@ FROM jsonb_array_elements($1::jsonb) AS given (value)
 WHERE t.id = (given.value ->> 0)::bigint;
 
 -- name: unclaim
--- The given tasks were claimed and not started.
+-- Rows of [id, attempt]: claimed and not started.
+UPDATE taskmill_task AS t SET status = 'pending', node_id = NULL
+FROM jsonb_array_elements($1::jsonb) AS given (value)
+WHERE t.id = (given.value ->> 0)::bigint AND t.attempt = (given.value ->> 1)::integer AND t.status = 'running';
+
+-- name: unclaim_others
+-- Of what this node has claimed only the given tasks were started: a claim of which it was not told has taken place.
 UPDATE taskmill_task SET status = 'pending', node_id = NULL
-WHERE id = ANY (taskmill_ids($1)) AND status = 'running';
+WHERE status = 'running' AND node_id = {this_node} AND id <> ALL (taskmill_ids($1));
 
 -- name: save
 UPDATE taskmill_task SET saved = $3 WHERE id = $1::bigint AND attempt = $2::bigint AND status = 'running';

@@ -33,13 +33,20 @@ SELECT json_build_array(type, runs, disk_read, disk_write, net_rx, net_tx) FROM 
 WHERE type = $1 AND runs > 0;
 
 -- name: running_budgets
--- [type, io] of running tasks that have a budget.
-SELECT coalesce(json_agg(json_build_array(type, io)), '[]') FROM taskmill_task
+-- [type, io, node] of running tasks that have a budget.
+SELECT coalesce(json_agg(json_build_array(type, io, node_id)), '[]') FROM taskmill_task
 WHERE status = 'running' AND io IS NOT NULL;
 
 -- name: machine
-SELECT value FROM taskmill_setting WHERE name = 'machine';
+-- What is remembered under the name $1.
+SELECT value FROM taskmill_setting WHERE name = $1;
+
+-- name: machines
+-- [node, what it has seen] of all that are not dead; $1 as in bury_nodes.
+SELECT coalesce(json_agg(json_build_array(id, machine) ORDER BY id), '[]') FROM taskmill_node WHERE NOT {is_dead};
 
 -- name: note_machine
-INSERT INTO taskmill_setting (name, value) VALUES ('machine', $1)
+-- This node has seen $1, which is remembered under the name $2.
+WITH own AS (UPDATE taskmill_node SET machine = $1 WHERE id = {this_node})
+INSERT INTO taskmill_setting (name, value) VALUES ($2, $1)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;

@@ -28,8 +28,13 @@ FROM json_each(?1) AS given
 WHERE taskmill_task.id = given.value ->> 0;
 
 -- name: unclaim
--- The given tasks were claimed and not started.
-UPDATE taskmill_task SET status = 'pending' WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'running';
+-- Rows of [id, attempt]: claimed and not started.
+UPDATE taskmill_task SET status = 'pending'
+WHERE (id, attempt) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) AND status = 'running';
+
+-- name: unclaim_others
+-- Only nodes that are not told of what they claimed need it.
+;
 
 -- name: save
 UPDATE taskmill_task SET saved = ?3 WHERE id = ?1 AND attempt = ?2 AND status = 'running';

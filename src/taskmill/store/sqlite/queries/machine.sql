@@ -25,12 +25,14 @@ SELECT json_group_array(json_array(type, runs, disk_read, disk_write, net_rx, ne
 SELECT json_array(type, runs, disk_read, disk_write, net_rx, net_tx) FROM taskmill_io WHERE type = ?1 AND runs > 0;
 
 -- name: running_budgets
--- [type, io] of running tasks that have a budget.
-SELECT json_group_array(json_array(type, {budget})) FROM taskmill_task WHERE status = 'running' AND {budget} IS NOT NULL;
+-- [type, io, node] of running tasks that have a budget. One process dispatches a file.
+SELECT json_group_array(json_array(type, {budget}, NULL)) FROM taskmill_task WHERE status = 'running' AND {budget} IS NOT NULL;
 
 -- name: machine
-SELECT value FROM taskmill_setting WHERE name = 'machine';
+-- What is remembered under the name ?1.
+SELECT value FROM taskmill_setting WHERE name = ?1;
 
 -- name: note_machine
-INSERT INTO taskmill_setting (name, value) VALUES ('machine', ?1)
+-- The dispatcher has seen ?1, which is remembered under the name ?2.
+INSERT INTO taskmill_setting (name, value) VALUES (?2, ?1)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;

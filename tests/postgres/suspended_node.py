@@ -1,0 +1,84 @@
+"""A node that is suspended while it runs a task: run as a program with an address, the length of a lease and a name."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from taskmill import Context, Domain, InvalidState, Scheduler
+
+domain = Domain("d")
+
+
+def note(ctx: Context, folder: str, what: str) -> None:
+    """Leave a file that says what has happened to this attempt."""
+    (Path(folder) / f"{what}.{ctx.attempt}").touch()
+
+
+@domain.task
+async def on_the_loop(ctx: Context, folder: str) -> str:
+    """The first attempt works until it is stopped, and then tries to have its way all the same."""
+    note(ctx, folder, "begins")
+    if ctx.attempt == 1:
+        try:
+            while True:
+                ctx.progress(0.1, "late")
+                await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            note(ctx, folder, "told")
+            ctx.progress(0.9, "late")
+            try:
+                await ctx.save(by="late")
+            except InvalidState:
+                note(ctx, folder, "refused")
+            return "late"
+    await ctx.save(by="second")
+    ctx.progress(0.5, "second")
+    while not (Path(folder) / "go").exists():
+        await asyncio.sleep(0.02)
+    return "second"
+
+
+@domain.task
+def in_a_thread(ctx: Context, folder: str) -> str:
+    """The same, off the loop."""
+    note(ctx, folder, "begins")
+    if ctx.attempt == 1:
+        while not ctx.cancelled:
+            ctx.progress(0.1, "late")
+            time.sleep(0.01)
+        note(ctx, folder, "told")
+        ctx.progress(0.9, "late")
+        try:
+            ctx.save(by="late")
+        except InvalidState:
+            note(ctx, folder, "refused")
+        return "late"
+    ctx.save(by="second")
+    ctx.progress(0.5, "second")
+    while not (Path(folder) / "go").exists():
+        time.sleep(0.02)
+    return "second"
+
+
+def only_here(name: str) -> None:
+    """A task that no other node can run."""
+
+    @domain.task(name=f"only {name}")
+    async def only() -> str:
+        return name
+
+
+async def main(address: str) -> None:
+    async with Scheduler(address, domains=[domain]) as scheduler:
+        await scheduler.run()
+
+
+if __name__ == "__main__":
+    from taskmill.store.postgres import lease
+
+    lease.LEASE = float(sys.argv[2])
+    only_here(sys.argv[3])
+    asyncio.run(main(sys.argv[1]))

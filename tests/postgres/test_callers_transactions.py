@@ -1,0 +1,163 @@
+"""Tasks that are submitted in a transaction of the caller's own, on an asynchronous connection."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from taskmill import Domain, DuplicateTask, Scheduler, Submission
+from taskmill.blocking import Scheduler as BlockingScheduler
+from taskmill.errors import SubmissionError
+
+Connection = psycopg.AsyncConnection[Any]
+
+
+def _domain() -> Domain:
+    domain = Domain("d")
+
+    @domain.task
+    async def work(n: int) -> int:
+        return n
+
+    return domain
+
+
+def _work(n: int, **options: Any) -> Submission:
+    return Submission("d::work", {"n": n}, **options)
+
+
+@pytest.fixture
+async def scheduler(postgres_store: str) -> AsyncIterator[Scheduler]:
+    async with Scheduler(postgres_store, domains=[_domain()]) as scheduler:
+        yield scheduler
+
+
+@pytest.fixture
+async def connection(postgres_store: str) -> AsyncIterator[Connection]:
+    async with await psycopg.AsyncConnection.connect(postgres_store) as connection:
+        await connection.execute("CREATE TABLE orders (n int)")
+        await connection.commit()
+        yield connection
+
+
+async def _orders(connection: Connection) -> int:
+    row = await (await connection.execute("SELECT count(*) FROM orders")).fetchone()
+    assert row is not None
+    count: int = row[0]
+    return count
+
+
+async def test_the_task_exists_when_the_caller_commits_and_runs_soon(
+    scheduler: Scheduler, connection: Connection
+) -> None:
+    async with scheduler.running():
+        await connection.execute("INSERT INTO orders VALUES (1)")
+        handles = await scheduler.submit_many([_work(1), _work(2)], connection=connection)
+        keyed = await scheduler.submit(_work(3, key="k"), connection=connection)
+        again = await scheduler.submit(_work(4, key="k"), connection=connection)
+        before = await scheduler.count()
+        await connection.commit()
+        since = time.monotonic()
+        results = [await handle.result(timeout=30) for handle in (*handles, keyed)]
+        took = time.monotonic() - since
+    assert before == 0
+    assert results == [1, 2, 3]
+    assert (again.kind, again.id) == ("duplicate", keyed.id)
+    assert took < 5
+
+
+async def test_what_is_rolled_back_never_existed(scheduler: Scheduler, connection: Connection) -> None:
+    await connection.execute("INSERT INTO orders VALUES (1)")
+    await scheduler.submit(_work(1, key="k"), connection=connection)
+    await connection.rollback()
+    assert await scheduler.find("d::work", "k") is None
+    assert await _orders(connection) == 0
+    assert (await scheduler.submit(_work(1, key="k"))).kind == "inserted"
+
+
+async def test_a_refusal_leaves_the_callers_transaction_as_it_was(scheduler: Scheduler, connection: Connection) -> None:
+    await scheduler.submit(_work(1, key="k"))
+    await connection.execute("INSERT INTO orders VALUES (1)")
+    with pytest.raises(DuplicateTask):
+        await scheduler.submit(_work(2, key="k", on_duplicate="reject"), connection=connection)
+    with pytest.raises(SubmissionError, match="too long for an index"):
+        await scheduler.submit(_work(2, key=random.Random(1).randbytes(2000).hex()), connection=connection)
+    await connection.execute("INSERT INTO orders VALUES (2)")
+    await connection.commit()
+    assert await _orders(connection) == 2
+    assert await scheduler.count() == 1
+
+
+async def test_a_connection_in_autocommit_mode_commits_at_once(scheduler: Scheduler, postgres_store: str) -> None:
+    async with await psycopg.AsyncConnection.connect(postgres_store, autocommit=True) as connection:
+        await scheduler.submit(_work(1), connection=connection)
+        assert await scheduler.count() == 1
+        async with connection.transaction():
+            await scheduler.submit(_work(2), connection=connection)
+            assert await scheduler.count() == 1
+        assert await scheduler.count() == 2
+
+
+async def test_the_loop_goes_on_while_others_keep_the_caller_waiting(
+    scheduler: Scheduler, connection: Connection, postgres_store: str
+) -> None:
+    with psycopg.connect(postgres_store) as other:
+        other.execute("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
+        waiting = asyncio.create_task(scheduler.submit(_work(1, key="k"), connection=connection))
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert not waiting.done()
+        other.rollback()
+        await waiting
+    await connection.commit()
+    assert await scheduler.count() == 1
+
+
+async def test_whoever_is_cancelled_keeps_a_connection_that_works(
+    scheduler: Scheduler, connection: Connection, postgres_store: str
+) -> None:
+    await connection.execute("INSERT INTO orders VALUES (1)")
+    with psycopg.connect(postgres_store) as other:
+        other.execute("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
+        waiting = asyncio.create_task(scheduler.submit(_work(1, key="k"), connection=connection))
+        await asyncio.sleep(0.2)
+        waiting.cancel()
+        await asyncio.sleep(0.1)
+        other.rollback()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    await connection.execute("INSERT INTO orders VALUES (2)")
+    await connection.commit()
+    assert await _orders(connection) == 2
+    assert await scheduler.count() == 0
+
+
+async def test_connections_that_cannot_be_used_are_refused(
+    scheduler: Scheduler, connection: Connection, postgres_server: str
+) -> None:
+    async with await psycopg.AsyncConnection.connect(postgres_server) as elsewhere:
+        with pytest.raises(SubmissionError, match="another server, database or schema"):
+            await scheduler.submit(_work(1), connection=elsewhere)
+    with pytest.raises(SubmissionError, match="connection is closed"):
+        await scheduler.submit(_work(1), connection=elsewhere)
+    with pytest.raises(SubmissionError, match=r"psycopg\.Connection or a psycopg\.AsyncConnection"):
+        await scheduler.submit(_work(1), connection=object())
+    with pytest.raises(SubmissionError, match="belongs to its event loop"):
+        scheduler.submit_through(connection, await scheduler.resolve([_work(1)]))
+
+
+def test_code_without_a_loop_is_told_which_kind_it_can_use(postgres_store: str) -> None:
+    async def connect() -> Connection:
+        return await psycopg.AsyncConnection.connect(postgres_store)
+
+    with BlockingScheduler(postgres_store, domains=[_domain()]) as scheduler, asyncio.Runner() as runner:
+        connection = runner.run(connect())
+        with pytest.raises(SubmissionError, match=r"give a psycopg\.Connection"):
+            scheduler.submit(_work(1), connection=connection)
+        runner.run(connection.close())

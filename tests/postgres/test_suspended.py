@@ -1,0 +1,98 @@
+"""A node that is suspended and goes on later: it is told to stop, and whatever it says or writes counts for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from taskmill import Scheduler, Submission
+from taskmill.ports import Turn
+from taskmill.store.postgres import lease, pulse
+from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
+from tests.postgres.test_nodes import OpenStore, open_node
+
+__all__ = ["open_node"]
+
+LEASE = 5.0
+
+
+async def _until(file: Path, seconds: float = 60.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not file.exists():
+            await asyncio.sleep(0.02)
+
+
+def _row(address: str, id: int) -> tuple[object, ...] | None:
+    with psycopg.connect(address) as connection:
+        query = "SELECT status, attempt, saved, progress::json ->> 'message' FROM taskmill_task WHERE id = %s"
+        return connection.execute(query, (id,)).fetchone()
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("where", ["on_the_loop", "in_a_thread"])
+async def test_a_node_that_was_suspended_is_told_to_stop_and_writes_nothing(
+    postgres_store: str, tmp_path: Path, where: str
+) -> None:
+    def start(name: str) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-m", "tests.postgres.suspended_node", postgres_store, str(LEASE), name]
+        with (tmp_path / f"log of {name}").open("wb") as log:
+            node = subprocess.Popen(words, stderr=log)
+        stack.callback(node.wait)
+        stack.callback(node.kill)
+        return node
+
+    async with AsyncExitStack() as stack, Scheduler(postgres_store) as scheduler:
+        first = start("first")
+        while "d::only first" not in await scheduler._store.published_types():
+            await asyncio.sleep(0.02)
+        handle = await scheduler.submit(Submission(f"d::{where}", {"folder": str(tmp_path)}))
+        await _until(tmp_path / "begins.1")
+        first.send_signal(signal.SIGSTOP)
+        start("second")
+        await _until(tmp_path / "begins.2")
+        assert not (tmp_path / "told.1").exists()
+        first.send_signal(signal.SIGCONT)
+        await _until(tmp_path / "told.1")
+        await _until(tmp_path / "refused.1")
+        # It works again, under another name; by then its late words were heard.
+        again = await scheduler.submit(Submission("d::only first", {}))
+        assert await again.result(timeout=60) == "first"
+        async with asyncio.timeout(30):
+            while b"no longer holds its token" not in (tmp_path / "log of first").read_bytes():
+                await asyncio.sleep(0.02)
+        row = _row(postgres_store, handle.id)
+        (tmp_path / "go").touch()
+        result = await handle.result(timeout=60)
+        history = await scheduler.history(type=f"d::{where}")
+    assert row is not None
+    assert row[:3] == ("running", 2, '{"by":"second"}')
+    assert row[3] in (None, "second"), "progress is written now and then"
+    assert result == "second"
+    assert [record.id for record in history] == [handle.id]
+    assert b"cannot prove that it is alive" in (tmp_path / "log of first").read_bytes()
+
+
+async def test_a_claim_that_is_given_back_late_takes_the_task_from_nobody(
+    open_node: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "BEAT", 3600.0)
+    one, two = await open_node(), await open_node()
+    rights = [await store.acquire_dispatch() for store in (one, two)]
+    (id,) = await add(one, new_task())
+    (old,) = await claim(one, id)
+    monkeypatch.setattr(lease, "LEASE", 0.0)
+    await two.recover(NOW)
+    monkeypatch.setattr(lease, "LEASE", 3600.0)
+    (new,) = await claim(two, id)
+    await one.turn(Turn(now=NOW, returns=[old], at_work=[], survey=True))
+    assert (await two.get(id)) is not None
+    assert await two.save(id, new.attempt, "{}"), "it is still the second's"
+    for right in rights:
+        right.release()
