@@ -18,7 +18,7 @@ from taskmill.cron import Cron
 from taskmill.events import CronFired
 from taskmill.model.status import Ending, Status
 from taskmill.runtime import cron_clock
-from taskmill.store.sqlite import cron_firing
+from taskmill.store.sql import cron_firing
 from tests.runtime.cron_bench import TEN, Bench, heard
 
 HOURLY = "0 * * * *"
