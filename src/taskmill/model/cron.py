@@ -48,6 +48,8 @@ class Stretch(NamedTuple):
 
     first: int
     last: int
+    by: str | None = None
+    """The expression whose occurrences they are, if it was changed since."""
 
 
 class Firing(msgspec.Struct, frozen=True, kw_only=True):

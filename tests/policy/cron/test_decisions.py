@@ -112,9 +112,9 @@ def test_due_is_for_an_occurrence_that_has_passed_and_not_run(
         return
     assert state.since < why.occurrence <= now
     assert expression.matches(from_ms(why.occurrence).astimezone(ZONE))
-    assert not any(first <= why.occurrence <= last for first, last in state.ran)
+    assert not any(part.first <= why.occurrence <= part.last for part in state.ran)
     running = started(state, expression, why, now, ZONE)
-    assert any(first <= why.occurrence <= last for first, last in running.ran)
+    assert any(part.first <= why.occurrence <= part.last for part in running.ran)
     again = due(replace(running, firing=None, since=why.occurrence - 1), expression, now, ZONE)
     assert again is None or again.occurrence > why.occurrence
 
@@ -185,9 +185,9 @@ def test_what_ran_is_remembered_in_stretches_and_the_oldest_gaps_are_forgotten_f
         state = succeeded(started(state, HOURLY, Due(Reason.OCCURRENCE, at), at, ZONE), at)
     ran = state.ran
     assert len(ran) <= decisions.MOST_STRETCHES
-    assert all(first <= last for first, last in ran)
+    assert all(part.first <= part.last for part in ran)
     assert all(earlier.last + HOUR < later.first for earlier, later in pairwise(ran))
-    covered = {hour for hour in range(24 * 60 + 1) if any(a <= NOON + hour * HOUR <= b for a, b in ran)}
+    covered = {hour for hour in range(24 * 60 + 1) if any(p.first <= NOON + hour * HOUR <= p.last for p in ran)}
     assert set(hours) <= covered
     assert covered - set(hours) == set() or len(ran) >= decisions.MOST_STRETCHES - 1
 
@@ -219,3 +219,16 @@ def test_summer_time_does_not_make_a_task_run_again() -> None:
             found.append(why.occurrence)
             state = succeeded(started(state, half_past_two, why, now, ZONE), now)
     assert found == [first, first + HOUR]
+
+
+def test_after_a_change_what_ran_by_the_old_expression_is_remembered_and_nothing_else() -> None:
+    state = new_state("a", HOURLY, 0, NOON - 1, ZONE)
+    for at in (NOON, NOON + HOUR, NOON + 2 * HOUR):
+        state = succeeded(started(state, HOURLY, Due(Reason.OCCURRENCE, at), at, ZONE), at)
+    each_half_hour = CronExpression.parse("0,30 * * * *")
+    changed = replace(state, ran=decisions.under_another_expression(state.ran, HOURLY.text))
+    back = decisions.rewound(changed, NOON, 2 * HOUR)
+    assert next_moment(back, each_half_hour, ZONE) == NOON + HOUR // 2
+    assert due(back, each_half_hour, NOON + HOUR + HOUR // 3, ZONE) == Due(Reason.OCCURRENCE, NOON + HOUR // 2)
+    ran = started(back, each_half_hour, Due(Reason.OCCURRENCE, NOON + HOUR // 2), NOON + HOUR // 2, ZONE)
+    assert next_moment(succeeded(ran, NOON + HOUR // 2), each_half_hour, ZONE) == NOON + HOUR + HOUR // 2

@@ -71,7 +71,8 @@ def test_settings_are_replaced_and_history_is_kept() -> None:
         "a", since=NOW - 5, ran=(Stretch(NOW - HOUR, NOW - HOUR),), last_outcome=RunOutcome.SUCCEEDED, **history
     )
     (state,) = reconcile([known], declared("a", "30 * * * *", 5_000)).states
-    assert state == replace(known, expression="30 * * * *", retry_delay_ms=5_000)
+    ran = (Stretch(NOW - HOUR, NOW - HOUR, known.expression),)
+    assert state == replace(known, expression="30 * * * *", retry_delay_ms=5_000, ran=ran)
 
 
 def test_states_come_in_the_order_of_the_declarations() -> None:

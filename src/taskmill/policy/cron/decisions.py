@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, tzinfo
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -89,8 +90,8 @@ def next_moment(state: CronState, expression: CronExpression, zone: tzinfo) -> i
     if state.is_running:
         return None
     at = _next(expression, state.since, zone)
-    while at is not None and (stretch := _stretch_with(state.ran, at)) is not None:
-        at = _next(expression, stretch.last, zone)
+    while at is not None and (stretch := _stretch_with(state.ran, at, zone)) is not None:
+        at = _next(expression, stretch.last if stretch.by is None else at, zone)
     moments = [moment for moment in (at, state.retry_at) if moment is not None]
     return min(moments, default=None)
 
@@ -180,27 +181,34 @@ def _latest_passed(state: CronState, expression: CronExpression, now: int, zone:
         return None
     at = _previous(expression, now, zone)
     while at is not None and at > state.since:
-        stretch = _stretch_with(state.ran, at)
+        stretch = _stretch_with(state.ran, at, zone)
         if stretch is None:
             return at
-        at = _previous(expression, stretch.first - 1, zone)
+        at = _previous(expression, (stretch.first if stretch.by is None else at) - 1, zone)
     return None
 
 
-def _stretch_with(ran: tuple[Stretch, ...], at: int) -> Stretch | None:
+def _stretch_with(ran: tuple[Stretch, ...], at: int, zone: tzinfo) -> Stretch | None:
     # From the end: it is nearly always the last, if any.
     for stretch in reversed(ran):
-        if stretch.first <= at:
-            return stretch if at <= stretch.last else None
+        if stretch.first <= at <= stretch.last and (stretch.by is None or _matches(stretch.by, at, zone)):
+            return stretch
     return None
+
+
+def under_another_expression(ran: tuple[Stretch, ...], before: str) -> tuple[Stretch, ...]:
+    """What has run while the expression was another one: between the first and the last, others may be to come now."""
+    marked = [stretch._replace(by=before) if stretch.by is None else stretch for stretch in ran]
+    return tuple(marked[-MOST_STRETCHES:])
 
 
 def _with(ran: tuple[Stretch, ...], expression: CronExpression, at: int, zone: tzinfo) -> tuple[Stretch, ...]:
     """``ran`` and this occurrence, with stretches joined between which no occurrence lies."""
-    if _stretch_with(ran, at) is not None:
+    if _stretch_with(ran, at, zone) is not None:
         return ran
-    before = [stretch for stretch in ran if stretch.last < at]
-    after = [stretch for stretch in ran if stretch.first > at]
+    of_old = [stretch for stretch in ran if stretch.by is not None]
+    before = [stretch for stretch in ran if stretch.by is None and stretch.last < at]
+    after = [stretch for stretch in ran if stretch.by is None and stretch.first > at]
     added = Stretch(at, at)
     if before and _next(expression, before[-1].last, zone) == at:
         added = Stretch(before.pop().first, at)
@@ -210,7 +218,14 @@ def _with(ran: tuple[Stretch, ...], expression: CronExpression, at: int, zone: t
     if len(joined) > MOST_STRETCHES:
         # Too many to remember: what was missed between the oldest two counts as run. Better once too few than twice.
         joined[:2] = [Stretch(joined[0].first, joined[1].last)]
-    return tuple(joined)
+    return (*of_old, *joined)
+
+
+def _matches(text: str, at: int, zone: tzinfo) -> bool:
+    return _parsed(text).matches(from_ms(at).astimezone(zone))
+
+
+_parsed = lru_cache(maxsize=64)(CronExpression.parse)
 
 
 def _next(expression: CronExpression, after: int, zone: tzinfo) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from taskmill.model.cron import CronState, RunOutcome, Stretch
-from taskmill.policy.cron.decisions import crashed_too_often, new_state
+from taskmill.policy.cron.decisions import crashed_too_often, new_state, under_another_expression
 from taskmill.policy.cron.registrations import Registration
 from taskmill.policy.verdicts import quarantined
 
@@ -71,7 +71,10 @@ def reconciled(
             states.append(new_state(one.name, one.expression, one.retry_delay_ms, now, zone))
             continue
         modified += _changes(known, one)
-        settings = replace(known, expression=one.expression.text, retry_delay_ms=one.retry_delay_ms)
+        ran = known.ran
+        if known.expression != one.expression.text:
+            ran = under_another_expression(ran, known.expression)
+        settings = replace(known, expression=one.expression.text, retry_delay_ms=one.retry_delay_ms, ran=ran)
         states.append(_not_of_the_future(_restarted(settings, now), now))
     declared = {one.name for one in registrations}
     orphans = tuple(one.name for one in registrations if one.name in stored and stored[one.name].is_running)
@@ -117,7 +120,7 @@ def _not_of_the_future(state: CronState, now: int) -> CronState:
     nobody understands a year later. Only what is still at work keeps its occurrence, wherever that is.
     """
     firing, horizon = state.firing, now + REMEMBERED_AHEAD_MS
-    ran = [Stretch(part.first, min(part.last, horizon)) for part in state.ran if part.first <= horizon]
+    ran = [part._replace(last=min(part.last, horizon)) for part in state.ran if part.first <= horizon]
     if firing is not None:
         if firing.occurrence > horizon:
             ran.append(Stretch(firing.occurrence, firing.occurrence))
