@@ -53,6 +53,7 @@ NAMES = {
     "StoreBusy",
     "StoreCorrupt",
     "StoreError",
+    "StoreMoved",
     "Submission",
     "SubmissionError",
     "Task",

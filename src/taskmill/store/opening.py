@@ -10,10 +10,26 @@ from taskmill.model.options import text
 from taskmill.ports import Clock
 
 if TYPE_CHECKING:
+    from taskmill.store.moving.place import Place
     from taskmill.store.postgres.store import PostgresStore
     from taskmill.store.sqlite.store import SqliteStore
 
 _POSTGRES = ("postgresql://", "postgres://")
+
+
+def is_postgres(name: str) -> bool:
+    return name.startswith(_POSTGRES)
+
+
+def open_place(name: str, *, must_exist: bool) -> Place:
+    """One end of a move, open and taken."""
+    if is_postgres(name):
+        from taskmill.store.postgres.place import PostgresPlace
+
+        return PostgresPlace(name, must_exist=must_exist)
+    from taskmill.store.sqlite.place import SqlitePlace
+
+    return SqlitePlace(name, must_exist=must_exist)
 
 
 def open_store(
@@ -24,7 +40,7 @@ def open_store(
     if not isinstance(name, str):
         raise ConfigError(f"store must be a file name, ':memory:' or 'postgresql://…', not {type(store).__name__}")
     text(name, "store", ConfigError)
-    if name.startswith(_POSTGRES):
+    if is_postgres(name):
         from taskmill.store.postgres.store import PostgresStore
 
         return PostgresStore(name, durability, clock)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from taskmill.errors import ConfigError, StoreBusy, StoreError, SubmissionError
+from taskmill.store.moving.marks import SEALED, told_by_seal
 
 try:
     import psycopg
@@ -42,6 +43,9 @@ READING = {"jit": "off", "default_transaction_read_only": "on"}
 
 # What the address does not say. A server that is out of reach must be noticed long before a lease ends.
 CONNECTING: dict[str, Any] = {"application_name": "taskmill", "connect_timeout": 3, "tcp_user_timeout": 4000}
+
+SEALED_STATE = "TM001"
+"""What a sealed store answers to whoever writes to it."""
 
 # SQLSTATEs after which the same transaction may simply be tried again.
 _TRY_AGAIN = {"40001", "40P01"}
@@ -109,6 +113,8 @@ def translated(wrong: Exception, name: str) -> Exception:
     if not isinstance(wrong, psycopg.Error):
         return wrong
     text = str(wrong).strip().partition("\n")[0]
+    if SEALED in text:
+        return told_by_seal(text)
     if wrong.sqlstate in ("55P03", "57014", *_TRY_AGAIN):
         return StoreBusy(f"{name}: others hold what is needed for too long: {text}")
     if wrong.sqlstate == "54000":

@@ -14,6 +14,8 @@ import psycopg
 from taskmill.errors import SubmissionError
 from taskmill.model.stages import NewTask, Stored
 from taskmill.ports import Clock, DispatchRight, Effects, Recovery, Turn, TurnResult
+from taskmill.store.moving.marks import READ as READ_MARKS
+from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.postgres import pulse
 from taskmill.store.postgres.connection import (
     READING,
@@ -88,6 +90,7 @@ class PostgresStore(WriteSide, ReadSide):
     def _open(self) -> None:
         try:
             with self._connect_to_write() as connection:
+                _check_not_sealed(connection, self.name)
                 migrate(connection, self.name)
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
@@ -228,6 +231,13 @@ class PostgresStore(WriteSide, ReadSide):
             "durability": self._durability,
             **await self._read(read),
         }
+
+
+def _check_not_sealed(connection: RawConnection, name: str) -> None:
+    """Before anything else is done to it, a newer schema included."""
+    found = connection.execute("SELECT to_regclass('taskmill_setting') IS NOT NULL").fetchone()
+    if found is not None and found[0]:
+        check_not_sealed(connection.execute(READ_MARKS.encode()).fetchall(), name)
 
 
 def _rescue(connection: Connection, now: int) -> Recovery:
