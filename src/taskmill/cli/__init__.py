@@ -18,6 +18,7 @@ from taskmill.cli import (
     graph,
     groups,
     ls,
+    move,
     pause,
     priority,
     rate,
@@ -59,6 +60,7 @@ COMMANDS: dict[str, Command] = {
     "pause": pause,
     "resume": resume,
     "doctor": doctor,
+    "move": move,
 }
 
 

@@ -66,7 +66,7 @@ def move(source: Place, target: Place, now: Now, tell: Tell) -> Moved:
     departure, theirs = source.marks().departure, target.marks()
     tables = moving(source.shapes(), target.shapes(), f"{source.name} and {target.name}")
     if departure is not None and _has_arrived(departure, theirs):
-        return _told_again(source, target, departure, theirs, now)
+        return _told_again(source, target, departure, theirs)
     _check_target(source, target, departure, tables)
     if departure is None:
         departure = Departure(uuid.uuid4().hex, target.name)
@@ -78,6 +78,7 @@ def move(source: Place, target: Place, now: Now, tell: Tell) -> Moved:
     arrival = _copy(source, target, tables, arrival, tell)
     with target.writing(_seal(target, Marks(arrival=arrival))):
         target.raise_ids(source.last_ids(tables))
+        target.get_ready(tables)
     sums = _compare(source, target, tables, arrival, tell)
     return _hand_over(source, target, departure, arrival, sums, now())
 
@@ -161,7 +162,7 @@ def _check_empty(target: Place, tables: Sequence[Table]) -> None:
             )
 
 
-def _told_again(source: Place, target: Place, departure: Departure, theirs: Marks, now: Now) -> Moved:
+def _told_again(source: Place, target: Place, departure: Departure, theirs: Marks) -> Moved:
     """The target is the queue already; perhaps the source was not told."""
     assert theirs.arrived is not None  # noqa: S101 - the caller has looked
     at = departure.ended_at or theirs.arrived.at
@@ -181,12 +182,14 @@ def _seal_source(source: Place, departure: Departure, now: int) -> None:
     with source.writing(_seal(source, Marks(departure=departure)), durable=True):
         source.settle(now)
         if source.query("SELECT 1 FROM taskmill_task WHERE status = 'running' LIMIT 1"):
-            raise StoreError(f"{source.name}: tasks are running, and nobody is there who runs them; run `taskmill doctor`")
+            raise StoreError(
+                f"{source.name}: tasks are running, and nobody is there who runs them; run `taskmill doctor`"
+            )
         source.depart(departure)
 
 
 def _begin(target: Place, arrival: Arrival, tables: Sequence[Table]) -> None:
-    """Whatever is there is what a scheduler writes when it opens, a copy, or what was left of a queue that moved here."""
+    """What is there is a copy, what a scheduler writes when it opens, or what was left when the queue went away."""
     with target.writing(_seal(target, Marks(arrival=arrival))):
         target.check_unused()
         target.clear(tables)
@@ -249,7 +252,9 @@ def _blame(source: Place, target: Place, seal: str, table: Table, rows: Sequence
         half = refused[: len(refused) // 2]
         refused = half if _why_refused(target, seal, table, half) else refused[len(half) :]
     why = _why_refused(target, seal, table, refused)
-    where = ", ".join(f"{name} {value!r}" for name, value in zip(table.columns, refused[0], strict=True) if name in table.key)
+    where = ", ".join(
+        f"{name} {value!r}" for name, value in zip(table.columns, refused[0], strict=True) if name in table.key
+    )
     raise StoreCorrupt(
         f"{target.name} cannot hold a row of {table.name} ({where}) as it is in {source.name}: {why}; "
         "the source is unchanged, and the same command with --undo opens it again"
@@ -290,8 +295,8 @@ def _compare(
         if there != sums[table.name]:
             _spoil(target, arrival)
             raise StoreError(
-                f"{table.name} differs: {sums[table.name]} in {source.name}, {there} in {target.name}. Nothing was handed "
-                "over and the source is unchanged; run the same command again to copy anew, or with --undo to give up"
+                f"{table.name} differs: {sums[table.name]} in {source.name}, {there} in {target.name}. Nothing was "
+                "handed over and the source is unchanged; the same command copies anew, and with --undo gives up"
             )
     return sums
 

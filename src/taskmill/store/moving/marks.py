@@ -19,7 +19,7 @@ from taskmill.errors import StoreMoved
 
 DEPARTURE, ARRIVAL, ARRIVED = "departure", "arrival", "arrived"
 NAMES = (DEPARTURE, ARRIVAL, ARRIVED)
-READ = f"SELECT name, value FROM taskmill_setting WHERE name IN ('{DEPARTURE}', '{ARRIVAL}', '{ARRIVED}')"
+READ = "SELECT name, value FROM taskmill_setting WHERE name IN ('departure', 'arrival', 'arrived')"
 
 SEALED = "taskmill is not used here: "
 """How the database begins its answer to whoever writes to a sealed store; the rest is for people."""

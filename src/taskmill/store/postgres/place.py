@@ -119,22 +119,21 @@ class PostgresPlace(Place):
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         with self._translating():
             cursor = self._connection.execute(sql.replace("?", "%s").encode(), parameters or None)
-            return cursor.fetchall() if cursor.description is not None else []
+            return list(cursor.fetchall()) if cursor.description is not None else []
 
     def stream(self, table: Table, after: Sequence[Any] | None = None, *, ordered: bool) -> Iterator[Row]:
         types = self._shapes[table.name].columns
         flags = {column: f"{column}::int" for column, type in types.items() if type == "boolean"}
         given = None if after is None else ", ".join(compose.Literal(v).as_string(self._reading) for v in after)
         inner = selection(table, flags, given, ordered=ordered)
-        with self._translating(), self._reading.cursor() as cursor:
-            with cursor.copy(f"COPY ({inner}) TO STDOUT (FORMAT BINARY)".encode()) as copy:
-                copy.set_types(
-                    [
-                        "int8" if c in table.sums else "int4" if c in flags else _without_length(types[c])
-                        for c in table.columns
-                    ]
-                )
-                yield from copy.rows()
+        read = {**types, **dict.fromkeys(flags, "integer"), **dict.fromkeys(table.sums, "bigint")}
+        with (
+            self._translating(),
+            self._reading.cursor() as cursor,
+            cursor.copy(f"COPY ({inner}) TO STDOUT (FORMAT BINARY)".encode()) as copy,
+        ):
+            copy.set_types([_catalog_name(read[column]) for column in table.columns])
+            yield from copy.rows()
 
     def last_ids(self, tables: Sequence[Table]) -> Mapping[str, int]:
         found: dict[str, int] = {}
@@ -146,9 +145,9 @@ class PostgresPlace(Place):
     def _sequences(self, tables: Sequence[Table]) -> dict[str, str]:
         found: dict[str, str] = {}
         for table in tables:
-            own = [self.query("SELECT pg_get_serial_sequence(?, ?)", (table.name, key))[0][0] for key in table.key]
-            named = [_SEQUENCE.get(table.name), *own]
-            found |= {table.name: sequence for sequence in named if sequence is not None}
+            (own,) = self.query("SELECT pg_get_serial_sequence(?, ?)", (table.name, table.key[0]))[0]
+            if sequence := _SEQUENCE.get(table.name, own):
+                found[table.name] = sequence
         return found
 
     # Writing
@@ -197,7 +196,7 @@ class PostgresPlace(Place):
             with self._connection.cursor() as cursor:
                 begin = f"COPY {table.name} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
                 with cursor.copy(begin.encode()) as copy:
-                    copy.set_types([_without_length(types[column]) for column in columns])
+                    copy.set_types([_catalog_name(types[column]) for column in columns])
                     for row in rows:
                         copy.write_row((*row, *constants))
         except (DataError, IntegrityError, ProgramLimitExceeded, UnicodeEncodeError) as wrong:
@@ -214,6 +213,9 @@ class PostgresPlace(Place):
                     f"SELECT setval(?, greatest(?, CASE WHEN is_called THEN last_value ELSE 0 END)) FROM {sequence}",  # noqa: S608
                     (sequence, last[name]),
                 )
+
+    def get_ready(self, tables: Sequence[Table]) -> None:
+        self.query(f"ANALYZE {', '.join(table.name for table in tables)}")
 
     # Who else is there
 
@@ -248,5 +250,5 @@ class PostgresPlace(Place):
             raise translated(wrong, self.name) from wrong
 
 
-def _without_length(type: str) -> str:
+def _catalog_name(type: str) -> str:
     return {"bigint": "int8", "integer": "int4", "smallint": "int2", "boolean": "bool"}.get(type, type)

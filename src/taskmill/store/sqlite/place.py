@@ -184,6 +184,9 @@ class SqlitePlace(Place):
             elif known[0][0] < id:
                 self.query("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (id, name))
 
+    def get_ready(self, tables: Sequence[Table]) -> None:
+        """There is nothing to do: statements do not depend on statistics."""
+
     def check_unused(self) -> None:
         """The right to dispatch is ours."""
 
