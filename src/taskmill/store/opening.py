@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +25,7 @@ def is_postgres(name: str) -> bool:
 def open_place(name: str, *, must_exist: bool) -> Place:
     """One end of a move, open and taken."""
     if is_postgres(name):
+        _check_extra()
         from taskmill.store.postgres.place import PostgresPlace
 
         return PostgresPlace(name, must_exist=must_exist)
@@ -41,9 +43,15 @@ def open_store(
         raise ConfigError(f"store must be a file name, ':memory:' or 'postgresql://…', not {type(store).__name__}")
     text(name, "store", ConfigError)
     if is_postgres(name):
+        _check_extra()
         from taskmill.store.postgres.store import PostgresStore
 
         return PostgresStore(name, durability, clock)
     from taskmill.store.sqlite.store import SqliteStore
 
     return SqliteStore(name, durability, clock)
+
+
+def _check_extra() -> None:
+    """The module that says which extra is missing, before others that only fail."""
+    importlib.import_module("taskmill.store.postgres.connection")
