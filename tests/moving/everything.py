@@ -10,7 +10,18 @@ from typing import Any
 
 import psycopg
 
-from taskmill import Context, Domain, GiveUp, Group, InvalidState, IoBudget, RateLimit, Retry, Scheduler, SubmissionError
+from taskmill import (
+    Context,
+    Domain,
+    GiveUp,
+    Group,
+    InvalidState,
+    IoBudget,
+    RateLimit,
+    Retry,
+    Scheduler,
+    SubmissionError,
+)
 
 domain = Domain("all", tags={"made": "here"}, retry=Retry.constant(1, 0))
 RELEASE = "held"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 from pathlib import Path
 
@@ -22,7 +23,19 @@ from tests.moving.everything import (
     work,
 )
 
-REACHED = ("task", "history", "dependency", "series", "control", "setting", "task_tag", "history_tag", "tally", "io", "type")
+REACHED = (
+    "task",
+    "history",
+    "dependency",
+    "series",
+    "control",
+    "setting",
+    "task_tag",
+    "history_tag",
+    "tally",
+    "io",
+    "type",
+)
 
 
 @pytest.fixture
@@ -116,7 +129,7 @@ def test_a_table_that_a_migration_adds_moves_without_being_named(file: Path, pos
     connection.close()
     with psycopg.connect(postgres_store) as database:
         database.execute(
-            "CREATE TABLE taskmill_later (name text COLLATE \"C\", n bigint, ok boolean, PRIMARY KEY (name, n))"
+            'CREATE TABLE taskmill_later (name text COLLATE "C", n bigint, ok boolean, PRIMARY KEY (name, n))'
         )
     before = rows_of(file)
     move(file, postgres_store)
@@ -153,4 +166,4 @@ def test_large_payloads_are_moved_in_small_parts(
     steps: list[Step] = []
     move(file, postgres_store, watch=steps.append)
     tasks = [step.done for step in steps if step.phase == "copying" and step.table == "taskmill_task"]
-    assert max(after - before for before, after in zip(tasks, tasks[1:], strict=False)) <= 11
+    assert max(after - before for before, after in itertools.pairwise(tasks)) <= 11

@@ -32,7 +32,7 @@ _COLUMNS = """
 SELECT c.relname, a.attname, format_type(a.atttypid, NULL),
     array_position(i.indkey::int2[], a.attnum)
 FROM pg_class c
-JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
 WHERE c.relkind = 'r' AND starts_with(c.relname, 'taskmill_')
     AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'taskmill_task'::regclass)
@@ -111,7 +111,9 @@ class PostgresPlace(Place):
         columns: dict[str, dict[str, str]] = {}
         keys: dict[str, list[tuple[int, str]]] = {}
         for table, column, type, place in self.query(_COLUMNS):
-            columns.setdefault(table, {})[column] = type
+            known = columns.setdefault(table, {})
+            if column is not None:
+                known[column] = type
             if place is not None:
                 keys.setdefault(table, []).append((place, column))
         return {table: Shape(found, [c for _, c in sorted(keys.get(table, []))]) for table, found in columns.items()}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from taskmill.errors import SubmissionError
+from taskmill.errors import AlreadyRunning, SubmissionError
 from taskmill.model.stages import NewTask, Stored
 from taskmill.ports import Clock, DispatchRight
 from taskmill.store.moving.marks import READ as READ_MARKS
@@ -104,14 +104,21 @@ class SqliteStore(WriteSide, ReadSide):
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         if self._in_memory:
             return NoLock()
-        right = await acquire(self.name + "-dispatch", recovering=recovering)
+        # Whoever moves the queue has the right; and whoever waited for it may have waited for the end of a move.
         try:
-            # Whoever waited for the right may have waited for the end of a move.
-            await self._read(lambda connection: check_not_sealed(connection.execute(READ_MARKS).fetchall(), self.name))
+            right = await acquire(self.name + "-dispatch", recovering=recovering)
+        except AlreadyRunning:
+            await self._check_not_moved()
+            raise
+        try:
+            await self._check_not_moved()
         except BaseException:
             right.release()
             raise
         return right
+
+    async def _check_not_moved(self) -> None:
+        await self._read(lambda connection: check_not_sealed(connection.execute(READ_MARKS).fetchall(), self.name))
 
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
         """Store tasks inside the caller's own transaction; they exist once the caller commits."""
