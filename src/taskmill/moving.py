@@ -50,7 +50,9 @@ def undo(source: str | os.PathLike[str], target: str | os.PathLike[str] | None) 
 
 
 @contextlib.contextmanager
-def _taken(store: object, what: str, other: Place | None = None, *, must_exist: bool = False) -> Generator[Place]:
+def _taken(
+    store: object, what: str, other: Place | None = None, *, must_exist: bool = False
+) -> Generator[Place, None, None]:
     name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{what} must be a file name or 'postgresql://…', not {store!r}")

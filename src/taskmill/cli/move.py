@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from taskmill import StoreError, moving
 from taskmill.cli import machine_output, screen, words
 from taskmill.cli.refusal import DONE, INTERRUPTED, WRONG, Refusal
-from taskmill.cli.store_file import chosen_file
+from taskmill.cli.store_file import chosen_file, without_password
 from taskmill.moving import Moved, Step
 
 SUMMARY = "Move a queue with its history to another file or database"
@@ -53,7 +54,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json:
         machine_output.print_line({"event": "moved", **_document(moved)})
     else:
-        _tell(moved)
+        _tell(moved, without_password(arguments.source), without_password(arguments.target))
     return DONE
 
 
@@ -83,20 +84,19 @@ def _document(moved: Moved) -> dict[str, object]:
     }
 
 
-def _tell(moved: Moved) -> None:
+def _tell(moved: Moved, source: str, target: str) -> None:
+    """In the words of whoever typed the command: they can be typed again."""
     if moved.before:
         at = datetime.fromtimestamp(moved.at / 1000).astimezone()
-        screen.say(
-            f"{moved.source} was moved to {moved.target} before ({at:%Y-%m-%d %H:%M:%S}); there is nothing to do"
-        )
+        screen.say(f"{source} was moved to {target} before ({at:%Y-%m-%d %H:%M:%S}); there is nothing to do")
         return
-    screen.say(f"moved {moved.source} to {moved.target}; every row was read again in both and is the same:")
+    screen.say(f"moved {source} to {target}; every row was read again in both and is the same:")
     shown = [[words.spoken(name), f"{count:,}"] for name, count in moved.rows.items() if count]
     screen.table(["what", "rows"], shown, numbers=frozenset({"rows"}))
-    screen.paragraph(
-        f"Start your programs with {moved.target} now. The old store is kept, and nothing can be done in it; "
-        f"`taskmill move {moved.target} {moved.source}` brings the queue back."
-    )
+    screen.paragraph("Start your programs on the new store now. The old one is kept as it is, and refuses to be used.")
+    screen.say("To bring the queue back:")
+    # On a line of its own, however long, so that it can be copied.
+    screen.say(f"  taskmill move {shlex.quote(target)} {shlex.quote(source)}")
 
 
 def _chosen_view(stack: contextlib.ExitStack, *, plain: bool) -> View:

@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from taskmill.cli import words
+from taskmill.cli.task_bars import NARROW
 from taskmill.moving import Step
 
 PREFIX = "taskmill_"
@@ -19,13 +20,16 @@ class MoveView:
     """A line for each phase; both are gone when it ends."""
 
     def __init__(self, console: Console | None = None) -> None:
+        shown = console or Console()
+        # On a narrow terminal the bar and the time left come first.
+        table = [] if shown.width < NARROW else [TextColumn("{task.fields[table]:<12}", style="dim")]
         self._progress = Progress(
             TextColumn("{task.description:<9}"),
             BarColumn(bar_width=None),
-            MofNCompleteColumn(),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[table]:<12}", style="dim"),
-            console=console,
+            *table,
+            console=shown,
             transient=True,
             expand=True,
             redirect_stderr=sys.stderr.isatty(),

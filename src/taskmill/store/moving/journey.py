@@ -13,8 +13,9 @@ Until the fifth step the source is the queue and after it the target; at no time
 from __future__ import annotations
 
 import contextlib
+import itertools
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -208,29 +209,34 @@ def _copy(source: Place, target: Place, tables: Sequence[Table], arrival: Arriva
         if copied.whole:
             continue
         key = [table.columns.index(column) for column in table.key]
-        for batch in _batches(source.stream(table, copied.after, ordered=True)):
-            copied = Copied(copied.rows + len(batch), [batch[-1][place] for place in key])
-            arrival = _noted(arrival, table, copied)
-            try:
-                with target.writing(seal):
-                    target.write(table, batch)
-                    target.arrive(arrival)
-            except Unstorable:
-                _blame(source, target, seal, table, batch)
-                raise
-            done += len(batch)
-            tell(Step("copying", table.name, done, total))
+        with contextlib.closing(source.stream(table, copied.after, ordered=True)) as rows:
+            for batch in _batches(rows):
+                copied = Copied(copied.rows + len(batch), [batch[-1][place] for place in key])
+                arrival = _noted(arrival, table, copied)
+                _store(source, target, seal, table, batch, arrival)
+                done += len(batch)
+                tell(Step("copying", table.name, done, total))
         arrival = _noted(arrival, table, msgspec.structs.replace(copied, whole=True))
         with target.writing(seal):
             target.arrive(arrival)
     return arrival
 
 
+def _store(source: Place, target: Place, seal: str, table: Table, batch: Sequence[Row], arrival: Arrival) -> None:
+    try:
+        with target.writing(seal):
+            target.write(table, batch)
+            target.arrive(arrival)
+    except Unstorable:
+        _blame(source, target, seal, table, batch)
+        raise
+
+
 def _noted(arrival: Arrival, table: Table, copied: Copied) -> Arrival:
     return msgspec.structs.replace(arrival, copied={**arrival.copied, table.name: copied})
 
 
-def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     batch: list[Row] = []
     size = 0
     for row in rows:
@@ -285,11 +291,11 @@ def _compare(
         found: list[Checksum] = []
         for place in (source, target):
             checksum = Checksum()
-            rows = place.stream(table, ordered=False)
-            while (more := add_up(checksum, _some(rows))) != checksum:
-                done += more.rows - checksum.rows
-                checksum = more
-                tell(Step("comparing", table.name, done, total))
+            with contextlib.closing(place.stream(table, ordered=False)) as rows:
+                while (more := add_up(checksum, itertools.islice(rows, LOOK_ROWS))) != checksum:
+                    done += more.rows - checksum.rows
+                    checksum = more
+                    tell(Step("comparing", table.name, done, total))
             found.append(checksum)
         sums[table.name], there = found
         if there != sums[table.name]:
@@ -299,11 +305,6 @@ def _compare(
                 "handed over and the source is unchanged; the same command copies anew, and with --undo gives up"
             )
     return sums
-
-
-def _some(rows: Iterator[Row]) -> Iterator[Row]:
-    for _, row in zip(range(LOOK_ROWS), rows, strict=False):
-        yield row
 
 
 def _spoil(target: Place, arrival: Arrival) -> None:

@@ -7,7 +7,7 @@ Statements here are the same in both engines. What differs is in ``store/sqlite/
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -44,7 +44,7 @@ class Place(ABC):
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]: ...
 
     @abstractmethod
-    def stream(self, table: Table, after: Sequence[Any] | None = None, *, ordered: bool) -> Iterator[Row]:
+    def stream(self, table: Table, after: Sequence[Any] | None = None, *, ordered: bool) -> Generator[Row, None, None]:
         """Rows one by one, however many there are; flags as 0 and 1."""
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -123,7 +123,7 @@ class PostgresPlace(Place):
             cursor = self._connection.execute(sql.replace("?", "%s").encode(), parameters or None)
             return list(cursor.fetchall()) if cursor.description is not None else []
 
-    def stream(self, table: Table, after: Sequence[Any] | None = None, *, ordered: bool) -> Iterator[Row]:
+    def stream(self, table: Table, after: Sequence[Any] | None = None, *, ordered: bool) -> Generator[Row, None, None]:
         types = self._shapes[table.name].columns
         flags = {column: f"{column}::int" for column, type in types.items() if type == "boolean"}
         given = None if after is None else ", ".join(compose.Literal(v).as_string(self._reading) for v in after)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ class SqlitePlace(Place):
         with translated_errors(self.name):
             return self._connection.execute(sql, parameters).fetchall()
 
-    def stream(self, table: Table, after: Sequence[Any] | None = None, *, ordered: bool) -> Iterator[Row]:
+    def stream(self, table: Table, after: Sequence[Any] | None = None, *, ordered: bool) -> Generator[Row, None, None]:
         marks = None if after is None else ", ".join("?" * len(after))
         with translated_errors(self.name):
             yield from self._reading.execute(selection(table, {}, marks, ordered=ordered), after or ())
