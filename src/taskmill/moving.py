@@ -31,7 +31,7 @@ def move(
 ) -> Moved:
     """Move everything from one store to another, or go on with that; returns when the target is the queue.
 
-    Blocks for as long as it takes. ``watch`` is told how far it is.
+    Blocks for as long as it takes; from an event loop call it in a thread. ``watch`` is told how far it is.
     """
     with _taken(source, "source", must_exist=True) as origin, _taken(target, "target", origin) as goal:
         return journey.move(origin, goal, SystemClock().now_ms, watch)

@@ -122,17 +122,19 @@ def _moments(file: Path, elsewhere: Path) -> int:
     return int(moving(copy, elsewhere, NEVER).stdout.split()[-1])
 
 
+@pytest.mark.parametrize("moment", [2, 3, 6, 25])
 def test_a_move_that_is_given_up_leaves_the_source_as_it_was_and_the_target_empty(
-    tmp_path: Path, postgres_store: str, book: Book
+    tmp_path: Path, postgres_store: str, book: Book, moment: int
 ) -> None:
     file = tmp_path / "tasks.db"
     filled(file, book, 4, size=30)
     before = rows_of(file)
-    assert moving(file, postgres_store, 25).returncode == KILLED
-    assert rows_of(postgres_store)["taskmill_control"]
+    asyncio.run(is_open(postgres_store))
+    new = rows_of(postgres_store)
+    assert moving(file, postgres_store, moment).returncode == KILLED
     undo(file, postgres_store)
     assert rows_of(file) == before
-    assert not any(rows for name, rows in rows_of(postgres_store).items() if name != "taskmill_setting")
+    assert rows_of(postgres_store) == new
     assert asyncio.run(is_open(postgres_store))
     asyncio.run(run_to_the_end(file, book))
     nothing_ran_twice(book)

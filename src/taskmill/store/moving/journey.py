@@ -102,8 +102,8 @@ def undo(source: Place, target: Place | None) -> str:
         if is_there:
             tables = moving(source.shapes(), target.shapes(), f"{source.name} and {target.name}")
             with target.writing(None, durable=True):
-                target.clear([table for table in tables if table.name != "taskmill_setting"])
-                target.arrive(None)
+                target.clear(tables)
+                target.begin_settings()
     with source.writing(None, durable=True):
         source.depart(None)
     return departure.to

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from taskmill.store.moving.marks import ARRIVAL, ARRIVED, DEPARTURE, READ, Arrival, Arrived, Departure, Marks, encoded
-from taskmill.store.moving.tables import Shape, Table
+from taskmill.store.moving.tables import NEW_SETTINGS, Shape, Table
 
 Row = Sequence[Any]
 
@@ -90,6 +90,12 @@ class Place(ABC):
     def marks(self) -> Marks:
         return Marks.of((name, value) for name, value in self.query(READ))
 
+    def how_to_upgrade(self) -> str:
+        """What to do about an older schema. A sealed store is not opened, so it is not upgraded either."""
+        if self.marks().is_sealed:
+            return "an older taskmill began to move it: finish that move, or undo it, with that one"
+        return f"`taskmill status {self.name}` brings it up to date, then run the same command again"
+
     def depart(self, mark: Departure | None) -> None:
         self._mark(DEPARTURE, mark)
 
@@ -103,6 +109,11 @@ class Place(ABC):
         self.query("DELETE FROM taskmill_setting WHERE name = ?", (name,))
         if mark is not None:
             self.query("INSERT INTO taskmill_setting (name, value) VALUES (?, ?)", (name, encoded(mark)))
+
+    def begin_settings(self) -> None:
+        """As they are in a new store, inside :meth:`writing`, after they were cleared."""
+        for name, value in NEW_SETTINGS.items():
+            self.query("INSERT INTO taskmill_setting (name, value) VALUES (?, ?)", (name, value))
 
     def count(self, table: Table) -> int:
         keys = ", ".join(table.key)

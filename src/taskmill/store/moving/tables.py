@@ -34,6 +34,9 @@ ROWS: Mapping[str, str] = {"taskmill_setting": f"name NOT IN {NAMES}"}
 MAY_BE_THERE = frozenset({"taskmill_setting", "taskmill_type"})
 """What a scheduler writes when it opens a new store; a store with nothing else is empty."""
 
+NEW_SETTINGS: Mapping[str, str] = {"controls_version": "0"}
+"""What stands in the settings of a store that is new."""
+
 LAST = ("taskmill_task", "taskmill_task_tag", "taskmill_history", "taskmill_history_tag")
 """The large ones, after everything else."""
 

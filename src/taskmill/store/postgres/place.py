@@ -92,8 +92,7 @@ class PostgresPlace(Place):
             )
         if found < newest_version():
             raise StoreError(
-                f"{self.name} has schema {found}, this taskmill has {newest_version()}; "
-                f"`taskmill status {self.name}` brings it up to date, then run the same command again"
+                f"{self.name} has schema {found}, this taskmill has {newest_version()}; " + self.how_to_upgrade()
             )
 
     def close(self) -> None:
