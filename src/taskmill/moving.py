@@ -51,7 +51,7 @@ def undo(source: str | os.PathLike[str], target: str | os.PathLike[str] | None) 
 
 @contextlib.contextmanager
 def _taken(
-    store: object, what: str, other: Place | None = None, *, must_exist: bool = False
+    store: str | os.PathLike[str], what: str, other: Place | None = None, *, must_exist: bool = False
 ) -> Generator[Place, None, None]:
     name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
     if not isinstance(name, str) or not name:

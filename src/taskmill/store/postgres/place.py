@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -113,8 +113,8 @@ class PostgresPlace(Place):
             known = columns.setdefault(table, {})
             if column is not None:
                 known[column] = type
-            if place is not None:
-                keys.setdefault(table, []).append((place, column))
+                if place is not None:
+                    keys.setdefault(table, []).append((place, column))
         return {table: Shape(found, [c for _, c in sorted(keys.get(table, []))]) for table, found in columns.items()}
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
@@ -154,7 +154,7 @@ class PostgresPlace(Place):
     # Writing
 
     @contextlib.contextmanager
-    def writing(self, seal: str | None, *, durable: bool = False) -> Iterator[None]:
+    def writing(self, seal: str | None, *, durable: bool = False) -> Generator[None, None, None]:
         with self._translating():
             self.query("BEGIN")
             try:
@@ -244,7 +244,7 @@ class PostgresPlace(Place):
         self.query("SELECT nextval('taskmill_change')")
 
     @contextlib.contextmanager
-    def _translating(self) -> Iterator[None]:
+    def _translating(self) -> Generator[None, None, None]:
         try:
             yield
         except psycopg.Error as wrong:

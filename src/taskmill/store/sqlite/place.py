@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ class SqlitePlace(Place):
     # Writing
 
     @contextlib.contextmanager
-    def writing(self, seal: str | None, *, durable: bool = False) -> Iterator[None]:
+    def writing(self, seal: str | None, *, durable: bool = False) -> Generator[None, None, None]:
         with translated_errors(self.name):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
