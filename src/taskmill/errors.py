@@ -20,7 +20,8 @@
     │   ├── StoreBusy                someone held the write lock for too long
     │   ├── StoreCorrupt
     │   ├── SchemaTooNew
-    │   └── AlreadyRunning           another scheduler dispatches this store
+    │   ├── AlreadyRunning           another scheduler dispatches this store
+    │   └── StoreMoved               the queue is elsewhere, or on its way
     ├── TaskFailed                 the caller of ``result()``: .record says what happened
     ├── TaskNotFound
     └── InvalidState               the verb does not apply to the task as it is now
@@ -160,6 +161,10 @@ class SchemaTooNew(StoreError):
 
 class AlreadyRunning(StoreError):
     """Another scheduler dispatches this store."""
+
+
+class StoreMoved(StoreError):
+    """The queue of this store was moved to another, or is being moved; the message says where it is."""
 
 
 class TaskFailed(TaskmillError):

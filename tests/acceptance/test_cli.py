@@ -55,6 +55,7 @@ AFTER_FILE = {
     "priority": ["1", "high"],
     "rate": ["sync::send", "1/s"],
     "groups": ["set", "a", "--weight", "3"],
+    "move": ["postgresql://nobody@/none?host=/nonexistent"],
 }
 
 

@@ -54,6 +54,7 @@ NAMES = {
     "StoreBusy",
     "StoreCorrupt",
     "StoreError",
+    "StoreMoved",
     "Submission",
     "SubmissionError",
     "Task",

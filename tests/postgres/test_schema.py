@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -129,6 +133,19 @@ def test_a_newer_schema_is_refused_and_left_alone(database: RawConnection) -> No
 def test_a_server_that_is_not_there_is_said_in_one_sentence() -> None:
     with pytest.raises(StoreError, match="cannot be reached"):
         connect("postgresql://nobody@/none?host=/nonexistent", WRITING)
+
+
+def test_a_missing_extra_is_named(tmp_path: Path) -> None:
+    (tmp_path / "psycopg.py").write_text("raise ImportError('not here')")
+    done = subprocess.run(
+        [sys.executable, "-c", "from taskmill import Scheduler; Scheduler('postgresql:///')"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "taskmill.errors.ConfigError: " in done.stderr
+    assert "install taskmill[postgres]" in done.stderr
 
 
 def test_a_password_is_never_shown() -> None:

@@ -19,6 +19,7 @@ from taskmill.cli import (
     graph,
     groups,
     ls,
+    move,
     pause,
     priority,
     rate,
@@ -61,6 +62,7 @@ COMMANDS: dict[str, Command] = {
     "pause": pause,
     "resume": resume,
     "doctor": doctor,
+    "move": move,
 }
 
 

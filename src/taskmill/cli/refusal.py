@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskmill import AlreadyRunning, InvalidState, StoreBusy, TaskmillError, TaskNotFound
+from taskmill import AlreadyRunning, InvalidState, StoreBusy, StoreMoved, TaskmillError, TaskNotFound
 
 DONE = 0
 REFUSED = 1
@@ -21,5 +21,5 @@ class Refusal(Exception):
 
 
 def exit_code(wrong: TaskmillError) -> int:
-    refused = isinstance(wrong, AlreadyRunning | InvalidState | StoreBusy | TaskNotFound)
+    refused = isinstance(wrong, AlreadyRunning | InvalidState | StoreBusy | StoreMoved | TaskNotFound)
     return REFUSED if refused else WRONG

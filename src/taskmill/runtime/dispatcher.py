@@ -381,14 +381,9 @@ class Dispatcher:
             # The request to stop was committed before this outcome, perhaps by another process: it counts.
             self.workshop.stop_after_all(attempt, StopReason(stop))
             return
-        task = attempt.task
-        logger.warning(
-            "attempt %d of task %d (%s) no longer holds its token; its outcome is dropped",
-            task.attempt,
-            task.id,
-            task.type,
-            extra=about(task.id, task.type),
-        )
+        id, type, number = attempt.task.id, attempt.task.type, attempt.task.attempt
+        words = "attempt %d of task %d (%s) no longer holds its token; its outcome is dropped"
+        logger.warning(words, number, id, type, extra=about(id, type))
 
     def _start(self, task: Claimed, now: float) -> None:
         registered = self._registry.find(task.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING, Literal
 
@@ -11,12 +12,29 @@ from taskmill.ports import Clock
 from taskmill.store.sql.write_side import WriteSide
 
 if TYPE_CHECKING:
+    from taskmill.store.moving.place import Place
     from taskmill.store.postgres.store import PostgresStore
     from taskmill.store.sqlite.store import SqliteStore
 
     AnyStore = SqliteStore | PostgresStore
 
 _POSTGRES = ("postgresql://", "postgres://")
+
+
+def is_postgres(name: str) -> bool:
+    return name.startswith(_POSTGRES)
+
+
+def open_place(name: str, *, must_exist: bool) -> Place:
+    """One end of a move, open and taken."""
+    if is_postgres(name):
+        _check_extra()
+        from taskmill.store.postgres.place import PostgresPlace
+
+        return PostgresPlace(name, must_exist=must_exist)
+    from taskmill.store.sqlite.place import SqlitePlace
+
+    return SqlitePlace(name, must_exist=must_exist)
 
 
 def open_store(
@@ -29,10 +47,16 @@ def open_store(
     if not isinstance(name, str):
         raise ConfigError(f"store must be a file name, ':memory:' or 'postgresql://…', not {type(store).__name__}")
     text(name, "store", ConfigError)
-    if name.startswith(_POSTGRES):
+    if is_postgres(name):
+        _check_extra()
         from taskmill.store.postgres.store import PostgresStore
 
         return PostgresStore(name, durability, clock)
     from taskmill.store.sqlite.store import SqliteStore
 
     return SqliteStore(name, durability, clock)
+
+
+def _check_extra() -> None:
+    """The module that says which extra is missing, before others that only fail."""
+    importlib.import_module("taskmill.store.postgres.connection")

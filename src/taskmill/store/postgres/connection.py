@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import quote
 
 from taskmill.errors import ConfigError, StoreBusy, StoreError, SubmissionError
+from taskmill.store.moving.marks import SEALED, told_by_seal
 
 try:
     import psycopg
@@ -66,6 +67,9 @@ CONNECTING: dict[str, Any] = {
 PATIENCE = 310.0
 """Seconds that a call waits for an answer: a little longer than the server works on it."""
 MIGRATING_PATIENCE = 4 * 3600.0
+
+SEALED_STATE = "TM001"
+"""What a sealed store answers to whoever writes to it."""
 
 # SQLSTATEs after which the same transaction may simply be tried again.
 _TRY_AGAIN = {"40001", "40P01"}
@@ -168,6 +172,8 @@ def translated(wrong: Exception, name: str) -> Exception:
     if not isinstance(wrong, psycopg.Error):
         return wrong
     text = str(wrong).strip().partition("\n")[0]
+    if SEALED in text:
+        return told_by_seal(text)
     if wrong.sqlstate in ("55P03", "57014", *_TRY_AGAIN):
         return StoreBusy(f"{name}: others hold what is needed for too long: {text}")
     if wrong.sqlstate == "54000":

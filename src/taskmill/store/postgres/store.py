@@ -17,6 +17,8 @@ from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.stages import NewTask, Stored
 from taskmill.policy.inbox import Answer
 from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
+from taskmill.store.moving.marks import READ as READ_MARKS
+from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.postgres import lease, pulse
 from taskmill.store.postgres.callers_session import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
@@ -102,6 +104,7 @@ class PostgresStore(WriteSide, ReadSide):
     def _open(self) -> None:
         try:
             with connect(self._address, MIGRATING, patience=MIGRATING_PATIENCE) as connection:
+                _check_not_sealed(connection, self.name)
                 migrate(connection, self.name)
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
@@ -290,3 +293,10 @@ class PostgresStore(WriteSide, ReadSide):
             "durability": self._durability,
             **await self._read(read),
         }
+
+
+def _check_not_sealed(connection: RawConnection, name: str) -> None:
+    """Before anything else is done to it, a newer schema included."""
+    found = connection.execute("SELECT to_regclass('taskmill_setting') IS NOT NULL").fetchone()
+    if found is not None and found[0]:
+        check_not_sealed(connection.execute(READ_MARKS.encode()).fetchall(), name)

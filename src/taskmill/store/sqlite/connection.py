@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from taskmill.errors import StoreBusy, StoreCorrupt, StoreError
+from taskmill.store.moving.marks import SEALED, told_by_seal
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,6 +27,7 @@ else:
 
 Connection = sqlite3.Connection
 DatabaseError = sqlite3.Error
+DataRefused = sqlite3.IntegrityError
 Durability = Literal["full", "process"]
 MEMORY = ":memory:"
 SWITCH_PATIENCE = 10.0
@@ -130,6 +132,8 @@ def translated(wrong: Exception, path: str) -> StoreError:
     if isinstance(wrong, StoreError):
         return wrong
     text = str(wrong)
+    if SEALED in text:
+        return told_by_seal(text)
     if is_busy(wrong):
         return StoreBusy(f"{path}: another process holds the write lock for too long; is it stuck?")
     if "not a database" in text:

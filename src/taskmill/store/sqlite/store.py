@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from taskmill.errors import SubmissionError
+from taskmill.errors import AlreadyRunning, SubmissionError
 from taskmill.model.stages import NewTask, Stored
 from taskmill.ports import Clock, DispatchRight
+from taskmill.store.moving.marks import READ as READ_MARKS
+from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox
 from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sql.read_side import ReadSide
@@ -85,6 +87,7 @@ class SqliteStore(WriteSide, ReadSide):
         connection = connect(self.name)
         try:
             with translated_errors(self.name):
+                _check_not_sealed(connection, self.name)
                 migrate(connection, self.name)
         except BaseException:
             connection.close()
@@ -99,7 +102,23 @@ class SqliteStore(WriteSide, ReadSide):
         self._connection.close()
 
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
-        return NoLock() if self._in_memory else await acquire(self.name + "-dispatch", recovering=recovering)
+        if self._in_memory:
+            return NoLock()
+        # Whoever moves the queue has the right; and whoever waited for it may have waited for the end of a move.
+        try:
+            right = await acquire(self.name + "-dispatch", recovering=recovering)
+        except AlreadyRunning:
+            await self._check_not_moved()
+            raise
+        try:
+            await self._check_not_moved()
+        except BaseException:
+            right.release()
+            raise
+        return right
+
+    async def _check_not_moved(self) -> None:
+        await self._read(lambda connection: check_not_sealed(connection.execute(READ_MARKS).fetchall(), self.name))
 
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
         """Store tasks inside the caller's own transaction; they exist once the caller commits."""
@@ -185,3 +204,9 @@ class SqliteStore(WriteSide, ReadSide):
             "durability": self._durability,
             **facts,
         }
+
+
+def _check_not_sealed(connection: Connection, name: str) -> None:
+    """Before anything else is done to it, a newer schema included."""
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'taskmill_setting'").fetchone():
+        check_not_sealed(connection.execute(READ_MARKS), name)

@@ -1,0 +1,332 @@
+"""Moving a queue: seal the source, copy in parts, compare, hand over. Whatever happens in between is gone on with.
+
+1. The source is sealed. From here on it does not change, and nobody dispatches it (docs/decisions/0021).
+2. The target is emptied of what an earlier try has left, and sealed as well.
+3. Tables are copied in batches, each committed together with how far that is.
+4. Both are read again, as a whole, and compared.
+5. The source is told that the target may become the queue any moment; then, in one transaction, it does.
+6. The source is told that it was.
+
+Until the fifth step the source is the queue and after it the target; at no time both, and at no time neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from taskmill.errors import ConfigError, InvalidState, StoreCorrupt, StoreError, StoreMoved
+from taskmill.store.moving import marks
+from taskmill.store.moving.checksum import Checksum, add_up
+from taskmill.store.moving.marks import Arrival, Arrived, Copied, Departure, Marks
+from taskmill.store.moving.place import Place, Row, Unstorable
+from taskmill.store.moving.tables import MAY_BE_THERE, Table, moving
+
+BATCH_ROWS = 10_000
+BATCH_BYTES = 8 * 1024 * 1024
+"""Of text in one transaction, so that large payloads do not fill the memory."""
+LOOK_ROWS = 20_000
+"""Between two words about how far comparing is."""
+
+Phase = Literal["copying", "comparing"]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """How far a move is: so many of all rows are copied, or compared."""
+
+    phase: Phase
+    table: str
+    done: int
+    total: int
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """What was moved."""
+
+    source: str
+    target: str
+    rows: Mapping[str, int]
+    """By table, without the prefix of its name."""
+    at: int
+    """When the target became the queue, in milliseconds since the epoch."""
+    before: bool = False
+    """Whether it had been moved already."""
+
+
+Tell = Callable[[Step], None]
+Now = Callable[[], int]
+
+
+def move(source: Place, target: Place, now: Now, tell: Tell) -> Moved:
+    """Move everything, or go on with a move that was interrupted."""
+    departure, theirs = source.marks().departure, target.marks()
+    tables = moving(source.shapes(), target.shapes(), f"{source.name} and {target.name}")
+    if departure is not None and _has_arrived(departure, theirs):
+        return _told_again(source, target, departure, theirs)
+    _check_target(source, target, departure, tables)
+    if departure is None:
+        departure = Departure(uuid.uuid4().hex, target.name)
+        _seal_source(source, departure, now())
+    arrival = target.marks().arrival
+    if arrival is None or arrival.move != departure.move or arrival.spoiled:
+        arrival = Arrival(departure.move, source.name)
+        _begin(target, arrival, tables)
+    arrival = _copy(source, target, tables, arrival, tell)
+    with target.writing(_seal(target, Marks(arrival=arrival))):
+        target.raise_ids(source.last_ids(tables))
+        target.get_ready(tables)
+    sums = _compare(source, target, tables, arrival, tell)
+    return _hand_over(source, target, departure, arrival, sums, now())
+
+
+def undo(source: Place, target: Place | None) -> str:
+    """Give up a move that has not ended, or, without a target, one whose target is lost. Returns what was done."""
+    departure = source.marks().departure
+    if departure is None:
+        raise InvalidState(f"{source.name} was not moved and is not being moved; there is nothing to undo")
+    if target is not None:
+        theirs = target.marks()
+        if _has_arrived(departure, theirs):
+            raise InvalidState(
+                f"the queue is in {target.name} since it was moved; bring it back with "
+                f"`taskmill move {target.name} {source.name}`"
+            )
+        is_there = theirs.arrival is not None and theirs.arrival.move == departure.move
+        if departure.ended_at is not None or (departure.handing_over and not is_there):
+            raise StoreMoved(_elsewhere(source, departure))
+        if is_there:
+            tables = moving(source.shapes(), target.shapes(), f"{source.name} and {target.name}")
+            with target.writing(None, durable=True):
+                target.clear(tables)
+                target.begin_settings()
+    with source.writing(None, durable=True):
+        source.depart(None)
+    return departure.to
+
+
+# Whether it may be done
+
+
+def check_apart(source: Place, target: Place) -> None:
+    if type(source) is type(target) and source.identity() == target.identity():
+        raise ConfigError(f"{source.name} is both SOURCE and TARGET; a queue moves from one store to another")
+
+
+def _has_arrived(departure: Departure, theirs: Marks) -> bool:
+    return theirs.arrived is not None and theirs.arrived.move == departure.move
+
+
+def _elsewhere(source: Place, departure: Departure) -> str:
+    when = "was moved" if departure.ended_at is not None else "was being handed over"
+    return (
+        f"{source.name} {when} to {departure.to}, and what was given as TARGET is not that queue; "
+        "if that one is lost for good, --undo --target-is-lost opens this one as it was"
+    )
+
+
+def _check_target(source: Place, target: Place, departure: Departure | None, tables: Sequence[Table]) -> None:
+    theirs, ours = target.marks(), source.marks()
+    if ours.arrival is not None:
+        raise StoreMoved(marks.refusal(ours, source.name))
+    arrival = theirs.arrival
+    is_ours = arrival is not None and departure is not None and arrival.move == departure.move
+    if departure is not None and not is_ours:
+        if departure.handing_over:
+            raise StoreMoved(_elsewhere(source, departure))
+        if departure.to != target.name:
+            raise StoreMoved(marks.refusal(ours, source.name))
+    if arrival is not None and not is_ours and arrival.origin != source.name:
+        raise StoreMoved(marks.refusal(theirs, target.name))
+    if theirs.departure is not None and not _is_shell(ours, theirs.departure):
+        raise StoreMoved(marks.refusal(theirs, target.name))
+    if not theirs.is_sealed:
+        _check_empty(target, tables)
+    target.check_unused()
+
+
+def _is_shell(ours: Marks, their_departure: Departure) -> bool:
+    """Whether the target is what was left when the source's own queue came here: the way back."""
+    return ours.arrived is not None and ours.arrived.move == their_departure.move
+
+
+def _check_empty(target: Place, tables: Sequence[Table]) -> None:
+    for table in tables:
+        if table.name not in MAY_BE_THERE and not target.is_empty(table):
+            raise StoreError(
+                f"{target.name} is not empty: there is something in {table.name}. A queue moves to a new store; "
+                "name another file, schema or database"
+            )
+
+
+def _told_again(source: Place, target: Place, departure: Departure, theirs: Marks) -> Moved:
+    """The target is the queue already; perhaps the source was not told."""
+    assert theirs.arrived is not None  # noqa: S101 - the caller has looked
+    at = departure.ended_at or theirs.arrived.at
+    if departure.ended_at is None:
+        _tell_source(source, departure, at)
+    return Moved(source.name, target.name, {}, at, before=True)
+
+
+# Doing it
+
+
+def _seal(place: Place, found: Marks) -> str:
+    return marks.refusal(found, place.name)
+
+
+def _seal_source(source: Place, departure: Departure, now: int) -> None:
+    with source.writing(_seal(source, Marks(departure=departure)), durable=True):
+        source.settle(now)
+        if source.query("SELECT 1 FROM taskmill_task WHERE status = 'running' LIMIT 1"):
+            raise StoreError(
+                f"{source.name}: tasks are running, and nobody is there who runs them; run `taskmill doctor`"
+            )
+        source.depart(departure)
+
+
+def _begin(target: Place, arrival: Arrival, tables: Sequence[Table]) -> None:
+    """What is there is a copy, what a scheduler writes when it opens, or what was left when the queue went away."""
+    with target.writing(_seal(target, Marks(arrival=arrival))):
+        target.check_unused()
+        target.clear(tables)
+        target.depart(None)
+        target.remember(None)
+        target.arrive(arrival)
+
+
+def _copy(source: Place, target: Place, tables: Sequence[Table], arrival: Arrival, tell: Tell) -> Arrival:
+    total = sum(map(source.count, tables))
+    done = sum(copied.rows for copied in arrival.copied.values())
+    seal = _seal(target, Marks(arrival=arrival))
+    for table in tables:
+        tell(Step("copying", table.name, done, total))
+        copied = arrival.copied.get(table.name, Copied())
+        if copied.whole:
+            continue
+        key = [table.columns.index(column) for column in table.key]
+        with contextlib.closing(source.stream(table, copied.after, ordered=True)) as rows:
+            for batch in _batches(rows):
+                copied = Copied(copied.rows + len(batch), [batch[-1][place] for place in key])
+                arrival = _noted(arrival, table, copied)
+                _store(source, target, seal, table, batch, arrival)
+                done += len(batch)
+                tell(Step("copying", table.name, done, total))
+        arrival = _noted(arrival, table, msgspec.structs.replace(copied, whole=True))
+        with target.writing(seal):
+            target.arrive(arrival)
+    return arrival
+
+
+def _store(source: Place, target: Place, seal: str, table: Table, batch: Sequence[Row], arrival: Arrival) -> None:
+    try:
+        with target.writing(seal):
+            target.write(table, batch)
+            target.arrive(arrival)
+    except Unstorable:
+        _blame(source, target, seal, table, batch)
+        raise
+
+
+def _noted(arrival: Arrival, table: Table, copied: Copied) -> Arrival:
+    return msgspec.structs.replace(arrival, copied={**arrival.copied, table.name: copied})
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        for value in row:
+            if type(value) is str:
+                size += len(value)
+        if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _blame(source: Place, target: Place, seal: str, table: Table, rows: Sequence[Row]) -> None:
+    """Find the first row that the target refuses, and say which it is."""
+    refused = rows
+    while len(refused) > 1:
+        half = refused[: len(refused) // 2]
+        refused = half if _why_refused(target, seal, table, half) else refused[len(half) :]
+    why = _why_refused(target, seal, table, refused)
+    where = ", ".join(
+        f"{name} {value!r}" for name, value in zip(table.columns, refused[0], strict=True) if name in table.key
+    )
+    raise StoreCorrupt(
+        f"{target.name} cannot hold a row of {table.name} ({where}) as it is in {source.name}: {why}; "
+        "the source is unchanged, and the same command with --undo opens it again"
+    )
+
+
+def _why_refused(target: Place, seal: str, table: Table, rows: Sequence[Row]) -> str | None:
+    try:
+        with contextlib.suppress(_Unwanted), target.writing(seal):
+            target.write(table, rows)
+            raise _Unwanted
+    except Unstorable as wrong:
+        return str(wrong)
+    return None
+
+
+class _Unwanted(Exception):
+    """Rolls back what was only a trial."""
+
+
+def _compare(
+    source: Place, target: Place, tables: Sequence[Table], arrival: Arrival, tell: Tell
+) -> dict[str, Checksum]:
+    sums: dict[str, Checksum] = {}
+    total = 2 * sum(copied.rows for copied in arrival.copied.values())
+    done = 0
+    for table in tables:
+        found: list[Checksum] = []
+        for place in (source, target):
+            checksum = Checksum()
+            with contextlib.closing(place.stream(table, ordered=False)) as rows:
+                while (more := add_up(checksum, itertools.islice(rows, LOOK_ROWS))) != checksum:
+                    done += more.rows - checksum.rows
+                    checksum = more
+                    tell(Step("comparing", table.name, done, total))
+            found.append(checksum)
+        sums[table.name], there = found
+        if there != sums[table.name]:
+            _spoil(target, arrival)
+            raise StoreError(
+                f"{table.name} differs: {sums[table.name]} in {source.name}, {there} in {target.name}. Nothing was "
+                "handed over and the source is unchanged; the same command copies anew, and with --undo gives up"
+            )
+    return sums
+
+
+def _spoil(target: Place, arrival: Arrival) -> None:
+    with target.writing(_seal(target, Marks(arrival=arrival))):
+        target.arrive(msgspec.structs.replace(arrival, spoiled=True))
+
+
+def _hand_over(
+    source: Place, target: Place, departure: Departure, arrival: Arrival, sums: Mapping[str, Checksum], now: int
+) -> Moved:
+    departure = msgspec.structs.replace(departure, handing_over=True)
+    with source.writing(_seal(source, Marks(departure=departure)), durable=True):
+        source.depart(departure)
+    with target.writing(None, durable=True):
+        target.arrive(None)
+        target.remember(Arrived(arrival.move, source.name, now))
+    _tell_source(source, departure, now)
+    rows = {name.removeprefix("taskmill_"): found.rows for name, found in sums.items()}
+    return Moved(source.name, target.name, rows, now)
+
+
+def _tell_source(source: Place, departure: Departure, at: int) -> None:
+    departure = msgspec.structs.replace(departure, ended_at=at)
+    with source.writing(_seal(source, Marks(departure=departure)), durable=True):
+        source.depart(departure)

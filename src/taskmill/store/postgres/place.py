@@ -1,0 +1,255 @@
+"""A database of PostgreSQL as one end of a move. The seal is a trigger on each table, and one function that refuses."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import sql as compose
+from psycopg.errors import DataError, IntegrityError, ProgramLimitExceeded
+from psycopg.pq import TransactionStatus
+
+from taskmill.errors import AlreadyRunning, SchemaTooNew, StoreError
+from taskmill.store.moving.marks import SEALED
+from taskmill.store.moving.place import Place, Row, Unstorable, selection
+from taskmill.store.moving.tables import OPEN, Shape, Table
+from taskmill.store.postgres import pulse
+from taskmill.store.postgres.connection import SEALED_STATE, connect, shown, translated
+from taskmill.store.postgres.migrate import migrate, newest_version
+from taskmill.store.postgres.session import Session
+from taskmill.store.sql import ledger
+
+_SETTINGS = {"jit": "off", "lock_timeout": "'60s'"}
+
+# Whoever moves to or from these tables holds this lock. The number is that of one of them, behind `task` in ASCII.
+_LOCK = "(1952541547::bigint << 32) | 'taskmill_setting'::regclass::oid::bigint"
+
+_IDENTITY = "SELECT 'taskmill_task'::regclass::oid::bigint, current_database(), pg_postmaster_start_time()::text"
+
+_COLUMNS = """
+SELECT c.relname, a.attname, format_type(a.atttypid, NULL),
+    array_position(i.indkey::int2[], a.attnum)
+FROM pg_class c
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+WHERE c.relkind = 'r' AND starts_with(c.relname, 'taskmill_')
+    AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'taskmill_task'::regclass)
+ORDER BY c.relname, a.attnum
+"""
+
+# Ids of tasks come from a sequence of their own; other tables have one that belongs to them.
+_SEQUENCE = {"taskmill_task": "taskmill_task_id"}
+
+_REFUSE = """
+CREATE OR REPLACE FUNCTION taskmill_sealed() RETURNS trigger LANGUAGE plpgsql AS $body$
+BEGIN
+    IF current_setting('taskmill.mover', true) IS DISTINCT FROM 'at work' THEN
+        RAISE EXCEPTION USING ERRCODE = {state}, MESSAGE = {words};
+    END IF;
+    RETURN NULL;
+END $body$
+"""
+
+
+class PostgresPlace(Place):
+    """The tables of one schema, with a lock that keeps other moves away."""
+
+    def __init__(self, address: str, *, must_exist: bool) -> None:
+        self.name = shown(address)
+        self._closing = contextlib.ExitStack()
+        try:
+            with self._translating():
+                self._open(address, must_exist=must_exist)
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def _open(self, address: str, *, must_exist: bool) -> None:
+        # A batch that the server loses is one that was not copied; what ends a move is made durable.
+        self._connection = self._closing.enter_context(connect(address, _SETTINGS, "process"))
+        if must_exist:
+            self._check_schema()
+        else:
+            migrate(self._connection, self.name)
+        self._reading = self._closing.enter_context(connect(address, _SETTINGS))
+        self._shapes = self._read_shapes()
+        self._sealed_with: str | None = None
+
+    def take(self) -> None:
+        if not self.query(f"SELECT pg_try_advisory_lock({_LOCK})")[0][0]:
+            raise AlreadyRunning(f"{self.name} is being moved by another process; wait until it has ended")
+
+    def _check_schema(self) -> None:
+        there = self.query("SELECT to_regclass('taskmill_schema') IS NOT NULL")[0][0]
+        found = self.query("SELECT max(version) FROM taskmill_schema")[0][0] if there else None
+        if found is None:
+            raise StoreError(f"{self.name}: taskmill's tables are not in it")
+        if found > newest_version():
+            raise SchemaTooNew(
+                f"{self.name} has schema {found}, this taskmill knows up to {newest_version()}; upgrade taskmill"
+            )
+        if found < newest_version():
+            raise StoreError(
+                f"{self.name} has schema {found}, this taskmill has {newest_version()}; " + self.how_to_upgrade()
+            )
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def identity(self) -> object:
+        return self.query(_IDENTITY)[0]
+
+    # Reading
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return self._shapes
+
+    def _read_shapes(self) -> Mapping[str, Shape]:
+        columns: dict[str, dict[str, str]] = {}
+        keys: dict[str, list[tuple[int, str]]] = {}
+        for table, column, type, place in self.query(_COLUMNS):
+            known = columns.setdefault(table, {})
+            if column is not None:
+                known[column] = type
+                if place is not None:
+                    keys.setdefault(table, []).append((place, column))
+        return {table: Shape(found, [c for _, c in sorted(keys.get(table, []))]) for table, found in columns.items()}
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        with self._translating():
+            cursor = self._connection.execute(sql.replace("?", "%s").encode(), parameters or None)
+            return list(cursor.fetchall()) if cursor.description is not None else []
+
+    def stream(self, table: Table, after: Sequence[Any] | None = None, *, ordered: bool) -> Generator[Row, None, None]:
+        types = self._shapes[table.name].columns
+        flags = {column: f"{column}::int" for column, type in types.items() if type == "boolean"}
+        given = None if after is None else ", ".join(compose.Literal(v).as_string(self._reading) for v in after)
+        inner = selection(table, flags, given, ordered=ordered)
+        read = {**types, **dict.fromkeys(flags, "integer"), **dict.fromkeys(table.sums, "bigint")}
+        with (
+            self._translating(),
+            self._reading.cursor() as cursor,
+            cursor.copy(f"COPY ({inner}) TO STDOUT (FORMAT BINARY)".encode()) as copy,
+        ):
+            copy.set_types([_catalog_name(read[column]) for column in table.columns])
+            yield from copy.rows()
+
+    def last_ids(self, tables: Sequence[Table]) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for table, sequence in self._sequences(tables).items():
+            last = self.query(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}")  # noqa: S608
+            found[table] = last[0][0]
+        return found
+
+    def _sequences(self, tables: Sequence[Table]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for table in tables:
+            (own,) = self.query("SELECT pg_get_serial_sequence(?, ?)", (table.name, table.key[0]))[0]
+            if sequence := _SEQUENCE.get(table.name, own):
+                found[table.name] = sequence
+        return found
+
+    # Writing
+
+    @contextlib.contextmanager
+    def writing(self, seal: str | None, *, durable: bool = False) -> Generator[None, None, None]:
+        with self._translating():
+            self.query("BEGIN")
+            try:
+                self.query("SET LOCAL taskmill.mover = 'at work'")
+                self.query("SET LOCAL taskmill.node = ''")
+                if durable:
+                    self.query("SET LOCAL synchronous_commit = on")
+                yield
+                self._change_seal(seal)
+                self.query("COMMIT")
+            except BaseException:
+                if self._connection.info.transaction_status != TransactionStatus.UNKNOWN:
+                    self.query("ROLLBACK")
+                raise
+            self._sealed_with = seal
+
+    def _change_seal(self, words: str | None) -> None:
+        if words is not None and words == self._sealed_with:
+            return
+        # Whoever writes at this moment is waited for; whoever comes later finds the seal.
+        self.query("SET LOCAL client_min_messages = warning")
+        self.query("DROP FUNCTION IF EXISTS taskmill_sealed() CASCADE")
+        if words is None:
+            return
+        said = compose.SQL(_REFUSE).format(
+            state=compose.Literal(SEALED_STATE), words=compose.Literal(f"{SEALED}{words}")
+        )
+        self._connection.execute(said)
+        for table in sorted(self._shapes.keys() - OPEN):
+            self.query(
+                f"CREATE TRIGGER taskmill_sealed BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {table}"
+                " FOR EACH STATEMENT EXECUTE FUNCTION taskmill_sealed()"
+            )
+
+    def write(self, table: Table, rows: Sequence[Row]) -> None:
+        types = self._shapes[table.name].columns
+        columns = [*table.columns, *table.constants]
+        constants = tuple(table.constants.values())
+        try:
+            with self._connection.cursor() as cursor:
+                begin = f"COPY {table.name} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+                with cursor.copy(begin.encode()) as copy:
+                    copy.set_types([_catalog_name(types[column]) for column in columns])
+                    for row in rows:
+                        copy.write_row((*row, *constants))
+        except (DataError, IntegrityError, ProgramLimitExceeded, UnicodeEncodeError) as wrong:
+            raise Unstorable(str(wrong).strip().partition("\n")[0]) from wrong
+
+    def clear(self, tables: Sequence[Table]) -> None:
+        self.query(f"TRUNCATE {', '.join(table.name for table in tables)}")
+
+    def raise_ids(self, last: Mapping[str, int]) -> None:
+        known = self._sequences([Table(name, (), ("id",)) for name in last])
+        for name, sequence in known.items():
+            if last[name] > 0:
+                self.query(
+                    f"SELECT setval(?, greatest(?, CASE WHEN is_called THEN last_value ELSE 0 END)) FROM {sequence}",  # noqa: S608
+                    (sequence, last[name]),
+                )
+
+    def get_ready(self, tables: Sequence[Table]) -> None:
+        self.query(f"ANALYZE {', '.join(table.name for table in tables)}")
+
+    # Who else is there
+
+    def check_unused(self) -> None:
+        if self._connection.info.transaction_status == TransactionStatus.INTRANS:
+            # Whoever begins to dispatch writes that down.
+            self.query("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
+        alive = self.query(
+            "SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node"
+            " WHERE seen_at >= clock_timestamp() - make_interval(secs => ?::float8)",
+            (pulse.LEASE,),
+        )[0][0]
+        if alive is not None:
+            raise AlreadyRunning(
+                f"{self.name} is dispatched by {alive}; stop that, then run the same command again "
+                f"(a node that died counts for {pulse.LEASE:.0f} s)"
+            )
+
+    def settle(self, now: int) -> None:
+        self.check_unused()
+        session = Session(self._connection)
+        session.is_alone = True
+        session.execute("bury_nodes", (pulse.LEASE,))
+        ledger.recover(session, now)
+        self.query("SELECT nextval('taskmill_change')")
+
+    @contextlib.contextmanager
+    def _translating(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except psycopg.Error as wrong:
+            raise translated(wrong, self.name) from wrong
+
+
+def _catalog_name(type: str) -> str:
+    return {"bigint": "int8", "integer": "int4", "smallint": "int2", "boolean": "bool"}.get(type, type)

@@ -1,0 +1,61 @@
+"""A move that kills its own process: run as a program with a source, a target and the moment of its death.
+
+Moments are counted: each transaction of either store has one before it begins and one after it is committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from taskmill.moving import Step, move
+from taskmill.store.moving import journey
+from taskmill.store.postgres.place import PostgresPlace
+from taskmill.store.sqlite.place import SqlitePlace
+
+BATCH_ROWS = 25
+
+
+class Fate:
+    """Counts moments up to the last."""
+
+    def __init__(self, moments: int) -> None:
+        self._last = moments
+        self.passed = 0
+
+    def moment(self) -> None:
+        self.passed += 1
+        if self.passed == self._last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def doomed(fate: Fate, whole: Any) -> Any:
+    @contextlib.contextmanager
+    def writing(self: Any, seal: str | None, *, durable: bool = False) -> Iterator[None]:
+        fate.moment()
+        with whole(self, seal, durable=durable):
+            yield
+        fate.moment()
+
+    return writing
+
+
+def tell(step: Step) -> None:
+    print(step.phase, step.table, step.done, step.total, flush=True)
+
+
+def main(source: str, target: str, moments: int) -> None:
+    fate = Fate(moments)
+    for kind in (SqlitePlace, PostgresPlace):
+        kind.writing = doomed(fate, kind.writing)  # type: ignore[method-assign]
+    journey.BATCH_ROWS = BATCH_ROWS
+    move(source, target, watch=tell)
+    print("passed", fate.passed, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
