@@ -15,7 +15,7 @@ from taskmill.errors import AlreadyRunning, SchemaTooNew, StoreError
 from taskmill.store.moving.marks import SEALED
 from taskmill.store.moving.place import Place, Row, Unstorable, selection
 from taskmill.store.moving.tables import OPEN, Shape, Table
-from taskmill.store.postgres import pulse
+from taskmill.store.postgres import lease
 from taskmill.store.postgres.connection import SEALED_STATE, connect, shown, translated
 from taskmill.store.postgres.migrate import migrate, newest_version
 from taskmill.store.postgres.session import Session
@@ -224,22 +224,18 @@ class PostgresPlace(Place):
         if self._connection.info.transaction_status == TransactionStatus.INTRANS:
             # Whoever begins to dispatch writes that down.
             self.query("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
-        alive = self.query(
-            "SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node"
-            " WHERE seen_at >= clock_timestamp() - make_interval(secs => ?::float8)",
-            (pulse.LEASE,),
-        )[0][0]
+        alive = Session(self._connection).execute("names_of_nodes", (lease.LEASE,)).fetchone()[0]
         if alive is not None:
             raise AlreadyRunning(
                 f"{self.name} is dispatched by {alive}; stop that, then run the same command again "
-                f"(a node that died counts for {pulse.LEASE:.0f} s)"
+                f"(a node that died counts for {lease.LEASE:.0f} s)"
             )
 
     def settle(self, now: int) -> None:
         self.check_unused()
         session = Session(self._connection)
         session.is_alone = True
-        session.execute("bury_nodes", (pulse.LEASE,))
+        session.execute("bury_nodes", (lease.LEASE,))
         ledger.recover(session, now)
         self.query("SELECT nextval('taskmill_change')")
 

@@ -28,6 +28,10 @@ SELECT
     coalesce(bool_or({is_dead}), false)
 FROM taskmill_node;
 
+-- name: names_of_nodes
+-- Of those that are alive, for people. $1 as in bury_nodes.
+SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node WHERE NOT {is_dead};
+
 -- name: elsewhere
 -- What others are at; $1 are our slots, which they are to know.
 WITH {own_slots}
