@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -224,3 +225,21 @@ async def test_children_and_finalize_belong_to_the_run() -> None:
     async with Scheduler(cron=cron, clock=bench.clock) as scheduler, scheduler.running():
         await bench.clock.advance(3.5 * 3600)
     assert bench.starts == ["10:00:00", "finish 11:30:00", "11:30:00", "finish 13:00:00"]
+
+
+@pytest.mark.parametrize("wrong", [ValueError("no"), RetryLater("at once", after=0)])
+async def test_a_task_that_keeps_failing_without_a_delay_does_not_spin(wrong: Exception) -> None:
+    bench = Bench()
+    cron = [Cron("tick", HOURLY, bench.handler(*[wrong] * 100), 0)]
+    async with Scheduler(cron=cron, clock=bench.clock) as scheduler, scheduler.running():
+        await bench.clock.advance(3)
+    assert bench.starts == ["10:00:00", "10:00:01", "10:00:02", "10:00:03"]
+
+
+async def test_run_until_idle_runs_what_has_passed_while_the_last_task_ran() -> None:
+    bench = Bench()
+    async with Scheduler(cron=[Cron("tick", HOURLY, bench.handler(5400), 1)], clock=bench.clock) as scheduler:
+        running = asyncio.create_task(scheduler.run_until_idle())
+        await bench.clock.advance(5400)
+        await asyncio.wait_for(running, 20)
+    assert bench.starts == ["10:00:00", "11:30:00"]
