@@ -152,6 +152,11 @@ def cancelled(state: CronState) -> CronState:
     return replace(state, firing=None, last_outcome=RunOutcome.CANCELLED)
 
 
+def left_to_another(state: CronState) -> CronState:
+    """Another task stands for the firing, which never begins: how the last run ended stays as it was."""
+    return replace(state, firing=None)
+
+
 def interrupted(state: CronState, now: int) -> CronState:
     """The run was stopped before its end: it starts again with the next ``initialize``, at no cost."""
     return _again(replace(state, last_outcome=RunOutcome.INTERRUPTED), now)
