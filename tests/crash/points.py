@@ -156,35 +156,35 @@ FAMILY_POINTS = [
 
 CRON_POINTS = [
     # Declaring.
-    Point("cron tasks about to be declared", "taskmill.store.sqlite.cron_firing:begin", "before", 1),
-    Point("cron tasks declared, not committed", "taskmill.store.sqlite.cron_firing:begin", "after", 1),
-    Point("cron tasks declared, nobody told", "taskmill.store.sqlite.cron_firing:begin", "committed", 1),
+    Point("cron tasks about to be declared", "taskmill.store.sql.cron_firing:begin", "before", 1),
+    Point("cron tasks declared, not committed", "taskmill.store.sql.cron_firing:begin", "after", 1),
+    Point("cron tasks declared, nobody told", "taskmill.store.sql.cron_firing:begin", "committed", 1),
     Point("cron tasks declared, none fired", "taskmill.runtime.cron_clock:CronClock.begin", "after", 1),
     # Firing.
-    Point("cron tasks about to be fired", "taskmill.store.sqlite.cron_firing:fire", "before", 4),
-    Point("cron tasks fired, not committed", "taskmill.store.sqlite.cron_firing:fire", "after", 4),
-    Point("cron tasks fired, nobody told", "taskmill.store.sqlite.cron_firing:fire", "committed", 4),
+    Point("cron tasks about to be fired", "taskmill.store.sql.cron_firing:fire", "before", 4),
+    Point("cron tasks fired, not committed", "taskmill.store.sql.cron_firing:fire", "after", 4),
+    Point("cron tasks fired, nobody told", "taskmill.store.sql.cron_firing:fire", "committed", 4),
     Point("cron tasks fired, not announced", "taskmill.store.sqlite.store:SqliteStore.fire_cron", "after", 4),
     Point("cron tasks fired and announced", "taskmill.runtime.cron_clock:CronClock._fire", "after", 4),
-    Point("retry not yet replaced", "taskmill.store.sqlite.cron_firing:_replace", "before", 2, replaces_firings),
-    Point("retry replaced, not committed", "taskmill.store.sqlite.cron_firing:_replace", "after", 2, replaces_firings),
+    Point("retry not yet replaced", "taskmill.store.sql.cron_firing:_replace", "before", 2, replaces_firings),
+    Point("retry replaced, not committed", "taskmill.store.sql.cron_firing:_replace", "after", 2, replaces_firings),
     Point(
-        "retry replaced, nobody told", "taskmill.store.sqlite.cron_firing:_replace", "committed", 2, replaces_firings
+        "retry replaced, nobody told", "taskmill.store.sql.cron_firing:_replace", "committed", 2, replaces_firings
     ),
     # What becomes of a firing.
-    Point("firing begun, not committed", "taskmill.store.sqlite.cron:claimed", "after", 6, begins_firings),
-    Point("firing begun, nobody told", "taskmill.store.sqlite.cron:claimed", "committed", 6, begins_firings),
-    Point("retry noted, not committed", "taskmill.store.sqlite.cron:returned", "after", 4, retries_firings),
-    Point("retry noted, nobody told", "taskmill.store.sqlite.cron:returned", "committed", 4, retries_firings),
-    Point("firing ended, not noted", "taskmill.store.sqlite.cron:follow", "before", 6),
-    Point("firing ended, not committed", "taskmill.store.sqlite.cron:follow", "after", 6),
-    Point("firing ended, nobody told", "taskmill.store.sqlite.cron:follow", "committed", 6),
+    Point("firing begun, not committed", "taskmill.store.sql.cron:claimed", "after", 6, begins_firings),
+    Point("firing begun, nobody told", "taskmill.store.sql.cron:claimed", "committed", 6, begins_firings),
+    Point("retry noted, not committed", "taskmill.store.sql.cron:returned", "after", 4, retries_firings),
+    Point("retry noted, nobody told", "taskmill.store.sql.cron:returned", "committed", 4, retries_firings),
+    Point("firing ended, not noted", "taskmill.store.sql.cron:follow", "before", 6),
+    Point("firing ended, not committed", "taskmill.store.sql.cron:follow", "after", 6),
+    Point("firing ended, nobody told", "taskmill.store.sql.cron:follow", "committed", 6),
 ]
 """Those that only cron tasks come to."""
 
 CRON_RECOVERY_POINTS = [
-    Point("interruption noted, not committed", "taskmill.store.sqlite.cron:interrupted", "after", 1),
-    Point("interruption noted, nobody told", "taskmill.store.sqlite.cron:interrupted", "committed", 1),
+    Point("interruption noted, not committed", "taskmill.store.sql.cron:interrupted", "after", 1),
+    Point("interruption noted, nobody told", "taskmill.store.sql.cron:interrupted", "committed", 1),
 ]
 """Those that only the successor of a process comes to that died while a cron task ran."""
 
