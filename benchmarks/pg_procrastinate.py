@@ -42,7 +42,8 @@ async def _drain(address: str, tasks: int, filled: Callable[[], None]) -> float:
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
         for start in range(0, tasks, CHUNK):
-            await noop.batch_defer_async(*({"i": i} for i in range(start, min(start + CHUNK, tasks))))
+            chunk: list[Any] = [{"i": i} for i in range(start, min(start + CHUNK, tasks))]
+            await noop.batch_defer_async(*chunk)
         filled()
         began = time.perf_counter()
         await app.run_worker_async(concurrency=CONCURRENCY, wait=False, install_signal_handlers=False)
