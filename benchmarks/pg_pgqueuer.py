@@ -9,10 +9,13 @@ drain mode; the clock stops with the last handler, and neither the last write of
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, Protocol
+
+import uvloop
 
 SETTINGS = ((1, 1_000), (5, 100))
 """Consumers, and jobs that each fetches at once."""
@@ -26,14 +29,10 @@ class Drain(Protocol):
 
 
 def drain(address: str, tasks: int, filled: Callable[[], None], /, *, consumers: int, batch: int) -> float:
-    import uvloop
-
     return uvloop.run(_drain(address, tasks, filled, consumers, batch))
 
 
 async def _drain(address: str, tasks: int, filled: Callable[[], None], consumers: int, batch: int) -> float:
-    import asyncio
-
     import asyncpg
     from pgqueuer import PgQueuer
     from pgqueuer.db import AsyncpgDriver

@@ -7,12 +7,13 @@ the last handler.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
+
+import uvloop
 
 CONCURRENCY = 100
 CONNECTIONS = 20
@@ -20,7 +21,7 @@ CHUNK = 1_000
 
 
 def drain(address: str, tasks: int, filled: Callable[[], None], /) -> float:
-    return asyncio.run(_drain(address, tasks, filled))
+    return uvloop.run(_drain(address, tasks, filled))
 
 
 async def _drain(address: str, tasks: int, filled: Callable[[], None]) -> float:
