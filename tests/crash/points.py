@@ -168,9 +168,7 @@ CRON_POINTS = [
     Point("cron tasks fired and announced", "taskmill.runtime.cron_clock:CronClock._fire", "after", 4),
     Point("retry not yet replaced", "taskmill.store.sql.cron_firing:_replace", "before", 2, replaces_firings),
     Point("retry replaced, not committed", "taskmill.store.sql.cron_firing:_replace", "after", 2, replaces_firings),
-    Point(
-        "retry replaced, nobody told", "taskmill.store.sql.cron_firing:_replace", "committed", 2, replaces_firings
-    ),
+    Point("retry replaced, nobody told", "taskmill.store.sql.cron_firing:_replace", "committed", 2, replaces_firings),
     # What becomes of a firing.
     Point("firing begun, not committed", "taskmill.store.sql.cron:claimed", "after", 6, begins_firings),
     Point("firing begun, nobody told", "taskmill.store.sql.cron:claimed", "committed", 6, begins_firings),

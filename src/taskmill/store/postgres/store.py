@@ -72,6 +72,8 @@ class PostgresStore(WriteSide, ReadSide):
         self.machine_name = f"machine {self._host}"
         self._seen: str | None = None
         """What was last seen of the machine, since this node dispatches."""
+        self._slots_told: int | None = None
+        """How many slots this node has told the others of."""
 
     # Opening and closing
 
@@ -146,6 +148,7 @@ class PostgresStore(WriteSide, ReadSide):
         given = name, encoded(sorted(self._types)), self._seen
         node: int = await self._write(lambda connection: connection.execute("enter_node", given).fetchone()[0])
         self._writer.node = node
+        self._slots_told = None
         self._pulse.enter(node)
         return node
 
@@ -182,7 +185,11 @@ class PostgresStore(WriteSide, ReadSide):
             # The others took this node for dead. What it had claimed is lost; it goes on under another name.
             await self._enter()
         if not (turn.survey and self._pulse.somebody_died):
-            return await super().turn(turn)
+            if turn.writes() or turn.slots != self._slots_told:
+                self._slots_told = turn.slots
+                return await super().turn(turn)
+            # Nobody is told that somebody has looked, or idle nodes would wake each other for ever.
+            return await self._writer.ask(lambda connection: ledger.commit_turn(connection, turn), rows=0)
 
         def rescue_first(connection: Connection) -> TurnResult:
             effects = self._rescue(connection, turn.now).effects
