@@ -126,6 +126,7 @@ class Turn(msgspec.Struct):
             or self.resume_eased
             or self.hooks
             or self.claims
+            or self.at_work is not None
         )
 
 

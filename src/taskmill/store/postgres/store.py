@@ -186,8 +186,9 @@ class PostgresStore(WriteSide, ReadSide):
             await self._enter()
         if not (turn.survey and self._pulse.somebody_died):
             if turn.writes() or turn.slots != self._slots_told:
+                looked = await super().turn(turn)
                 self._slots_told = turn.slots
-                return await super().turn(turn)
+                return looked
             # Nobody is told that somebody has looked, or idle nodes would wake each other for ever.
             return await self._writer.ask(lambda connection: ledger.commit_turn(connection, turn), rows=0)
 
