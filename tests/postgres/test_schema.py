@@ -32,6 +32,7 @@ MORE_TABLES = {"taskmill_node", "taskmill_writing"}
 MORE_STATEMENTS = {
     "enter_node",
     "stop_node",
+    "stop_node",
     "leave_node",
     "heartbeat",
     "bury_nodes",

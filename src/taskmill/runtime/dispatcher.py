@@ -27,6 +27,7 @@ from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.cron_clock import CronClock
+from taskmill.runtime.executors import Executors
 from taskmill.runtime.judging import judgements, may_release
 from taskmill.runtime.known_types import KnownTypes
 from taskmill.runtime.load import Load
@@ -36,7 +37,7 @@ from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.sweep_pace import SweepPace
 from taskmill.runtime.upkeep import STORE_PATIENCE, Upkeep
 from taskmill.runtime.waiting_room import WaitingRoom
-from taskmill.runtime.workshop import Executors, Workshop
+from taskmill.runtime.workshop import Workshop
 
 _NO_EFFECTS = Effects()
 
@@ -64,7 +65,6 @@ class Dispatcher:
         self._upkeep = upkeep
         self._settings = settings
         self._progress = ProgressPace()
-        self._knows = KnownTypes(registry)
         self.load = load = Load()
         self.courtesy = Courtesy(load, settings.throttle)
         self.workshop = Workshop(
@@ -184,10 +184,21 @@ class Dispatcher:
             self.workshop.stop(id, StopReason.SHUTDOWN)
         patience = 1.0 if math.isinf(grace) else max(grace, 1.0)
         await self._run_until_quiet(patience, lambda attempt: attempt.task.cron is None or attempt.hears_stop)
-        for attempt in list(self.workshop.attempts.values()):
-            id, type = attempt.task.id, attempt.task.type
-            logger.warning("task %d (%s) did not stop for shutdown; it will run again", id, type, extra=about(id, type))
-            self.workshop.interrupt_for_shutdown(attempt)
+        self.workshop.interrupt_for_shutdown()
+        if not self._store.is_cluster:
+            # Nobody begins it while this process has the right to dispatch.
+            self.workshop.return_unwilling(lingering=True)
+        await self._commit_outcomes()
+
+    async def settle(self) -> None:
+        """What :meth:`shut_down` has given up, and has ended since, returns to the queue; others begin it at once."""
+        for _ in range(5):
+            # Hooks on the loop end by being cancelled, in a few steps.
+            await asyncio.sleep(0)
+        self.workshop.return_unwilling(lingering=False)
+        await self._commit_outcomes()
+
+    async def _commit_outcomes(self) -> None:
         tries = 0
         while self._outcomes and tries < 3:
             tries += 1
@@ -214,6 +225,8 @@ class Dispatcher:
 
     def release_when_quiet(self, right: DispatchRight) -> None:
         """Give up the right to dispatch, but not while a handler that cannot be stopped is still at work."""
+        if self.workshop.lingering:
+            right.linger()
         self.workshop.when_quiet(right.release)
 
     @property
@@ -324,7 +337,7 @@ class Dispatcher:
         self.workshop.note_urgencies(result.urgencies, self._settings.declared.aging)
         self._apply_verdicts(turn, result)
         if result.effects != _NO_EFFECTS:
-            self._tell(lambda: self._announcer.effects(result.effects, turn.now))
+            self._announcer.once_durable(self._store, lambda: self._announcer.effects(result.effects, turn.now))
             self._upkeep.tasks_ended(len(result.effects.ended))
             self._stop_attempts(result.effects)
             self.cron.follow(result.effects.crons)
@@ -363,18 +376,9 @@ class Dispatcher:
             counted.append(judged)
         self._judging = []
         if counted:
-            self._tell(lambda: self._announcer.judged(counted, turn.now, result))
+            self._announcer.once_durable(self._store, lambda: self._announcer.judged(counted, turn.now, result))
         if ended:
             self._upkeep.tasks_ended(ended)
-
-    def _tell(self, announce: Callable[[], None]) -> None:
-        """Announce what was committed once it is durable."""
-        if self._announcer.is_awaited:
-            self._store.when_durable(announce)
-        else:
-            # Nobody listens and nobody waits: the disk may take many turns at once.
-            announce()
-            self._store.make_durable_soon()
 
     def _verdict_lost(self, attempt: Attempt, stop: str | None) -> None:
         if stop is not None:

@@ -66,6 +66,7 @@ class PostgresStore(WriteSide, ReadSide):
         self.name = shown(address)
         self._durability: Durability = durability
         self._clock = clock
+        self._right: NodeRight | None = None
         self._types: set[str] = set()
         """Of tasks that can be run here."""
         self._host = socket.gethostname()
@@ -139,7 +140,8 @@ class PostgresStore(WriteSide, ReadSide):
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         if recovering:
             return RescueRight()
-        return NodeRight(self._pulse, await self._enter())
+        self._right = NodeRight(self._pulse, await self._enter())
+        return self._right
 
     async def _enter(self) -> int:
         name = f"{self._host}:{os.getpid()}"
@@ -173,14 +175,15 @@ class PostgresStore(WriteSide, ReadSide):
         return await self._write(lambda connection: self._rescue(connection, now), rows=ledger.BITE)
 
     def _rescue(self, connection: Connection, now: int) -> Recovery:
-        if self._pulse.may_bury:
-            connection.execute("bury_nodes", (lease.LEASE,))
+        connection.execute("bury_nodes", (self._pulse.longest_silence,))
         return ledger.recover(connection, now)
 
     async def turn(self, turn: Turn) -> TurnResult:
         if self._pulse.is_lost:
             # The others took this node for dead. What it had claimed is lost; it goes on under another name.
-            await self._enter()
+            node = await self._enter()
+            if self._right is not None:
+                self._right.node = node
         if not (turn.survey and self._pulse.somebody_died):
             return await super().turn(turn)
 
