@@ -32,13 +32,13 @@ MORE_TABLES = {"taskmill_node", "taskmill_writing"}
 MORE_STATEMENTS = {
     "enter_node",
     "stop_node",
-    "stop_node",
     "leave_node",
     "heartbeat",
     "bury_nodes",
     "pulse",
     "transaction_states",
     "machines",
+    "names_of_nodes",
 }
 
 FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}
