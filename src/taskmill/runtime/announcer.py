@@ -47,6 +47,10 @@ class Announcer:
             announce()
             store.make_durable_soon()
 
+    def outcome_dropped(self, task: Claimed) -> None:
+        words = "attempt %d of task %d (%s) no longer holds its token; its outcome is dropped"
+        logger.warning(words, task.attempt, task.id, task.type, extra=about(task.id, task.type))
+
     def arrived(self, arrived: Arrived, now: int) -> None:
         if not self._bus.is_heard:
             self._bus.skip("TaskSubmitted", len(arrived.fresh))

@@ -15,11 +15,11 @@ import math
 from collections.abc import Callable
 
 from taskmill.define.registry import Registry
-from taskmill.errors import StoreError
+from taskmill.errors import StoreError, StoreMoved
 from taskmill.model.outcome import Outcome, StopReason, Succeeded
 from taskmill.model.stages import Claimed
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain
-from taskmill.observe.log import about, logger
+from taskmill.observe.log import logger
 from taskmill.policy.aging import effective_priority
 from taskmill.ports import Arrived, Clock, DispatchRight, Effects, Judged, Store, Turn, TurnResult
 from taskmill.runtime.aging_watch import AgingWatch
@@ -28,7 +28,7 @@ from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.cron_clock import CronClock
 from taskmill.runtime.executors import Executors
-from taskmill.runtime.judging import judgements, may_release
+from taskmill.runtime.judging import judgements, may_release, waiting_again
 from taskmill.runtime.known_types import KnownTypes
 from taskmill.runtime.load import Load
 from taskmill.runtime.preempting import Preempting, ease
@@ -199,10 +199,9 @@ class Dispatcher:
         await self._commit_outcomes()
 
     async def _commit_outcomes(self) -> None:
-        tries = 0
-        while self._outcomes and tries < 3:
-            tries += 1
-            await self._turn_or_sleep()
+        for _ in range(3):
+            if self._outcomes:
+                await self._commit(self._plan())
 
     def hurry(self, grace: float) -> None:
         """Wait no longer than this for handlers to finish."""
@@ -250,20 +249,18 @@ class Dispatcher:
 
     def _plan(self) -> Turn:
         now = self._clock.now_ms()
-        turn = Turn(now=now, judged=self._judge(now), controls_version=self._room.picker.rules.controls.version)
+        self._judging, self._outcomes = self._outcomes, []
+        version = self._room.picker.rules.controls.version
+        turn = Turn(now=now, judged=judgements(self._judging, now), controls_version=version)
         turn.returns, self._returns = self._returns, []
         turn.promote = self._is_past(self._room.next_due)
         turn.survey, self._room.survey_wanted = self._room.survey_wanted, False
         turn.progress = self._progress.gather(
             self._clock.monotonic(), [attempt for attempt, _ in self._judging], self.workshop.attempts.values()
         )
-        for judged in turn.judged:
+        for task in waiting_again(turn.judged):
             # Verdicts are committed before claims: what returns to the queue may start in the same turn.
-            match judged.verdict:
-                case Return() | TryAgain(_, None):
-                    self._room.queue_again(judged.task.lane, judged.task.place)
-                case _:
-                    continue
+            self._room.queue_again(task.lane, task.place)
         # What is due, or is released by an ending, may be more urgent than what is known to wait: it comes into sight
         # before anything is claimed, though not twice in a row, or a stream of such turns would keep the slots empty.
         releases = not self._room.is_empty and may_release(turn.judged)
@@ -284,10 +281,6 @@ class Dispatcher:
         turn.expire = self._is_past(self._room.next_expiry) and (turn.is_empty() or not self._sweep_pace.rests)
         return turn
 
-    def _judge(self, now: int) -> list[Judged]:
-        self._judging, self._outcomes = self._outcomes, []
-        return judgements(self._judging, now)
-
     def _sleep_until(self) -> float | None:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
         due = (*self._room.next_moments(), self._aging_watch.next_look, self._preempting.next_at, self.cron.next_at)
@@ -307,6 +300,14 @@ class Dispatcher:
         self._sweep_pace.begins()
         try:
             result = await self._store.turn(turn)
+        except StoreMoved as wrong:
+            logger.error("the queue has left this store, nothing is run here any longer: %s", wrong)
+            self._turn_failed(turn)
+            # Nothing can be noted: what has ended meanwhile runs again where the queue is now.
+            self._outcomes, self._returns = [], []
+            if self._claiming:
+                raise
+            return
         except StoreError as wrong:
             self._turn_failed(turn)
             logger.error("the store refused a turn, trying again: %s", wrong)
@@ -385,9 +386,7 @@ class Dispatcher:
             # The request to stop was committed before this outcome, perhaps by another process: it counts.
             self.workshop.stop_after_all(attempt, StopReason(stop))
             return
-        id, type, number = attempt.task.id, attempt.task.type, attempt.task.attempt
-        words = "attempt %d of task %d (%s) no longer holds its token; its outcome is dropped"
-        logger.warning(words, number, id, type, extra=about(id, type))
+        self._announcer.outcome_dropped(attempt.task)
 
     def _start(self, task: Claimed, now: float) -> None:
         registered = self._registry.find(task.type)

@@ -22,7 +22,7 @@ import psycopg
 
 from taskmill.errors import StoreError
 from taskmill.store.postgres import lease
-from taskmill.store.postgres.connection import RawConnection, Silence
+from taskmill.store.postgres.connection import SEALED_STATE, RawConnection, Silence
 from taskmill.store.postgres.lease import Lease, steady_seconds
 from taskmill.store.postgres.session import Session
 
@@ -303,6 +303,9 @@ class Pulse:
         if self._lost_at is None:
             self._lost_at = time.monotonic()
             logger.warning("the server is away, trying again: %s", wrong)
+        if isinstance(wrong, psycopg.Error) and wrong.sqlstate == SEALED_STATE:
+            # Whoever dispatches finds out when it looks.
+            self._news()
         if isinstance(wrong, SILENCE) or isinstance(wrong.__cause__, SILENCE):
             # The other connections would find out by themselves, much later.
             self._silent()
