@@ -22,7 +22,7 @@ import psycopg
 
 from taskmill.errors import StoreError
 from taskmill.store.postgres import lease
-from taskmill.store.postgres.connection import SEALED_STATE, RawConnection, Silence
+from taskmill.store.postgres.connection import SEALED_STATE, RawConnection, is_silence
 from taskmill.store.postgres.lease import Lease, steady_seconds
 from taskmill.store.postgres.session import Session
 
@@ -42,8 +42,6 @@ NEVER = 1e9
 """Seconds without a sign of life for which everybody is excused."""
 LOOK_ANYWAY = 10
 """Every so many beats the queue is looked at even if nothing seems to have changed."""
-
-SILENCE = (Silence, psycopg.errors.ConnectionTimeout)
 
 _decode_states = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 
@@ -306,7 +304,7 @@ class Pulse:
         if isinstance(wrong, psycopg.Error) and wrong.sqlstate == SEALED_STATE:
             # Whoever dispatches finds out when it looks.
             self._news()
-        if isinstance(wrong, SILENCE) or isinstance(wrong.__cause__, SILENCE):
+        if is_silence(wrong):
             # The other connections would find out by themselves, much later.
             self._silent()
         if self._session is not None:

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
 import psycopg
 
-from taskmill.errors import SubmissionError
+from taskmill.errors import StoreError, SubmissionError
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.stages import NewTask, Stored
 from taskmill.policy.inbox import Answer
@@ -30,6 +31,7 @@ from taskmill.store.postgres.connection import (
     RawConnection,
     connect,
     is_lost,
+    is_silence,
     shown,
     translated,
 )
@@ -46,6 +48,9 @@ from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 
 T = TypeVar("T")
+
+READER_PATIENCE = 10.0
+"""Seconds for which reading waits for a server that went away. One that does not answer is given up sooner."""
 
 _decode_machines = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
@@ -270,15 +275,24 @@ class PostgresStore(WriteSide, ReadSide):
         return await self._reader.run(read)
 
     def _ask_reader(self, request: Callable[[Connection], T]) -> T:
-        try:
-            return request(self._reading)
-        except psycopg.Error as wrong:
-            if not is_lost(wrong, self._reading.raw):
-                raise
-        # The server was restarted, or the connection cut: reading can be repeated.
-        self._reading.raw.close()
-        self._reading = Session(self._connect_to_read())
-        return request(self._reading)
+        """If the server was restarted, or the connection cut, reading is repeated."""
+        give_up_at: float | None = None
+        pause = 0.01
+        while True:
+            try:
+                if self._reading.raw.closed:
+                    self._reading = Session(self._connect_to_read())
+                return request(self._reading)
+            except (StoreError, psycopg.Error) as wrong:
+                if not is_lost(wrong, self._reading.raw):
+                    raise
+                self._reading.raw.close()
+                if give_up_at is None:
+                    give_up_at = time.monotonic() + READER_PATIENCE
+                elif is_silence(wrong) or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 2, 0.5)
 
     async def facts(self) -> dict[str, Any]:
         def read(connection: Connection) -> dict[str, Any]:
