@@ -162,6 +162,27 @@ async def test_reading_does_not_wait_for_ever(network: Network, monkeypatch: pyt
         assert await scheduler.count() == 0
 
 
+async def test_waiting_until_idle_ends_in_time_though_the_server_is_away(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SERVER_PATIENCE", 0.2)
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> None:
+        network.is_cut = True
+        network.cut()
+
+    async with Scheduler(network.address, domains=[domain], shutdown_grace=1) as scheduler:
+        await work.submit()
+        since = time.monotonic()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(scheduler.run_until_idle(timeout=2), 60)
+        took = time.monotonic() - since
+        network.is_cut = False
+    assert 2 <= took < SOON
+
+
 async def test_what_a_silent_node_has_locked_is_free_soon(postgres_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connections.WRITING, "idle_in_transaction_session_timeout", "'1s'")
     store = PostgresStore(postgres_store, "full", SystemClock())

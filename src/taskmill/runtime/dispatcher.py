@@ -87,7 +87,7 @@ class Dispatcher:
         self._quiet_by = math.inf
         self._looked_first = False
         self.has_looked = False
-        """Whether the store has said what there is to do."""
+        """Whether the store was asked what there is to do."""
         self._wake_at = wake_at
         """When ``until`` must be asked at the latest."""
 
@@ -195,8 +195,8 @@ class Dispatcher:
         for _ in range(5):
             # Hooks on the loop end by being cancelled, in a few steps.
             await asyncio.sleep(0)
-        self.workshop.return_unwilling(lingering=False)
-        await self._commit_outcomes()
+        if self.workshop.return_unwilling(lingering=False):
+            await self._commit_outcomes()
 
     async def _commit_outcomes(self) -> None:
         for _ in range(3):
@@ -298,6 +298,7 @@ class Dispatcher:
     async def _commit(self, turn: Turn) -> None:
         self._room.turn_begins()
         self._sweep_pace.begins()
+        self.has_looked = self.has_looked or turn.survey
         try:
             result = await self._store.turn(turn)
         except StoreMoved as wrong:
@@ -332,7 +333,6 @@ class Dispatcher:
     def _apply(self, turn: Turn, result: TurnResult) -> None:
         """The turn is committed: take note, start what was claimed, tell."""
         self._room.read(turn, result)
-        self.has_looked = self.has_looked or turn.survey
         if turn.progress:
             self._announcer.progressed(self._progress.gathered)
         self.workshop.note_urgencies(result.urgencies, self._settings.declared.aging)

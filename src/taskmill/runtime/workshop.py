@@ -271,11 +271,13 @@ class Workshop:
                 if owner is attempt:
                     hook.cancel()
 
-    def return_unwilling(self, *, lingering: bool) -> None:
-        """Return what was given up; what has not ended yet only if that keeps others from beginning it."""
-        for attempt in self._unreturned:
-            if lingering or attempt not in self.lingering:
-                self._hand_on(attempt, Stopped(StopReason.SHUTDOWN))
+    def return_unwilling(self, *, lingering: bool) -> bool:
+        """Return what was given up, what lingers only if nobody begins it meanwhile; whether there was anything."""
+        ready = [attempt for attempt in self._unreturned if lingering or attempt not in self.lingering]
+        self._unreturned = [attempt for attempt in self._unreturned if attempt not in ready]
+        for attempt in ready:
+            self._hand_on(attempt, Stopped(StopReason.SHUTDOWN))
+        return bool(ready)
 
     def _handler_ended(self, attempt: Attempt, raw: RawOutcome) -> None:
         attempt.ended = True
