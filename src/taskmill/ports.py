@@ -211,6 +211,10 @@ class DispatchRight(Protocol):
     """The right to dispatch a store, held by one process at a time and freed by its death."""
 
     def release(self) -> None: ...
+    def linger(self) -> None:
+        """Nothing is begun any longer, and the right is kept until what would not stop has ended."""
+        ...
+
     def inheritable(self) -> Sequence[int]:
         """File descriptors that keep the right alive in processes which run handlers."""
         ...

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from taskmill.model.readings import Capacity
     from taskmill.policy.io_gate import IoLoad
     from taskmill.runtime.cron_tasks import CronTask
+    from taskmill.runtime.executors import Executors
     from taskmill.runtime.watching import Watch
-    from taskmill.runtime.workshop import Executors
     from taskmill.store.opening import AnyStore
 
 
@@ -198,7 +198,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
     def _executors(self, right: DispatchRight) -> Executors:
         from taskmill.execute.in_threads import ThreadExecutor
         from taskmill.execute.on_loop import LoopExecutor
-        from taskmill.runtime.workshop import Executors
+        from taskmill.runtime.executors import Executors
 
         processes: Executor | None = None
         if self._needs_processes:

@@ -104,7 +104,7 @@ async def _submit(scheduler: Scheduler, chance: random.Random) -> None:
         "key": f"{text}{chance.randrange(6)}",
         "on_duplicate": chance.choice(["skip", "supersede", "requeue"]),
         "run_after": chance.choice([0, 3600]),
-        "ttl": chance.choice([3600, 7200, 3600 if options["group"] == RELEASE else 0.001]),
+        "ttl": chance.choice([3600, 7200, 0.001]),
         "on_dependency_failure": chance.choice(["cancel", "ignore"]),
     }.items():
         if chance.random() < 0.4:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from taskmill import Scheduler, StoreMoved
+from taskmill import Domain, Scheduler, StoreMoved
 from taskmill.moving import move
+from taskmill.store.opening import open_place
 from tests.moving.everything import Book, rows_of, scheduler_on, work
 from tests.moving.everything import filled as fill_it
+from tests.runtime.cron_bench import Bench
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -114,3 +117,70 @@ async def _until_somebody_waits(address: str) -> None:
             "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'taskmill_task'::regclass"
         ).fetchone():
             await asyncio.sleep(0.01)
+
+
+# Whoever dispatches, though it was taken for dead
+
+
+async def _seal(store: str) -> None:
+    def seal() -> None:
+        with contextlib.closing(open_place(store, must_exist=True)) as place, place.writing("it is on the moon"):
+            pass
+
+    await asyncio.to_thread(seal)
+
+
+async def _end_of(running: asyncio.Task[None]) -> str:
+    await asyncio.wait([running], timeout=20)
+    try:
+        running.cancel()
+        await running
+    except (StoreMoved, asyncio.CancelledError) as wrong:
+        return repr(wrong)
+    return "it has ended"
+
+
+async def test_a_scheduler_under_which_the_queue_is_moved_stops_what_it_runs_and_says_so(ends: tuple[str, str]) -> None:
+    domain = Domain("d")
+    seen: list[str] = []
+
+    @domain.task
+    async def work(seconds: float) -> None:
+        seen.append("begun")
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            seen.append("over")
+
+    async with Scheduler(ends[0], domains=[domain], shutdown_grace=0) as scheduler:
+        await scheduler.submit_many([work.prepare(0.5), work.prepare(60)])
+        running = asyncio.create_task(scheduler.run())
+        async with asyncio.timeout(20):
+            while len(seen) < 2:
+                await asyncio.sleep(0.01)
+        await _seal(ends[0])
+        end = await _end_of(running)
+    assert end == "StoreMoved('it is on the moon')"
+    assert seen == ["begun", "begun", "over", "over"]
+
+
+async def test_a_scheduler_that_is_idle_on_a_cluster_finds_that_the_queue_was_moved(postgres_store: str) -> None:
+    async with Scheduler(postgres_store) as scheduler:
+        running = asyncio.create_task(scheduler.run())
+        await asyncio.sleep(1)
+        await _seal(postgres_store)
+        end = await _end_of(running)
+    assert end == "StoreMoved('it is on the moon')"
+
+
+async def test_cron_tasks_that_are_due_find_that_the_queue_was_moved(ends: tuple[str, str]) -> None:
+    bench = Bench()
+    tasks = [("tick", "* * * * *", bench.handler(), 1)]
+    async with Scheduler(ends[0], cron=tasks, clock=bench.clock) as scheduler:
+        running = asyncio.create_task(scheduler.run())
+        await bench.clock.advance(1)
+        await _seal(ends[0])
+        await bench.clock.advance(60)
+        end = await _end_of(running)
+    assert end == "StoreMoved('it is on the moon')"
+    assert bench.starts == ["10:00:00"]

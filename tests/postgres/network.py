@@ -21,6 +21,8 @@ class Network:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._links: list[_Link] = []
         self.is_silent = False
+        self.is_cut = False
+        """Whether new connections are ended at once."""
         port = self._listener.getsockname()[1]
         query = f"?options={options['options'][0].replace('=', '%3D')}" if "options" in options else ""
         self.address = f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}{query}"
@@ -39,7 +41,10 @@ class Network:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                self._links.append(_Link(client, self._server, is_silent=self.is_silent))
+                if self.is_cut:
+                    client.close()
+                else:
+                    self._links.append(_Link(client, self._server, is_silent=self.is_silent))
 
     def fall_silent(self) -> None:
         """Whatever is sent is taken and goes nowhere, on every connection there is and on new ones."""

@@ -16,6 +16,7 @@ from taskmill.model.filters import Filters
 from taskmill.ports import Turn
 from taskmill.store.postgres import connection as connections
 from taskmill.store.postgres import lease, writer
+from taskmill.store.postgres import store as store_module
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
@@ -136,6 +137,52 @@ async def test_reading_fails_soon_and_works_again_when_the_network_does(network:
         assert await scheduler.count() == 0
 
 
+async def test_reading_waits_for_a_server_that_is_away_for_a_moment(network: Network) -> None:
+    async with Scheduler(network.address) as scheduler:
+        network.is_cut = True
+        network.cut()
+        reading = asyncio.create_task(scheduler.count())
+        await asyncio.sleep(1)
+        waits = not reading.done()
+        network.is_cut = False
+        assert await reading == 0
+    assert waits
+
+
+async def test_reading_does_not_wait_for_ever(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "READER_PATIENCE", 0.5)
+    async with Scheduler(network.address) as scheduler:
+        network.is_cut = True
+        network.cut()
+        since = time.monotonic()
+        with pytest.raises(StoreError, match="cannot be reached"):
+            await scheduler.count()
+        assert 0.5 <= time.monotonic() - since < SOON
+        network.is_cut = False
+        assert await scheduler.count() == 0
+
+
+async def test_waiting_until_idle_ends_in_time_though_the_server_is_away(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SERVER_PATIENCE", 0.2)
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> None:
+        network.is_cut = True
+        network.cut()
+
+    async with Scheduler(network.address, domains=[domain], shutdown_grace=1) as scheduler:
+        await work.submit()
+        since = time.monotonic()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(scheduler.run_until_idle(timeout=2), 60)
+        took = time.monotonic() - since
+        network.is_cut = False
+    assert 2 <= took < SOON
+
+
 async def test_what_a_silent_node_has_locked_is_free_soon(postgres_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connections.WRITING, "idle_in_transaction_session_timeout", "'1s'")
     store = PostgresStore(postgres_store, "full", SystemClock())
@@ -190,6 +237,7 @@ async def test_nothing_is_forgotten_when_the_server_goes_away_after_a_commit_for
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "SERVER_PATIENCE", 0.5)
+    monkeypatch.setattr(store_module, "READER_PATIENCE", 60.0)
     domain = Domain("d")
     runs: list[int] = []
 
@@ -220,7 +268,8 @@ async def test_nothing_is_forgotten_when_the_server_goes_away_after_a_commit_for
 
         async def mend() -> None:
             while True:
-                await asyncio.sleep(2)
+                # Sooner than a connection is given up that gets no answer, on a busy machine too.
+                await asyncio.sleep(1)
                 network.cut()
                 network.speak()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,23 @@ def _domain(clock: ManualClock) -> tuple[Domain, Any, list[float]]:
         starts.append(clock.monotonic())
 
     return domain, work, starts
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_what_is_past_its_deadline_in_a_pause_keeps_nobody_from_being_idle(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, scope: str
+) -> None:
+    domain, work, starts = _domain(manual_clock)
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
+    await _control(scheduler, scope).pause()
+    handle = await work.options(group="g", ttl=10).submit()
+    await manual_clock.advance(11)
+    await asyncio.wait_for(scheduler.run_until_idle(), 20)
+    status = (await active(scheduler, handle.id)).status
+    await _control(scheduler, scope).resume()
+    await asyncio.wait_for(scheduler.run_until_idle(), 20)
+    assert str(status) in ("pending", "paused")
+    assert starts == [11]
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
-from taskmill import Context, Domain, Group, Scheduler
+import pytest
+
+from taskmill import Context, Domain, Group, Scheduler, StoreError
 from taskmill.events import Event, TaskCompleted
+from taskmill.ports import Turn, TurnResult
 from taskmill.testing import ManualClock
 from tests.runtime.records import ended
 
@@ -100,3 +104,58 @@ async def test_a_verdict_that_a_stop_request_defeats_charges_its_group_once(
         record = await ended(scheduler, first.id)
     assert (record.ending, record.duration) == ("cancelled", timedelta(seconds=1))
     assert "".join(order) == "ababababa"
+
+
+async def _time_out(scheduler: Scheduler, clock: ManualClock, file: Path, refuse: str) -> float:
+    """Run until idle for at most 5 s while the store refuses something; returns how long that took."""
+    write(file, f"CREATE TRIGGER full {refuse} BEGIN SELECT RAISE(ABORT, 'full'); END")
+    since = clock.monotonic()
+    running = asyncio.create_task(scheduler.run_until_idle(timeout=5))
+    for _ in range(30):
+        await clock.advance(1)
+        if running.done():
+            break
+    took = clock.monotonic() - since
+    write(file, "DROP TRIGGER full")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(running, 10)
+    return took
+
+
+async def test_waiting_until_idle_ends_in_time_though_the_store_refuses_every_turn(
+    manual_clock: ManualClock, tmp_path: Path
+) -> None:
+    domain, file = Domain("d"), tmp_path / "tasks.db"
+    runs: list[int] = []
+
+    @domain.task
+    async def work() -> None:
+        runs.append(1)
+
+    async with Scheduler(file, domains=[domain], shutdown_grace=1, clock=manual_clock) as scheduler:
+        await work.submit()
+        nothing_starts = await _time_out(scheduler, manual_clock, file, "BEFORE UPDATE ON taskmill_task")
+        begun = list(runs)
+        nothing_ends = await _time_out(scheduler, manual_clock, file, "BEFORE INSERT ON taskmill_history")
+        await scheduler.run_until_idle()
+    assert begun == []
+    assert 5 <= nothing_starts <= 15
+    assert 5 <= nothing_ends <= 15
+
+
+async def test_waiting_until_idle_ends_in_time_though_the_store_never_says_what_waits(
+    manual_clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def turn(turn: Turn) -> TurnResult:
+        raise StoreError("it is away")
+
+    async with Scheduler(tmp_path / "tasks.db", clock=manual_clock) as scheduler:
+        monkeypatch.setattr(scheduler._store, "turn", turn)
+        running = asyncio.create_task(scheduler.run_until_idle(timeout=5))
+        await manual_clock.advance(10)
+        await asyncio.wait([running], timeout=5)
+        ended = running.done()
+        running.cancel()
+        with pytest.raises(TimeoutError):
+            await running
+    assert ended

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import assert_never
 
@@ -17,7 +17,7 @@ from taskmill.model.status import Ending
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.observe.bus import EventBus
 from taskmill.observe.log import about, logger
-from taskmill.ports import Arrived, Effects, Judged, TurnResult
+from taskmill.ports import Arrived, Effects, Judged, Store, TurnResult
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.share_keeper import Reallocation
 from taskmill.runtime.waiters import Waiters
@@ -37,6 +37,19 @@ class Announcer:
     def is_awaited(self) -> bool:
         """Whether anyone would hear of an ending."""
         return self._bus.is_heard or self._waiters.are_there
+
+    def once_durable(self, store: Store, announce: Callable[[], None]) -> None:
+        """Announce what was committed once it is durable."""
+        if self.is_awaited:
+            store.when_durable(announce)
+        else:
+            # Nobody listens and nobody waits: the disk may take many turns at once.
+            announce()
+            store.make_durable_soon()
+
+    def outcome_dropped(self, task: Claimed) -> None:
+        words = "attempt %d of task %d (%s) no longer holds its token; its outcome is dropped"
+        logger.warning(words, task.attempt, task.id, task.type, extra=about(task.id, task.type))
 
     def arrived(self, arrived: Arrived, now: int) -> None:
         if not self._bus.is_heard:

@@ -15,11 +15,11 @@ import math
 from collections.abc import Callable
 
 from taskmill.define.registry import Registry
-from taskmill.errors import StoreError
+from taskmill.errors import StoreError, StoreMoved
 from taskmill.model.outcome import Outcome, StopReason, Succeeded
 from taskmill.model.stages import Claimed
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain
-from taskmill.observe.log import about, logger
+from taskmill.observe.log import logger
 from taskmill.policy.aging import effective_priority
 from taskmill.ports import Arrived, Clock, DispatchRight, Effects, Judged, Store, Turn, TurnResult
 from taskmill.runtime.aging_watch import AgingWatch
@@ -27,7 +27,8 @@ from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.cron_clock import CronClock
-from taskmill.runtime.judging import judgements, may_release
+from taskmill.runtime.executors import Executors
+from taskmill.runtime.judging import judgements, may_release, waiting_again
 from taskmill.runtime.known_types import KnownTypes
 from taskmill.runtime.load import Load
 from taskmill.runtime.preempting import Preempting, ease
@@ -36,7 +37,7 @@ from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.sweep_pace import SweepPace
 from taskmill.runtime.upkeep import STORE_PATIENCE, Upkeep
 from taskmill.runtime.waiting_room import WaitingRoom
-from taskmill.runtime.workshop import Executors, Workshop
+from taskmill.runtime.workshop import Workshop
 
 _NO_EFFECTS = Effects()
 
@@ -64,7 +65,6 @@ class Dispatcher:
         self._upkeep = upkeep
         self._settings = settings
         self._progress = ProgressPace()
-        self._knows = KnownTypes(registry)
         self.load = load = Load()
         self.courtesy = Courtesy(load, settings.throttle)
         self.workshop = Workshop(
@@ -87,7 +87,7 @@ class Dispatcher:
         self._quiet_by = math.inf
         self._looked_first = False
         self.has_looked = False
-        """Whether the store has said what there is to do."""
+        """Whether the store was asked what there is to do."""
         self._wake_at = wake_at
         """When ``until`` must be asked at the latest."""
 
@@ -184,14 +184,24 @@ class Dispatcher:
             self.workshop.stop(id, StopReason.SHUTDOWN)
         patience = 1.0 if math.isinf(grace) else max(grace, 1.0)
         await self._run_until_quiet(patience, lambda attempt: attempt.task.cron is None or attempt.hears_stop)
-        for attempt in list(self.workshop.attempts.values()):
-            id, type = attempt.task.id, attempt.task.type
-            logger.warning("task %d (%s) did not stop for shutdown; it will run again", id, type, extra=about(id, type))
-            self.workshop.interrupt_for_shutdown(attempt)
-        tries = 0
-        while self._outcomes and tries < 3:
-            tries += 1
-            await self._turn_or_sleep()
+        self.workshop.interrupt_for_shutdown()
+        if not self._store.is_cluster:
+            # Nobody begins it while this process has the right to dispatch.
+            self.workshop.return_unwilling(lingering=True)
+        await self._commit_outcomes()
+
+    async def settle(self) -> None:
+        """What :meth:`shut_down` has given up, and has ended since, returns to the queue; others begin it at once."""
+        for _ in range(5):
+            # Hooks on the loop end by being cancelled, in a few steps.
+            await asyncio.sleep(0)
+        if self.workshop.return_unwilling(lingering=False):
+            await self._commit_outcomes()
+
+    async def _commit_outcomes(self) -> None:
+        for _ in range(3):
+            if self._outcomes:
+                await self._commit(self._plan())
 
     def hurry(self, grace: float) -> None:
         """Wait no longer than this for handlers to finish."""
@@ -214,6 +224,8 @@ class Dispatcher:
 
     def release_when_quiet(self, right: DispatchRight) -> None:
         """Give up the right to dispatch, but not while a handler that cannot be stopped is still at work."""
+        if self.workshop.lingering:
+            right.linger()
         self.workshop.when_quiet(right.release)
 
     @property
@@ -237,20 +249,18 @@ class Dispatcher:
 
     def _plan(self) -> Turn:
         now = self._clock.now_ms()
-        turn = Turn(now=now, judged=self._judge(now), controls_version=self._room.picker.rules.controls.version)
+        self._judging, self._outcomes = self._outcomes, []
+        version = self._room.picker.rules.controls.version
+        turn = Turn(now=now, judged=judgements(self._judging, now), controls_version=version)
         turn.returns, self._returns = self._returns, []
         turn.promote = self._is_past(self._room.next_due)
         turn.survey, self._room.survey_wanted = self._room.survey_wanted, False
         turn.progress = self._progress.gather(
             self._clock.monotonic(), [attempt for attempt, _ in self._judging], self.workshop.attempts.values()
         )
-        for judged in turn.judged:
+        for task in waiting_again(turn.judged):
             # Verdicts are committed before claims: what returns to the queue may start in the same turn.
-            match judged.verdict:
-                case Return() | TryAgain(_, None):
-                    self._room.queue_again(judged.task.lane, judged.task.place)
-                case _:
-                    continue
+            self._room.queue_again(task.lane, task.place)
         # What is due, or is released by an ending, may be more urgent than what is known to wait: it comes into sight
         # before anything is claimed, though not twice in a row, or a stream of such turns would keep the slots empty.
         releases = not self._room.is_empty and may_release(turn.judged)
@@ -271,10 +281,6 @@ class Dispatcher:
         turn.expire = self._is_past(self._room.next_expiry) and (turn.is_empty() or not self._sweep_pace.rests)
         return turn
 
-    def _judge(self, now: int) -> list[Judged]:
-        self._judging, self._outcomes = self._outcomes, []
-        return judgements(self._judging, now)
-
     def _sleep_until(self) -> float | None:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
         due = (*self._room.next_moments(), self._aging_watch.next_look, self._preempting.next_at, self.cron.next_at)
@@ -290,8 +296,17 @@ class Dispatcher:
     async def _commit(self, turn: Turn) -> None:
         self._room.turn_begins()
         self._sweep_pace.begins()
+        self.has_looked = self.has_looked or turn.survey
         try:
             result = await self._store.turn(turn)
+        except StoreMoved as wrong:
+            logger.error("the queue has left this store, nothing is run here any longer: %s", wrong)
+            self._turn_failed(turn)
+            # Nothing can be noted: what has ended meanwhile runs again where the queue is now.
+            self._outcomes, self._returns = [], []
+            if self._claiming:
+                raise
+            return
         except StoreError as wrong:
             self._turn_failed(turn)
             logger.error("the store refused a turn, trying again: %s", wrong)
@@ -316,13 +331,12 @@ class Dispatcher:
     def _apply(self, turn: Turn, result: TurnResult) -> None:
         """The turn is committed: take note, start what was claimed, tell."""
         self._room.read(turn, result)
-        self.has_looked = self.has_looked or turn.survey
         if turn.progress:
             self._announcer.progressed(self._progress.gathered)
         self.workshop.note_urgencies(result.urgencies, self._settings.declared.aging)
         self._apply_verdicts(turn, result)
         if result.effects != _NO_EFFECTS:
-            self._tell(lambda: self._announcer.effects(result.effects, turn.now))
+            self._announcer.once_durable(self._store, lambda: self._announcer.effects(result.effects, turn.now))
             self._upkeep.tasks_ended(len(result.effects.ended))
             self._stop_attempts(result.effects)
             self.cron.follow(result.effects.crons)
@@ -361,27 +375,16 @@ class Dispatcher:
             counted.append(judged)
         self._judging = []
         if counted:
-            self._tell(lambda: self._announcer.judged(counted, turn.now, result))
+            self._announcer.once_durable(self._store, lambda: self._announcer.judged(counted, turn.now, result))
         if ended:
             self._upkeep.tasks_ended(ended)
-
-    def _tell(self, announce: Callable[[], None]) -> None:
-        """Announce what was committed once it is durable."""
-        if self._announcer.is_awaited:
-            self._store.when_durable(announce)
-        else:
-            # Nobody listens and nobody waits: the disk may take many turns at once.
-            announce()
-            self._store.make_durable_soon()
 
     def _verdict_lost(self, attempt: Attempt, stop: str | None) -> None:
         if stop is not None:
             # The request to stop was committed before this outcome, perhaps by another process: it counts.
             self.workshop.stop_after_all(attempt, StopReason(stop))
             return
-        id, type, number = attempt.task.id, attempt.task.type, attempt.task.attempt
-        words = "attempt %d of task %d (%s) no longer holds its token; its outcome is dropped"
-        logger.warning(words, number, id, type, extra=about(id, type))
+        self._announcer.outcome_dropped(attempt.task)
 
     def _start(self, task: Claimed, now: float) -> None:
         registered = self._registry.find(task.type)

@@ -13,11 +13,11 @@ from taskmill.ports import Clock, DispatchRight, Store
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Spawner
 from taskmill.runtime.dispatcher import Dispatcher
+from taskmill.runtime.executors import Executors
 from taskmill.runtime.neighbours import Neighbours
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import Upkeep
 from taskmill.runtime.watching import MakeWatch, Watching, leave_unwatched
-from taskmill.runtime.workshop import Executors
 
 STANDBY_INTERVAL = 1.0
 
@@ -174,7 +174,10 @@ class Dispatching:
                 await self.watching.end()
                 self.watching = None
             await executors.close()
-            dispatcher.release_when_quiet(right)
+            try:
+                await dispatcher.settle()
+            finally:
+                dispatcher.release_when_quiet(right)
 
     async def _watch_machine(self, dispatcher: Dispatcher) -> None:
         if self._make_watch is None:

@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 
 from taskmill.model.outcome import Outcome, Stopped
-from taskmill.model.verdict import TryAgain, Verdict, Wait
+from taskmill.model.stages import Claimed
+from taskmill.model.verdict import Return, TryAgain, Verdict, Wait
 from taskmill.policy.cron.decisions import retry_at
 from taskmill.policy.families import family_verdict
 from taskmill.policy.verdicts import judge
@@ -31,6 +32,15 @@ def judgements(ended: Sequence[tuple[Attempt, Outcome]], now: int) -> list[Judge
         )
         for attempt, outcome in ended
     ]
+
+
+def waiting_again(verdicts: Sequence[Judged]) -> list[Claimed]:
+    """The tasks that are in the queue at once when these are committed."""
+    return [judged.task for judged in verdicts if _waits_again(judged.verdict)]
+
+
+def _waits_again(verdict: Verdict) -> bool:
+    return isinstance(verdict, Return) or (isinstance(verdict, TryAgain) and verdict.due_at is None)
 
 
 def verdict_on(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:

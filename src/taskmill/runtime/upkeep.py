@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from taskmill.errors import StoreError
+from taskmill.errors import StoreError, StoreMoved
 from taskmill.model.retention import PRUNE_BITE, Retention
 from taskmill.observe.log import logger
 from taskmill.policy.rules import Rules
@@ -67,6 +67,8 @@ class Upkeep:
         logger.warning("the wall clock was stepped by %+.3f s; delays are kept", step / 1000)
         try:
             await self._store.shift_clock(step)
+        except StoreMoved:
+            raise
         except StoreError as wrong:
             logger.error("delays could not be moved with the clock, trying again: %s", wrong)
             self.next_try = self._clock.monotonic() + STORE_PATIENCE
@@ -84,6 +86,8 @@ class Upkeep:
             # The store knows best: another process may have changed when a pause ends.
             for scope in await self._store.end_pauses(now):
                 self._announcer.scope_resumed(scope)
+        except StoreMoved:
+            raise
         except StoreError as wrong:
             logger.error("a pause could not be ended, trying again: %s", wrong)
             await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)

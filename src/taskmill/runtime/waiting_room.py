@@ -216,6 +216,13 @@ class WaitingRoom:
         # Where there was less than was meant, nobody knows what there is.
         self._glimpse.doubt([lane for lane in {pick.lane for pick in lost} if begun[lane] < meant[lane]])
 
+    def _was_emptied(self, lane: Lane, result: TurnResult) -> bool:
+        """Whether others may have begun, after the survey, what it saw there.
+
+        Of what is paused, nothing may have begun then; its tasks are out of sight when they are past their deadline.
+        """
+        return not result.fronts.get(lane) and not self.picker.rules.pauses(lane.group, lane.type)
+
     def turn_failed(self) -> None:
         """Whatever the turn was to do is in doubt."""
         self._give_up_picks(())
@@ -244,8 +251,7 @@ class WaitingRoom:
         if turn.expire or turn.survey:
             self.next_expiry = result.next_expiry
         self._hooks += result.hooks
-        # A lane that is empty by now was emptied by others after the survey.
-        self._is_current = turn.survey and all(result.fronts.get(lane) for lane in result.lanes or ())
+        self._is_current = turn.survey and not any(self._was_emptied(lane, result) for lane in result.lanes or ())
         if turn.survey:
             self.surveys += 1
             self.others = result.others or NOBODY

@@ -18,9 +18,8 @@ import msgspec
 from taskmill.define.registry import RegisteredType
 from taskmill.define.task import PartName
 from taskmill.errors import StoreError
-from taskmill.execute.in_threads import ThreadExecutor
 from taskmill.execute.results import error_text, outcome_of_exception
-from taskmill.execute.work import Executor, Work
+from taskmill.execute.work import Work
 from taskmill.model.aging import Aging
 from taskmill.model.outcome import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.records import TaskRecord
@@ -30,6 +29,7 @@ from taskmill.policy.aging import effective_priority
 from taskmill.policy.outcomes import settled
 from taskmill.ports import Clock, Store
 from taskmill.runtime.attempt import Attempt, Spawner
+from taskmill.runtime.executors import Executors
 from taskmill.runtime.load import Load
 
 Deliver = Callable[[Attempt, Outcome], None]
@@ -40,25 +40,6 @@ class _Deadline(NamedTuple):
     order: int
     kind: Literal["timeout", "overdue"]
     attempt: Attempt
-
-
-class Executors(NamedTuple):
-    """Where handlers can run."""
-
-    loop: Executor
-    threads: ThreadExecutor
-    processes: Executor | None
-    """Only where a task type asks for it: most programs need none of its machinery."""
-
-    def choose(self, type: RegisteredType, part: PartName) -> Executor:
-        if self.processes is not None and type.in_process:
-            return self.processes
-        return self.loop if type.handler.part(part).is_async else self.threads
-
-    async def close(self) -> None:
-        for executor in self:
-            if executor is not None:
-                await executor.close()
 
 
 class Workshop:
@@ -94,6 +75,8 @@ class Workshop:
         self._when_quiet: Callable[[], None] | None = None
         self.lingering: set[Attempt] = set()
         """Attempts whose ending is settled but whose handler has not ended; each still holds its slot."""
+        self._unreturned: list[Attempt] = []
+        """Attempts that did not stop with the scheduler, and whose tasks are still marked as running."""
 
     def when_quiet(self, callback: Callable[[], None]) -> None:
         """Call back once no handler lingers."""
@@ -277,13 +260,24 @@ class Workshop:
         elif had_slot:
             self._give_slot_back(attempt)
 
-    def interrupt_for_shutdown(self, attempt: Attempt) -> None:
-        """Return what would not end in time; a hook that is at work will run again."""
-        self.abandon(attempt)
-        for hook, owner in self._hooks.items():
-            if owner is attempt:
-                hook.cancel()
-        self._hand_on(attempt, Stopped(StopReason.SHUTDOWN))
+    def interrupt_for_shutdown(self) -> None:
+        """Give up what would not end in time, until it is returned; a hook that is at work will run again."""
+        self._unreturned = list(self.attempts.values())
+        for attempt in self._unreturned:
+            id, type = attempt.task.id, attempt.task.type
+            logger.warning("task %d (%s) did not stop for shutdown; it will run again", id, type, extra=about(id, type))
+            self.abandon(attempt)
+            for hook, owner in self._hooks.items():
+                if owner is attempt:
+                    hook.cancel()
+
+    def return_unwilling(self, *, lingering: bool) -> bool:
+        """Return what was given up, what lingers only if nobody begins it meanwhile; whether there was anything."""
+        ready = [attempt for attempt in self._unreturned if lingering or attempt not in self.lingering]
+        self._unreturned = [attempt for attempt in self._unreturned if attempt not in ready]
+        for attempt in ready:
+            self._hand_on(attempt, Stopped(StopReason.SHUTDOWN))
+        return bool(ready)
 
     def _handler_ended(self, attempt: Attempt, raw: RawOutcome) -> None:
         attempt.ended = True

@@ -163,6 +163,12 @@ def is_lost(wrong: BaseException, connection: RawConnection) -> bool:
     return connection.closed or (isinstance(wrong, psycopg.OperationalError) and connection.broken)
 
 
+def is_silence(wrong: BaseException) -> bool:
+    """Whether the server did not answer, instead of being away."""
+    silence = (Silence, psycopg.errors.ConnectionTimeout)
+    return isinstance(wrong, silence) or isinstance(wrong.__cause__, silence)
+
+
 def may_try_again(wrong: BaseException) -> bool:
     return isinstance(wrong, psycopg.Error) and wrong.sqlstate in _TRY_AGAIN
 

@@ -22,7 +22,7 @@ import psycopg
 
 from taskmill.errors import StoreError
 from taskmill.store.postgres import lease
-from taskmill.store.postgres.connection import RawConnection, Silence
+from taskmill.store.postgres.connection import SEALED_STATE, RawConnection, is_silence
 from taskmill.store.postgres.lease import Lease, steady_seconds
 from taskmill.store.postgres.session import Session
 
@@ -38,10 +38,10 @@ LONGEST_PAUSE = 1.0
 """Seconds between two tries to reach a server that is away."""
 WATCHING = 0.05
 """Seconds between two looks at what becomes of callers' transactions."""
+NEVER = 1e9
+"""Seconds without a sign of life for which everybody is excused."""
 LOOK_ANYWAY = 10
 """Every so many beats the queue is looked at even if nothing seems to have changed."""
-
-SILENCE = (Silence, psycopg.errors.ConnectionTimeout)
 
 _decode_states = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 
@@ -72,10 +72,15 @@ class Pulse:
         self._channel = ""
         self._thread = threading.Thread(target=self._serve, name="taskmill-pulse", daemon=True)
         self._node: int | None = None
+        self._lingering: set[int] = set()
+        """Nodes of this process that have stopped, and wait for handlers that would not."""
+        self._stopped: set[int] = set()
+        """Those of them of which the others do not know yet that they have stopped."""
         self._left: set[int] = set()
-        """Nodes of this process that have stopped, and whose rows are still there."""
+        """Nodes of this process that have ended, and whose rows are still there."""
         self._closing = False
         self._closed = threading.Event()
+        """The others know all that they can be told for now."""
         self._to_tell = False
         self._told_at = 0.0
         self._foreign: int | None = None
@@ -111,8 +116,17 @@ class Pulse:
         self._lease.begin(node)
         self.somebody_dispatches = True
 
+    def linger(self, node: int) -> None:
+        """The node stops, but not all that it runs; it stays alive until it leaves."""
+        self._lingering.add(node)
+        self._stopped.add(node)
+        if node == self._node:
+            # Nothing is left that could be stopped when the lease is in doubt.
+            self._forget_node()
+        self._nudge()
+
     def leave(self, node: int) -> None:
-        """The node stops; what it had begun was returned."""
+        """Nothing runs on the node any longer."""
         self._left.add(node)
         self._nudge()
 
@@ -132,7 +146,7 @@ class Pulse:
         return changed
 
     def close(self, timeout: float = 10.0) -> None:
-        """Stop, if no handler of this node lingers; called off the loop."""
+        """Stop, once no handler of this process lingers; called off the loop."""
         self._closing = True
         self._nudge()
         if self._node is None or self._node in self._left:
@@ -151,6 +165,11 @@ class Pulse:
         come back as well.
         """
         return time.monotonic() - self._in_touch_since >= lease.LEASE
+
+    @property
+    def longest_silence(self) -> float:
+        """Seconds after which a node that was not seen is dead."""
+        return lease.LEASE if self.may_bury else NEVER
 
     def _nudge(self) -> None:
         # A full pipe has woken the thread already.
@@ -175,8 +194,10 @@ class Pulse:
                 self._connection_lost(wrong)
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + BEAT
-            if self._closing and self._node is None and not self._left:
-                break
+            if self._closing and self._node is None and not self._left and not self._stopped:
+                if not self._lingering:
+                    break
+                self._closed.set()
         self._lease.close()
         if self._session is not None:
             self._session.raw.close()
@@ -204,8 +225,13 @@ class Pulse:
         for told in session.raw.notifies(timeout=0):
             if told.payload != self._sender:
                 self._news()
+        for node in list(self._stopped - self._left):
+            session.execute("stop_node", (node,))
+            self._stopped.discard(node)
         for node in list(self._left):
             session.execute("leave_node", (node,))
+            self._lingering.discard(node)
+            self._stopped.discard(node)
             self._left.discard(node)
             if node == self._node:
                 self._forget_node()
@@ -213,6 +239,8 @@ class Pulse:
         if is_due:
             if self._node is not None:
                 self._beat(session, self._node)
+            for node in list(self._lingering):
+                self._beat_on(session, node)
             self._look()
             self._beats += 1
             if self._beats % LOOK_ANYWAY == 0:
@@ -226,6 +254,11 @@ class Pulse:
             self._lease.lose()
             logger.error("node %d was taken for dead; its tasks were given to others", node)
 
+    def _beat_on(self, session: Session, node: int) -> None:
+        if not session.execute("heartbeat", (node,)).rowcount:
+            logger.error("node %d was taken for dead; what would not stop there is given to others", node)
+            self._lingering.discard(node)
+
     def _look_at_transactions(self, session: Session) -> None:
         given = msgspec.json.encode(sorted(self._watched)).decode()
         for number, state in _decode_states(session.execute("transaction_states", (given,)).fetchone()[0]):
@@ -237,10 +270,10 @@ class Pulse:
                     self._news()
 
     def _look(self) -> None:
-        """Whether somebody has committed, is alive, has died."""
+        """Whether somebody has committed, is alive, has died or left."""
         session = self._session
         assert session is not None  # noqa: S101 - the caller has connected
-        moved, self.somebody_dispatches, died = session.execute("pulse", (lease.LEASE,)).fetchone()
+        moved, self.somebody_dispatches, died, left = session.execute("pulse", (lease.LEASE,)).fetchone()
         # Our own changes are counted after they were made: read in this order, the difference never hides others'.
         foreign = moved - self._own_changes()
         if self._foreign is not None and (foreign > self._foreign or self._look_again):
@@ -248,7 +281,7 @@ class Pulse:
             # What moved the counter may not have been visible yet.
             self._look_again = foreign > self._foreign
         self._foreign = foreign if self._foreign is None else max(foreign, self._foreign)
-        if died and self.may_bury and not self.somebody_died:
+        if (left or (died and self.may_bury)) and not self.somebody_died:
             self.somebody_died = True
             self._news()
 
@@ -268,7 +301,10 @@ class Pulse:
         if self._lost_at is None:
             self._lost_at = time.monotonic()
             logger.warning("the server is away, trying again: %s", wrong)
-        if isinstance(wrong, SILENCE) or isinstance(wrong.__cause__, SILENCE):
+        if isinstance(wrong, psycopg.Error) and wrong.sqlstate == SEALED_STATE:
+            # Whoever dispatches finds out when it looks.
+            self._news()
+        if is_silence(wrong):
             # The other connections would find out by themselves, much later.
             self._silent()
         if self._session is not None:
@@ -277,8 +313,11 @@ class Pulse:
         if self._closing:
             # Nobody hears us any longer; the lease ends by itself.
             self._forget_node()
+            self._lingering -= self._left
+            self._stopped -= self._left
             self._left.clear()
-        else:
+            self._closed.set()
+        if not self._closing or self._lingering:
             self._pause = min(2 * self._pause + 0.05, LONGEST_PAUSE)
             time.sleep(self._pause)
 
@@ -296,13 +335,16 @@ class NodeRight:
 
     def __init__(self, pulse: Pulse, node: int) -> None:
         self._pulse = pulse
-        self._node = node
+        self.node = node
 
     def inheritable(self) -> list[int]:
         return []
 
+    def linger(self) -> None:
+        self._pulse.linger(self.node)
+
     def release(self) -> None:
-        self._pulse.leave(self._node)
+        self._pulse.leave(self.node)
 
 
 class RescueRight:
@@ -312,4 +354,7 @@ class RescueRight:
         return []
 
     def release(self) -> None:
+        return
+
+    def linger(self) -> None:
         return

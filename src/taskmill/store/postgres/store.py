@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
 import psycopg
 
-from taskmill.errors import SubmissionError
+from taskmill.errors import StoreError, SubmissionError
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.stages import NewTask, Stored
 from taskmill.policy.inbox import Answer
@@ -30,6 +31,7 @@ from taskmill.store.postgres.connection import (
     RawConnection,
     connect,
     is_lost,
+    is_silence,
     shown,
     translated,
 )
@@ -46,6 +48,9 @@ from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 
 T = TypeVar("T")
+
+READER_PATIENCE = 10.0
+"""Seconds for which reading waits for a server that went away. One that does not answer is given up sooner."""
 
 _decode_machines = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
@@ -66,6 +71,7 @@ class PostgresStore(WriteSide, ReadSide):
         self.name = shown(address)
         self._durability: Durability = durability
         self._clock = clock
+        self._right: NodeRight | None = None
         self._types: set[str] = set()
         """Of tasks that can be run here."""
         self._host = socket.gethostname()
@@ -141,7 +147,8 @@ class PostgresStore(WriteSide, ReadSide):
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         if recovering:
             return RescueRight()
-        return NodeRight(self._pulse, await self._enter())
+        self._right = NodeRight(self._pulse, await self._enter())
+        return self._right
 
     async def _enter(self) -> int:
         name = f"{self._host}:{os.getpid()}"
@@ -176,14 +183,15 @@ class PostgresStore(WriteSide, ReadSide):
         return await self._write(lambda connection: self._rescue(connection, now), rows=ledger.BITE)
 
     def _rescue(self, connection: Connection, now: int) -> Recovery:
-        if self._pulse.may_bury:
-            connection.execute("bury_nodes", (lease.LEASE,))
+        connection.execute("bury_nodes", (self._pulse.longest_silence,))
         return ledger.recover(connection, now)
 
     async def turn(self, turn: Turn) -> TurnResult:
         if self._pulse.is_lost:
             # The others took this node for dead. What it had claimed is lost; it goes on under another name.
-            await self._enter()
+            node = await self._enter()
+            if self._right is not None:
+                self._right.node = node
         if not (turn.survey and self._pulse.somebody_died):
             if turn.writes() or turn.slots != self._slots_told:
                 looked = await super().turn(turn)
@@ -275,15 +283,24 @@ class PostgresStore(WriteSide, ReadSide):
         return await self._reader.run(read)
 
     def _ask_reader(self, request: Callable[[Connection], T]) -> T:
-        try:
-            return request(self._reading)
-        except psycopg.Error as wrong:
-            if not is_lost(wrong, self._reading.raw):
-                raise
-        # The server was restarted, or the connection cut: reading can be repeated.
-        self._reading.raw.close()
-        self._reading = Session(self._connect_to_read())
-        return request(self._reading)
+        """If the server was restarted, or the connection cut, reading is repeated."""
+        give_up_at: float | None = None
+        pause = 0.01
+        while True:
+            try:
+                if self._reading.raw.closed:
+                    self._reading = Session(self._connect_to_read())
+                return request(self._reading)
+            except (StoreError, psycopg.Error) as wrong:
+                if not is_lost(wrong, self._reading.raw):
+                    raise
+                self._reading.raw.close()
+                if give_up_at is None:
+                    give_up_at = time.monotonic() + READER_PATIENCE
+                elif is_silence(wrong) or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 2, 0.5)
 
     async def facts(self) -> dict[str, Any]:
         def read(connection: Connection) -> dict[str, Any]:

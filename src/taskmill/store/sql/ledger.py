@@ -43,6 +43,8 @@ class _Orphan(msgspec.Struct, array_like=True):
     has_children: bool
     had_children: bool
     runs_again: bool
+    had_stopped: bool
+    """Whether its dispatcher had stopped in order, and the task would not."""
 
 
 _decode = msgspec.json.Decoder().decode
@@ -363,8 +365,8 @@ def recover(connection: Connection, now: int) -> Recovery:
     returns: list[ReturnRow] = []
     endings: list[EndingRow] = []
     for orphan in _decode_orphans(_one(connection, "orphans")):
-        id, stop, crashes = orphan.id, orphan.stop, orphan.crashes + 1
-        if not quarantined(crashes, stopping=stop is not None):
+        id, stop, crashes = orphan.id, orphan.stop, orphan.crashes + (not orphan.had_stopped)
+        if orphan.had_stopped or not quarantined(crashes, stopping=stop is not None):
             waits = orphan.has_children and (stop is not None or orphan.finalizing)
             status = Status.WAITING if waits or stop == StopReason.FAIL else Status.PENDING
             returns.append((id, status, orphan.retries, crashes, None, None, True, 0))

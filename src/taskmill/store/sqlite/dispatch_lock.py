@@ -33,6 +33,9 @@ class FileLock:
     def release(self) -> None:
         os.close(self._descriptor)
 
+    def linger(self) -> None:
+        return
+
 
 class NoLock:
     """A store in memory has no other process."""
@@ -41,6 +44,9 @@ class NoLock:
         return []
 
     def release(self) -> None:
+        return
+
+    def linger(self) -> None:
         return
 
 

@@ -45,5 +45,8 @@ class _Right:
     def release(self) -> None:
         self._is_held = False
 
+    def linger(self) -> None:
+        return
+
     def inheritable(self) -> tuple[int, ...]:
         return ()

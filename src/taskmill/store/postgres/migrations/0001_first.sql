@@ -57,7 +57,7 @@ CREATE TABLE taskmill_task (
     io text,         -- what it is expected to move: a budget, or `learn`
     actual_io text,  -- what its last attempt has moved
     last_error text,
-    node_id bigint                             -- the node that runs it, while it is running
+    node_id bigint                             -- the node that runs it, while it is running; 0: it had stopped in order
 );
 
 -- The queue: one lane per group, urgency, type and whether aging began anew, oldest first.
@@ -228,7 +228,8 @@ CREATE TABLE taskmill_node (
     slots bigint NOT NULL DEFAULT 0, -- how many tasks it may run at once
     types text NOT NULL DEFAULT '[]', -- of tasks that it can run
     machine text, -- what it has last seen of its machine, if it watches that
-    seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    stopped boolean NOT NULL DEFAULT false, -- whether it has stopped in order, and only waits for handlers that would not
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp() -- '-infinity': it has left, and its tasks are to be returned
 );
 
 -- Holds no rows. Whoever writes locks it: in mode SHARE what concerns nobody else, in mode EXCLUSIVE everything else.

@@ -2,8 +2,23 @@
 -- $2 are the types of tasks that it can run, $3 is what it has last seen of its machine.
 INSERT INTO taskmill_node (name, types, machine) VALUES ($1, $2, $3) RETURNING id;
 
+-- name: stop_node
+-- It begins nothing any longer, and is alive until the handlers have ended that would not stop.
+UPDATE taskmill_node SET
+    stopped = true, types = '[]',
+    slots = (SELECT count(*) FROM taskmill_task WHERE status = 'running' AND node_id = $1::bigint)
+WHERE id = $1::bigint;
+
 -- name: leave_node
-DELETE FROM taskmill_node WHERE id = $1::bigint;
+-- Nothing runs there any longer. If tasks are still marked as running there, the others return them: it is dead at once.
+WITH unsettled AS (
+    UPDATE taskmill_node SET stopped = true, seen_at = '-infinity'
+    WHERE id = $1::bigint
+        AND EXISTS (SELECT 1 FROM taskmill_task WHERE status = 'running' AND node_id = $1::bigint)
+)
+DELETE FROM taskmill_node
+WHERE id = $1::bigint
+    AND NOT EXISTS (SELECT 1 FROM taskmill_task WHERE status = 'running' AND node_id = $1::bigint);
 
 -- name: heartbeat
 -- The node is alive. No row: it was taken for dead, and its tasks were given to others.
@@ -15,17 +30,26 @@ SELECT coalesce(json_agg(json_build_array(value, pg_xact_status(value::xid8))), 
 FROM jsonb_array_elements_text($1::jsonb) AS given (value);
 
 -- name: bury_nodes
--- Forget the nodes that were not seen for $1 seconds. Whoever does so is alive.
-DELETE FROM taskmill_node
-WHERE {is_dead}
-    AND id IS DISTINCT FROM {this_node};
+-- Forget the nodes that have left, or were not seen for $1 seconds. Whoever does so is alive. What ran on those that had
+-- stopped in order is marked, since no crash has ended it.
+WITH dead AS (
+    DELETE FROM taskmill_node
+    WHERE {is_dead}
+        AND id IS DISTINCT FROM {this_node}
+    RETURNING id, stopped
+)
+UPDATE taskmill_task AS t SET node_id = 0
+FROM dead
+WHERE dead.stopped AND t.status = 'running' AND t.node_id = dead.id;
 
 -- name: pulse
--- [change counter, whether a node is alive, whether one is dead]: what nodes ask all the time. $1 as in bury_nodes.
+-- [change counter, whether a node is alive, whether one is dead, whether one has left]: what nodes ask all the time. $1 as
+-- in bury_nodes.
 SELECT
     (SELECT last_value FROM taskmill_change),
     coalesce(bool_or(NOT {is_dead}), false),
-    coalesce(bool_or({is_dead}), false)
+    coalesce(bool_or({is_dead}), false),
+    coalesce(bool_or(seen_at = '-infinity'), false)
 FROM taskmill_node;
 
 -- name: names_of_nodes

@@ -102,8 +102,11 @@ SELECT coalesce(json_agg(json_build_array(id, preempted) ORDER BY id), '[]') FRO
 WHERE status = 'paused' AND preempted > 0;
 
 -- name: is_dead
--- Whether a node was not seen for $1 seconds in which it could have been.
-(greatest(seen_at, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => $1::float8));
+-- Whether a node has left, or was not seen for $1 seconds in which it could have been.
+(
+    seen_at = '-infinity'
+    OR greatest(seen_at, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => $1::float8)
+);
 
 -- name: description
 -- What events and callers are told about the active task that is called t.

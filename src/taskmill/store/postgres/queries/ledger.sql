@@ -49,8 +49,9 @@ FROM jsonb_array_elements($1::jsonb) AS given (value)
 WHERE t.id = (given.value ->> 0)::bigint AND t.attempt = (given.value ->> 1)::integer AND t.status = 'running';
 
 -- name: orphans
--- Tasks that were running when their node died; the rows of dead nodes are gone.
+-- Tasks that were running when their node died or left; the rows of such nodes are gone.
 SELECT coalesce(json_agg(json_build_array(
-    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, rerun IS NOT NULL) ORDER BY id), '[]')
+    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, rerun IS NOT NULL,
+    node_id IS NOT DISTINCT FROM 0) ORDER BY id), '[]')
 FROM taskmill_task AS t
 WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node AS node WHERE node.id = t.node_id);

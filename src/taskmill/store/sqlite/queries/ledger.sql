@@ -49,5 +49,5 @@ WHERE taskmill_task.id = given.value ->> 0 AND taskmill_task.attempt = given.val
 -- name: orphans
 -- Tasks that were running when their dispatcher died.
 SELECT json_group_array(json_array(
-    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, rerun IS NOT NULL))
+    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, rerun IS NOT NULL, false))
 FROM taskmill_task WHERE status = 'running';
