@@ -296,13 +296,14 @@ class NodeRight:
 
     def __init__(self, pulse: Pulse, node: int) -> None:
         self._pulse = pulse
-        self._node = node
+        self.node = node
+        """Another one, once it was taken for dead and has entered anew."""
 
     def inheritable(self) -> list[int]:
         return []
 
     def release(self) -> None:
-        self._pulse.leave(self._node)
+        self._pulse.leave(self.node)
 
 
 class RescueRight:

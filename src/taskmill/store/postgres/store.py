@@ -72,6 +72,8 @@ class PostgresStore(WriteSide, ReadSide):
         self.machine_name = f"machine {self._host}"
         self._seen: str | None = None
         """What was last seen of the machine, since this node dispatches."""
+        self._right: NodeRight | None = None
+        """The one that was given last."""
 
     # Opening and closing
 
@@ -139,7 +141,8 @@ class PostgresStore(WriteSide, ReadSide):
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         if recovering:
             return RescueRight()
-        return NodeRight(self._pulse, await self._enter())
+        self._right = NodeRight(self._pulse, await self._enter())
+        return self._right
 
     async def _enter(self) -> int:
         name = f"{self._host}:{os.getpid()}"
@@ -180,7 +183,10 @@ class PostgresStore(WriteSide, ReadSide):
     async def turn(self, turn: Turn) -> TurnResult:
         if self._pulse.is_lost:
             # The others took this node for dead. What it had claimed is lost; it goes on under another name.
-            await self._enter()
+            node = await self._enter()
+            if self._right is not None:
+                # It is this one that leaves when the dispatcher stops.
+                self._right.node = node
         if not (turn.survey and self._pulse.somebody_died):
             return await super().turn(turn)
 
