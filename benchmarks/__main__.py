@@ -41,6 +41,10 @@ MEASUREMENTS = {
     "progress": "progress_reports",
     "cron": "cron_idle",
     "pg": "postgres",
+    "pg_drain": "pg_drain",
+    "pg_depth": "pg_depth",
+    "pg_nodes": "pg_nodes",
+    "pg_latency": "pg_latency",
 }
 """The name of each measurement and the module whose ``measure`` does it."""
 

@@ -8,32 +8,26 @@ loop works in batches of 100.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from functools import partial
 
-import psycopg
 from tests.postgres.keeper import Server
-from tests.postgres.server import address
 
 from benchmarks.measuring import Report, Settings, Target, interleaved, median_ratio, summary
+from benchmarks.pg_server import bench_server, new_database
 from benchmarks.raw_postgres import BATCH, RawQueue
 from benchmarks.workload import CHUNK, domain, fill
 from taskmill import Scheduler
 
 CONCURRENCY = 100
 OTHERS = (8, 500)
-_numbers = itertools.count(1)
 
 
 def measure(settings: Settings) -> Report:
     report = Report()
-    server = Server({"fsync": "on", "full_page_writes": "on"})
-    try:
+    with bench_server() as server:
         sides = {f"taskmill_{n}": partial(_taskmill, server, settings, n) for n in (CONCURRENCY, *OTHERS)}
         rates = interleaved(settings.rounds, {"raw": partial(_raw, server, settings), **sides})
-    finally:
-        server.stop()
     for name, found in rates.items():
         report.about[f"{name}_tasks_per_s"] = summary(found)
     report.add("pg_e2e_vs_raw", median_ratio(rates[f"taskmill_{CONCURRENCY}"], rates["raw"]), Target(">=", 0.3))
@@ -44,15 +38,8 @@ def measure(settings: Settings) -> Report:
     return report
 
 
-def _new_database(server: Server) -> str:
-    name = f"bench_{next(_numbers)}"
-    with psycopg.connect(address(server.folder), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return address(server.folder, name)
-
-
 def _taskmill(server: Server, settings: Settings, max_concurrency: int) -> float:
-    place = _new_database(server)
+    place = new_database(server)
 
     async def live() -> float:
         scheduler = Scheduler(place, domains=[domain], max_concurrency=max_concurrency, retention=None)
@@ -69,7 +56,7 @@ def _taskmill(server: Server, settings: Settings, max_concurrency: int) -> float
 
 
 def _raw(server: Server, settings: Settings) -> float:
-    queue = RawQueue(_new_database(server))
+    queue = RawQueue(new_database(server))
     began = time.perf_counter()
     queue.insert(settings.tasks)
     done = queue.work()

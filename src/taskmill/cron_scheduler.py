@@ -10,10 +10,11 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from taskmill.clock import SystemClock
-from taskmill.errors import AlreadyActive, ConfigError
+from taskmill.errors import AlreadyActive, ConfigError, InvalidState
+from taskmill.execute.on_loop import LoopRunning
 from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.observe.log import cron_logger as logger
@@ -59,12 +60,18 @@ class CronScheduler:
     async def stop(self, timeout: Duration | None = None) -> None:
         """Start nothing more and wait for what runs; after ``timeout`` it is cancelled and starts again next time.
 
-        May be called at any time, and again: then the shorter ``timeout`` counts.
+        May be called at any time, and again: then the shorter ``timeout`` counts. A handler of its own cannot wait
+        for it without a ``timeout``, which is ``InvalidState``.
         """
         limit = optional_milliseconds(timeout, "timeout")
         life = self._life
         if life is None:
             return
+        if limit is None and life.is_within_handler():
+            raise InvalidState(
+                "stop() without a timeout waits for this handler, which would wait for it:"
+                " return from the handler, and call stop() from outside"
+            )
         if life.ending is None:
             life.ending = asyncio.get_running_loop().create_task(self._end(life))
         life.stop(math.inf if limit is None else limit / 1000)
@@ -119,6 +126,10 @@ class _Life:
         finally:
             starting.cancel()
 
+    def is_within_handler(self) -> bool:
+        """Whether whoever asks is a handler, for which a stop would wait."""
+        return self._engine.is_handler(asyncio.current_task())
+
     def stop(self, grace: float) -> None:
         self._is_wanted = False
         self._grace = min(self._grace, grace)
@@ -150,6 +161,12 @@ class _Engine(Scheduler):
     async def run_while(self, is_wanted: Callable[[], bool], started: asyncio.Event, may_go: asyncio.Event) -> None:
         with self._as_current():
             await self._dispatching.run(lambda _: not is_wanted(), started=started, may_go=may_go)
+
+    def is_handler(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether a handler at work is this very task."""
+        dispatcher = self._dispatching.dispatcher if self._is_open else None
+        at_work = [] if dispatcher is None else [attempt.running for attempt in dispatcher.workshop.attempts.values()]
+        return any(isinstance(running, LoopRunning) and running.task is task for running in at_work)
 
     def hurry(self, grace: float) -> None:
         """Stop within this time; asked again, within the shorter one."""

@@ -112,7 +112,11 @@ class Turn(msgspec.Struct):
     """How many lanes share the memory for what is in sight."""
 
     def is_empty(self) -> bool:
-        return not (
+        return not (self.survey or self.refill or self.writes())
+
+    def writes(self) -> bool:
+        """Whether it does more than look."""
+        return bool(
             self.judged
             or self.returns
             or self.progress
@@ -122,8 +126,7 @@ class Turn(msgspec.Struct):
             or self.resume_eased
             or self.hooks
             or self.claims
-            or self.survey
-            or self.refill
+            or self.at_work is not None
         )
 
 

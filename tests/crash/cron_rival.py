@@ -28,6 +28,8 @@ domain = Domain("rival")
 class FastClock(SystemClock):
     """Time passes faster, and at the same pace in all processes of a machine."""
 
+    speed = SPEED
+
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
 
@@ -35,13 +37,13 @@ class FastClock(SystemClock):
         return 1_900_000_000_000 + round(self.monotonic() * 1000)
 
     def monotonic(self) -> float:
-        return time.clock_gettime(time.CLOCK_MONOTONIC) * SPEED
+        return time.clock_gettime(time.CLOCK_MONOTONIC) * self.speed
 
     def zone(self) -> tzinfo:
         return UTC
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
-        left = 1.0 if until is None else min((until - self.monotonic()) / SPEED, 1.0)
+        left = 1.0 if until is None else min((until - self.monotonic()) / self.speed, 1.0)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0)):
                 await event.wait()

@@ -18,12 +18,29 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
+from taskmill.model.verdict import TryAgain
+
 COMMIT = "taskmill.store.sqlite.writer:Writer._commit"
 
 
 def judges_finalize(_connection: Any, turn: Any) -> bool:
     """Whether a turn says what became of a ``finalize``."""
     return any(judged.task.finalizes for judged in turn.judged)
+
+
+def begins_firings(_connection: Any, tasks: Any, *_: Any) -> bool:
+    """Whether attempts at firings of cron tasks begin."""
+    return any(task.cron is not None for task in tasks)
+
+
+def replaces_firings(_connection: Any, _chosen: Any, _ids: Any, olds: Any, *_: Any) -> bool:
+    """Whether occurrences take the place of firings that wait to be tried again."""
+    return bool(olds)
+
+
+def retries_firings(_connection: Any, verdicts: Any, *_: Any) -> bool:
+    """Whether firings of cron tasks have failed and are tried again."""
+    return any(judged.task.cron is not None and isinstance(judged.verdict, TryAgain) for judged in verdicts)
 
 
 @dataclass(frozen=True)
@@ -137,10 +154,43 @@ FAMILY_POINTS = [
 ]
 """Those that only families, dependents and series come to."""
 
+CRON_POINTS = [
+    # Declaring.
+    Point("cron tasks about to be declared", "taskmill.store.sql.cron_firing:begin", "before", 1),
+    Point("cron tasks declared, not committed", "taskmill.store.sql.cron_firing:begin", "after", 1),
+    Point("cron tasks declared, nobody told", "taskmill.store.sql.cron_firing:begin", "committed", 1),
+    Point("cron tasks declared, none fired", "taskmill.runtime.cron_clock:CronClock.begin", "after", 1),
+    # Firing.
+    Point("cron tasks about to be fired", "taskmill.store.sql.cron_firing:fire", "before", 4),
+    Point("cron tasks fired, not committed", "taskmill.store.sql.cron_firing:fire", "after", 4),
+    Point("cron tasks fired, nobody told", "taskmill.store.sql.cron_firing:fire", "committed", 4),
+    Point("cron tasks fired, not announced", "taskmill.store.sqlite.store:SqliteStore.fire_cron", "after", 4),
+    Point("cron tasks fired and announced", "taskmill.runtime.cron_clock:CronClock._fire", "after", 4),
+    Point("retry not yet replaced", "taskmill.store.sql.cron_firing:_replace", "before", 2, replaces_firings),
+    Point("retry replaced, not committed", "taskmill.store.sql.cron_firing:_replace", "after", 2, replaces_firings),
+    Point("retry replaced, nobody told", "taskmill.store.sql.cron_firing:_replace", "committed", 2, replaces_firings),
+    # What becomes of a firing.
+    Point("firing begun, not committed", "taskmill.store.sql.cron:claimed", "after", 6, begins_firings),
+    Point("firing begun, nobody told", "taskmill.store.sql.cron:claimed", "committed", 6, begins_firings),
+    Point("retry noted, not committed", "taskmill.store.sql.cron:returned", "after", 4, retries_firings),
+    Point("retry noted, nobody told", "taskmill.store.sql.cron:returned", "committed", 4, retries_firings),
+    Point("firing ended, not noted", "taskmill.store.sql.cron:follow", "before", 6),
+    Point("firing ended, not committed", "taskmill.store.sql.cron:follow", "after", 6),
+    Point("firing ended, nobody told", "taskmill.store.sql.cron:follow", "committed", 6),
+]
+"""Those that only cron tasks come to."""
+
+CRON_RECOVERY_POINTS = [
+    Point("interruption noted, not committed", "taskmill.store.sql.cron:interrupted", "after", 1),
+    Point("interruption noted, nobody told", "taskmill.store.sql.cron:interrupted", "committed", 1),
+]
+"""Those that only the successor of a process comes to that died while a cron task ran."""
+
 MIGRATION = Point("inside a migration", "taskmill.store.sqlite.migrate:statements", "between", 1)
 """Between two statements of the migration of a new file; the n-th call here is the n-th statement."""
 
-BY_NAME = {point.name: point for point in [*POINTS, *FAMILY_POINTS, MIGRATION]}
+ALL = [*POINTS, *FAMILY_POINTS, *CRON_POINTS, *CRON_RECOVERY_POINTS, MIGRATION]
+BY_NAME = {point.name: point for point in ALL}
 
 
 def die() -> NoReturn:
@@ -190,7 +240,7 @@ def count(points: Iterable[Point]) -> Counter[str]:
 def missing_places() -> list[str]:
     """Points that the engine no longer has."""
     missing: list[str] = []
-    for point in [*POINTS, *FAMILY_POINTS, MIGRATION]:
+    for point in ALL:
         try:
             _found(point.place)
         except AttributeError:

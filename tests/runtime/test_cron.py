@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -224,3 +225,49 @@ async def test_children_and_finalize_belong_to_the_run() -> None:
     async with Scheduler(cron=cron, clock=bench.clock) as scheduler, scheduler.running():
         await bench.clock.advance(3.5 * 3600)
     assert bench.starts == ["10:00:00", "finish 11:30:00", "11:30:00", "finish 13:00:00"]
+
+
+@pytest.mark.parametrize("wrong", [ValueError("no"), RetryLater("at once", after=0)])
+async def test_a_task_that_keeps_failing_without_a_delay_does_not_spin(wrong: Exception) -> None:
+    bench = Bench()
+    cron = [Cron("tick", HOURLY, bench.handler(*[wrong] * 100), 0)]
+    async with Scheduler(cron=cron, clock=bench.clock) as scheduler, scheduler.running():
+        await bench.clock.advance(3)
+    assert bench.starts == ["10:00:00", "10:00:01", "10:00:02", "10:00:03"]
+
+
+async def test_run_until_idle_runs_what_has_passed_while_the_last_task_ran() -> None:
+    bench = Bench()
+    async with Scheduler(cron=[Cron("tick", HOURLY, bench.handler(5400), 1)], clock=bench.clock) as scheduler:
+        running = asyncio.create_task(scheduler.run_until_idle())
+        await bench.clock.advance(5400)
+        await asyncio.wait_for(running, 20)
+    assert bench.starts == ["10:00:00", "11:30:00"]
+
+
+@pytest.mark.parametrize(("fail_fast", "outcome"), [(True, "failed"), (False, "succeeded")])
+async def test_a_firing_that_fails_because_of_a_child_is_not_tried_again_and_the_next_occurrence_runs(
+    fail_fast: bool, outcome: str
+) -> None:
+    bench, domain = Bench(), Domain("d")
+
+    @domain.task(retry=Retry.constant(1, 60))
+    async def part() -> None:
+        bench.starts.append(f"part {bench.time}")
+        raise ValueError("no")
+
+    @domain.task(fail_fast=fail_fast)
+    async def whole(ctx: Context) -> None:
+        bench.starts.append(bench.time)
+        if bench.time < "11":
+            await ctx.spawn(part.prepare())
+
+    async with Scheduler(cron=[Cron("tick", HOURLY, whole, 300)], clock=bench.clock) as scheduler:
+        async with scheduler.running():
+            await bench.clock.advance(1800)
+            (failed,) = (await scheduler.snapshot()).schedules
+            await bench.clock.advance(1800)
+        (later,) = (await scheduler.snapshot()).schedules
+    assert bench.starts == ["10:00:00", "part 10:00:00", "part 10:01:00", "11:00:00"]
+    assert (failed.last_outcome, failed.task_id, failed.runs) == (outcome, None, 1)
+    assert (later.last_outcome, later.task_id, later.runs) == ("succeeded", None, 2)

@@ -103,8 +103,10 @@ async def test_a_firing_whose_key_is_held_is_left_to_the_holder() -> None:
             await work.submit()
             await bench.clock.advance(8700)
         fired = await heard(events)
+        a, b = (await scheduler.snapshot()).schedules
     assert bench.starts == ["10:30:00", "12:00:00"]
     assert fired == [("a", "12:00")]
+    assert (a.runs, a.last_outcome, b.runs, b.last_outcome) == (1, "succeeded", 0, None), "b was nobody's to cancel"
 
 
 async def test_whoever_supersedes_a_firing_ends_it_and_the_next_occurrence_runs() -> None:

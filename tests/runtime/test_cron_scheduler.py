@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from taskmill import AlreadyRunning, ConfigError, Domain, Scheduler, StoreError
+from taskmill import AlreadyRunning, ConfigError, Domain, InvalidState, Scheduler, StoreError
 from taskmill.cron import AlreadyActive, Cron, CronScheduler
 from tests.runtime.cron_bench import TEN, Bench
 
@@ -299,3 +299,52 @@ async def test_what_has_run_does_not_run_again_after_a_restart_with_the_clock_pu
     await bench.clock.advance(timedelta(hours=1, minutes=1))
     await cron.stop()
     assert bench.starts == ["10:00:00", "11:00:00"]
+
+
+async def test_a_handler_cannot_wait_for_the_stop_that_waits_for_it_and_may_ask_for_it() -> None:
+    bench = Bench()
+    cron = CronScheduler(":memory:", bench.clock)
+    refused: list[str] = []
+    stopping: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        bench.starts.append(bench.time)
+        try:
+            await cron.stop()
+        except InvalidState as wrong:
+            refused.append(str(wrong))
+        await bench.clock.sleep(90)
+        if len(bench.starts) == 2:
+            stopping.append(asyncio.create_task(cron.stop()))
+
+    await cron.initialize([("tick", EACH_MINUTE, work, 1)])
+    await bench.clock.advance(89)
+    goes_on = repr(cron)
+    await bench.clock.advance(91)
+    await asyncio.wait_for(stopping.pop(), 20)
+    await bench.clock.advance(3600)
+    assert bench.starts == ["10:00:00", "10:01:30"]
+    assert ["from outside" in words for words in refused] == [True, True]
+    assert goes_on.endswith("running>"), "a stop that is refused stops nothing"
+    await cron.stop()
+
+
+async def test_a_handler_may_stop_its_scheduler_within_a_time() -> None:
+    bench = Bench()
+    cron = CronScheduler(":memory:", bench.clock)
+
+    async def work() -> None:
+        bench.starts.append(bench.time)
+        if len(bench.starts) == 1:
+            await cron.stop(timeout=10)
+
+    await cron.initialize([("tick", HOURLY, work, 1)])
+    await bench.clock.advance(9)
+    during = repr(cron)
+    await bench.clock.advance(1)
+    await asyncio.wait_for(cron.stop(), 20)
+    await cron.initialize([("tick", HOURLY, work, 1)])
+    await bench.clock.advance(0)
+    await cron.stop()
+    assert during.endswith("running>")
+    assert bench.starts == ["10:00:00", "10:00:10"], "it was cut short, and starts again"

@@ -26,10 +26,10 @@ class LoopExecutor:
 
 
 class LoopRunning:
-    __slots__ = ("_ended", "_interrupted", "_task", "_work")
+    __slots__ = ("_ended", "_interrupted", "_work", "task")
 
     def __init__(self, task: asyncio.Task[Any], work: Work, ended: Ended) -> None:
-        self._task = task
+        self.task = task
         self._work = work
         self._ended = ended
         self._interrupted = False
@@ -38,12 +38,12 @@ class LoopRunning:
     def interrupt(self) -> None:
         """Cancel it; if it ignored that, end its coroutine, which only a handler that catches everything survives."""
         if self._interrupted:
-            coroutine = self._task.get_coro()
+            coroutine = self.task.get_coro()
             # It may be running at this very moment, or refuse even this; then there is nothing more to do.
             with contextlib.suppress(RuntimeError, ValueError):
                 coroutine.close()
         self._interrupted = True
-        self._task.cancel()
+        self.task.cancel()
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 SEPARATOR = "::"
 
 
@@ -9,5 +11,6 @@ def full_name(domain: str, task: str) -> str:
     return f"{domain}{SEPARATOR}{task}"
 
 
+@lru_cache(1024)
 def domain_of(type_name: str) -> str:
     return type_name.partition(SEPARATOR)[0]

@@ -22,7 +22,6 @@ from taskmill.model.retry import Retry
 from taskmill.model.stages import NewTask
 from taskmill.model.submission import Submission
 from taskmill.model.task_name import full_name
-from taskmill.policy.cron.decisions import SHORTEST_RETRY_MS
 from taskmill.policy.cron.registrations import Registration, checked_registrations
 
 DOMAIN = "cron"
@@ -85,7 +84,6 @@ def _submission(prepared: Submission, one: Registration) -> Submission:
 
 @functools.cache
 def _retry(delay_ms: int) -> Retry:
-    delay_ms = max(delay_ms, SHORTEST_RETRY_MS)
     return Retry(_UNLIMITED, initial_ms=delay_ms, maximum_ms=delay_ms)
 
 

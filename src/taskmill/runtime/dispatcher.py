@@ -279,12 +279,10 @@ class Dispatcher:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
         due = (*self._room.next_moments(), self._aging_watch.next_look, self._preempting.next_at, self.cron.next_at)
         moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]
-        if (deadline := self.workshop.next_deadline()) is not None:
-            moments.append(deadline)
+        steady = (self.workshop.next_deadline(), self._upkeep.next_try, self._wake_at)
+        moments += [moment for moment in steady if moment is not None]
         if self._progress.waits:
             moments.append(self._progress.next_at)
-        if self._wake_at is not None:
-            moments.append(self._wake_at)
         return min(moments, default=None)
 
     # Committing

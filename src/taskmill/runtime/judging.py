@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from taskmill.model.outcome import Outcome, Stopped
 from taskmill.model.verdict import TryAgain, Verdict, Wait
+from taskmill.policy.cron.decisions import retry_at
 from taskmill.policy.families import family_verdict
 from taskmill.policy.verdicts import judge
 from taskmill.ports import Judged
 from taskmill.runtime.attempt import Attempt
-
-SHORTEST_CRON_RETRY_MS = 1_000
 
 
 def may_release(verdicts: Sequence[Judged]) -> bool:
@@ -46,7 +45,7 @@ def verdict_on(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:
     )
     if task.cron is not None and isinstance(verdict, TryAgain):
         # Whatever the handler asked for: one that keeps failing does not spin.
-        verdict = TryAgain(verdict.error, max(verdict.due_at or now, now + SHORTEST_CRON_RETRY_MS))
+        verdict = TryAgain(verdict.error, retry_at(now, 0 if verdict.due_at is None else verdict.due_at - now))
     if not attempt.has_family:
         return verdict
     if isinstance(outcome, Stopped) and attempt.hook_waits:

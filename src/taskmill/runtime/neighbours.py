@@ -63,8 +63,9 @@ class Neighbours:
             async with asyncio.timeout(longest):
                 await self._store.news.wait()
                 await asyncio.sleep(self._looked_at + SOON - loop.time())
-        self._store.news.clear()
-        self._looked_at = loop.time()
+        if self._store.news.is_set():
+            self._store.news.clear()
+            self._looked_at = loop.time()
 
     async def _look(self) -> bool:
         try:

@@ -30,6 +30,8 @@ class Upkeep:
         self._ended_since = 0
         self._pruning: asyncio.Task[None] | None = None
         self._offset = self._clock_offset()
+        self.next_try: float | None = None
+        """When a step of the clock that the store refused to hear of is told again, on the steady clock."""
 
     def tasks_ended(self, count: int) -> None:
         self._ended_since += count
@@ -59,6 +61,7 @@ class Upkeep:
         """By how many ms the wall clock was stepped, 0 if it was not; what is due "after a delay" keeps its delay."""
         offset = self._clock_offset()
         step = offset - self._offset
+        self.next_try = None
         if abs(step) < CLOCK_STEP_MS:
             return 0
         logger.warning("the wall clock was stepped by %+.3f s; delays are kept", step / 1000)
@@ -66,6 +69,7 @@ class Upkeep:
             await self._store.shift_clock(step)
         except StoreError as wrong:
             logger.error("delays could not be moved with the clock, trying again: %s", wrong)
+            self.next_try = self._clock.monotonic() + STORE_PATIENCE
             return 0
         self._offset = offset
         return step

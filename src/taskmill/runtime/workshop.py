@@ -287,6 +287,8 @@ class Workshop:
 
     def _handler_ended(self, attempt: Attempt, raw: RawOutcome) -> None:
         attempt.ended = True
+        # The two hold each other; apart, they go at once and not when somebody collects garbage.
+        attempt.running = None
         if attempt.recorded:
             self._lingers_no_more(attempt)
         elif attempt.is_ending:

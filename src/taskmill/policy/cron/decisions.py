@@ -129,9 +129,13 @@ def succeeded(state: CronState, now: int) -> CronState:
 
 def failed(state: CronState, now: int, delay_ms: int | None = None) -> CronState:
     """The firing is attempted again, unless an occurrence comes first; ``delay_ms`` is what the handler asked for."""
-    delay_ms = state.retry_delay_ms if delay_ms is None else delay_ms
-    retry_at = now + max(delay_ms, SHORTEST_RETRY_MS)
-    return _again(replace(state, last_failure_at=now, last_outcome=RunOutcome.FAILED), retry_at)
+    at = retry_at(now, state.retry_delay_ms if delay_ms is None else delay_ms)
+    return _again(replace(state, last_failure_at=now, last_outcome=RunOutcome.FAILED), at)
+
+
+def retry_at(now: int, delay_ms: int) -> int:
+    """When what has failed now is attempted again: never at once, whatever the delay."""
+    return now + max(delay_ms, SHORTEST_RETRY_MS)
 
 
 def gave_up(state: CronState, now: int) -> CronState:
@@ -147,6 +151,11 @@ def crashed_too_often(state: CronState) -> CronState:
 def cancelled(state: CronState) -> CronState:
     """Somebody ended the firing, whether it ran or waited for its retry: the next occurrence runs."""
     return replace(state, firing=None, last_outcome=RunOutcome.CANCELLED)
+
+
+def left_to_another(state: CronState) -> CronState:
+    """Another task stands for the firing, which never begins: how the last run ended stays as it was."""
+    return replace(state, firing=None)
 
 
 def interrupted(state: CronState, now: int) -> CronState:

@@ -74,6 +74,8 @@ class PostgresStore(WriteSide, ReadSide):
         """What was last seen of the machine, since this node dispatches."""
         self._right: NodeRight | None = None
         """The one that was given last."""
+        self._slots_told: int | None = None
+        """How many slots this node has told the others of."""
 
     # Opening and closing
 
@@ -149,6 +151,7 @@ class PostgresStore(WriteSide, ReadSide):
         given = name, encoded(sorted(self._types)), self._seen
         node: int = await self._write(lambda connection: connection.execute("enter_node", given).fetchone()[0])
         self._writer.node = node
+        self._slots_told = None
         self._pulse.enter(node)
         return node
 
@@ -188,7 +191,12 @@ class PostgresStore(WriteSide, ReadSide):
                 # It is this one that leaves when the dispatcher stops.
                 self._right.node = node
         if not (turn.survey and self._pulse.somebody_died):
-            return await super().turn(turn)
+            if turn.writes() or turn.slots != self._slots_told:
+                looked = await super().turn(turn)
+                self._slots_told = turn.slots
+                return looked
+            # Nobody is told that somebody has looked, or idle nodes would wake each other for ever.
+            return await self._writer.ask(lambda connection: ledger.commit_turn(connection, turn), rows=0)
 
         def rescue_first(connection: Connection) -> TurnResult:
             effects = self._rescue(connection, turn.now).effects

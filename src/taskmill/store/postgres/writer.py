@@ -195,16 +195,20 @@ class Writer:
             session = self._session = Session(self._connect())
         mode = "EXCLUSIVE" if alone else "SHARE"
         node = "" if self.node is None else str(self.node)
+        writes = any(asked.rows for asked in batch)
         try:
             commit.number = session.script(
                 f"BEGIN; SET LOCAL taskmill.node = '{node}'; LOCK TABLE taskmill_writing IN {mode} MODE;"
-                " SELECT pg_current_xact_id()::text"
+                + (" SELECT pg_current_xact_id()::text" if writes else "")
             )
             session.is_alone = alone
             commit.results = [asked.request(session) for asked in batch]
         except NotAlone:
             self._rollback(session)
             raise
+        if not writes:
+            session.script("COMMIT")
+            return commit.results
         commit.was_sent = True
         session.script("SELECT nextval('taskmill_change'); COMMIT")
         self.changes += 1

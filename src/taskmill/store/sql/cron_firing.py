@@ -15,7 +15,7 @@ from taskmill.cron_socket import CronBeginning, CronDeclaration, CronRow, Fired,
 from taskmill.model.cron import CronState
 from taskmill.model.outcome import StopReason
 from taskmill.model.status import Ending
-from taskmill.policy.cron.decisions import Due, cancelled, due, started
+from taskmill.policy.cron.decisions import Due, due, left_to_another, started
 from taskmill.policy.cron.reconciling import reconciled
 from taskmill.policy.inbox import Answer
 from taskmill.ports import Arrived, Effects
@@ -173,7 +173,7 @@ def _fire(
         # No attempt yet: it may wait for a slot, or never begin.
         state = msgspec.structs.replace(state, last_attempt_at=each.row.state.last_attempt_at)
         if id is None or id not in alive:
-            ended.append((cancelled(state), None))
+            ended.append((left_to_another(state), None))
             left.append((state.name, _why_not(answer)))
         else:
             changed.append((state, id))

@@ -15,6 +15,7 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeError)
 """What decoding a damaged row raises."""
 
 _decode_described = msgspec.json.Decoder(list[Described]).decode
+_decode_one = msgspec.json.Decoder(Described).decode
 
 
 def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
@@ -25,6 +26,14 @@ def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
         if len(ids) == 1:
             return [_unreadable(ids[0])]
         return [task for id in ids for task in describe(connection, [id])]
+
+
+def read_described(found: Sequence[msgspec.Raw]) -> list[Described] | None:
+    """The same of what was read before; ``None`` if one of them is damaged."""
+    try:
+        return [_decode_one(each) for each in found]
+    except UNREADABLE:
+        return None
 
 
 def _unreadable(id: int) -> Described:

@@ -38,6 +38,7 @@ class Ties(NamedTuple):
 ANYONE = Ties()
 """Whoever there is: it is looked up."""
 CRON_ONLY = Ties(successors=False, dependents=False, parents=False, series=False)
+NOBODY = CRON_ONLY._replace(cron=False)
 _decode_ties = msgspec.json.Decoder(Ties, strict=False).decode
 
 
@@ -51,17 +52,20 @@ def end_tasks(
     tagged: bool = True,
     told: bool = False,
     ties: Ties = ANYONE,
+    tasks: Sequence[Described] | None = None,
 ) -> None:
     """Move active tasks to history and serve all who waited for them.
 
     A caller that knows the tasks saves some reading: ``sums`` for the tally, whether any is ``tagged``, whom they are
-    tied to. ``told`` says that the caller itself announces the tasks it names.
+    tied to, what events tell about them. ``told`` says that the caller itself announces the tasks it names.
     """
     contained: set[int] = set()
     endings = _once(endings)
     while endings:
         if not told:
-            tasks = _tell(connection, endings, effects)
+            if tasks is None:
+                tasks = describe(connection, [row.id for row in endings])
+            _tell(tasks, endings, effects)
             if all(task.type for task in tasks):
                 sums, tagged = _sums(tasks, endings), any(task.tags for task in tasks)
         ids = encoded([row.id for row in endings])
@@ -85,7 +89,7 @@ def end_tasks(
         if ties.cron:
             cron.follow(connection, endings, now, effects)
         endings = _once(following)
-        sums, tagged, told, ties = None, True, False, ANYONE
+        sums, tagged, told, ties, tasks = None, True, False, ANYONE, None
 
 
 def _record(connection: Connection, endings: Sequence[EndingRow]) -> None:
@@ -115,13 +119,11 @@ def leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -
         connection.execute(SQL["delete_active_tags"], (ids,))
 
 
-def _tell(connection: Connection, endings: Sequence[EndingRow], effects: Effects) -> list[Described]:
+def _tell(tasks: Sequence[Described], endings: Sequence[EndingRow], effects: Effects) -> None:
     rows = {row.id: row for row in endings}
-    tasks = describe(connection, list(rows))
     for task in tasks:
         row = rows[task.id]
         effects.ended.append(Ended(task, End(row.ending, row.result, row.error), row.duration_ms))
-    return tasks
 
 
 def _sums(tasks: Sequence[Described], endings: Sequence[EndingRow]) -> str:

@@ -16,13 +16,14 @@ from taskmill.policy.references import NO_NEEDS, Needs, depends_on
 from taskmill.ports import Arrived, Effects, Origin
 from taskmill.store.sql import dependencies, families, series
 from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.endings import CRON_ONLY, end_tasks
+from taskmill.store.sql.describing import read_described
+from taskmill.store.sql.endings import CRON_ONLY, NOBODY, end_tasks
 from taskmill.store.sql.inserting import insert_rows
 from taskmill.store.sql.json_sql import encoded
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 
-_decode_holders = msgspec.json.Decoder(list[tuple[str, str, Holder]], strict=False).decode
+_decode_holders = msgspec.json.Decoder(list[tuple[str, str, Holder, msgspec.Raw]], strict=False).decode
 _decode_stoppers = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 
 Request = Sequence[NewTask]
@@ -38,12 +39,12 @@ def insert(connection: Connection, requests: Sequence[Request], now: int) -> tup
     if is_plain(requests):
         return _insert_plain(connection, requests)
     connection.be_alone()
-    keys, last_id, has_dependents = _keys(connection, requests)
-    plan = plan_inbox(requests, keys, last_id + 1, _needs(connection, requests, keys))
+    found = _look_up(connection, requests)
+    plan = plan_inbox(requests, found.keys, found.last_id + 1, _needs(connection, requests, found.keys))
     arrived = Arrived(
         fresh=list(enumerate(plan.fresh, plan.first_id)), blocked={id for id, _, is_open in plan.edges if is_open}
     )
-    _store(connection, plan, arrived.effects, now, has_dependents=has_dependents)
+    _store(connection, plan, found, arrived.effects, now)
     return plan.answers, arrived
 
 
@@ -61,16 +62,31 @@ def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[
     return [[Stored(next(ids)[0], "inserted") for _ in request] for request in requests], arrived
 
 
-def _keys(connection: Connection, requests: Sequence[Request]) -> tuple[Keys, int, bool]:
-    """Who has the keys that are wanted, the id after which there is room for all, and whether any waits for others."""
+class _Found(msgspec.Struct, gc=False):
+    """What there is to know before a plan is made."""
+
+    keys: Keys
+    """Who has those that are wanted."""
+    last_id: int
+    """The id after which there is room for all."""
+    has_dependents: bool
+    """Whether any task waits for others."""
+    has_firings: bool
+    holders: dict[int, msgspec.Raw]
+    """What events would tell about them."""
+
+
+def _look_up(connection: Connection, requests: Sequence[Request]) -> _Found:
     wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
     asked = (encoded(list(wanted)), sum(map(len, requests)))
-    holders, stoppers, last_id, has_dependents = connection.execute(SQL["key_holders"], asked).fetchone()
+    row = connection.execute(SQL["key_holders"], asked).fetchone()
+    holders, stoppers = _decode_holders(row[0]), _decode_stoppers(row[1])
     keys = Keys(
-        {(type, key): holder for type, key, holder in _decode_holders(holders)},
-        {(type, key): id for type, key, id in _decode_stoppers(stoppers)},
+        {(type, key): holder for type, key, holder, _ in holders},
+        {(type, key): id for type, key, id in stoppers},
     )
-    return keys, last_id, bool(has_dependents)
+    described = {holder.id: description for _, _, holder, description in holders}
+    return _Found(keys, row[2], bool(row[3]), bool(row[4]), described)
 
 
 def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> Needs:
@@ -109,11 +125,12 @@ def _closes_circle(connection: Connection, request: Request, holders: Mapping[Na
     return None
 
 
-def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int, *, has_dependents: bool) -> None:
-    endings = _make_way(connection, plan, effects, now)
+def _store(connection: Connection, plan: InboxPlan, found: _Found, effects: Effects, now: int) -> None:
+    endings, has_dependents = _make_way(connection, plan, effects, now), found.has_dependents
     if not has_dependents and all(_is_alone(one, plan) for one in plan.superseded):
         # Nobody has to be handed on: what is replaced leaves first, and its key with it.
-        end_tasks(connection, endings, now, effects, ties=CRON_ONLY)
+        tasks = read_described([found.holders[one.old_id] for one in plan.superseded])
+        end_tasks(connection, endings, now, effects, ties=CRON_ONLY if found.has_firings else NOBODY, tasks=tasks)
         endings = []
     else:
         stored = [one.old_id for one in plan.superseded if one.old_id < plan.first_id]

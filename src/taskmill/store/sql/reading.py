@@ -76,8 +76,18 @@ def history(connection: Connection, filters: Filters) -> list[HistoryRecord]:
             " FROM taskmill_history WHERE id = ?)"
         )
         parameters += [filters.before, filters.before]
-    order = _limit("ORDER BY ended_at DESC, id DESC", filters, parameters)
-    return _ended(connection, where, parameters, order)
+    newest = "ORDER BY ended_at DESC, id DESC"
+    if filters.limit is not None and filters.status is None and filters.type is None:
+        # No index holds all of them in this order: it would cost every ending. Each kind of ending has one.
+        kinds = " UNION ALL ".join(
+            f"SELECT * FROM (SELECT ended_at, id FROM taskmill_history WHERE ending = '{ending}' AND {where}"  # noqa: S608
+            f" {newest} LIMIT ?) AS {ending}"
+            for ending in Ending
+        )
+        parameters = [*parameters, filters.limit] * len(Ending)
+        where = f"id IN (SELECT id FROM ({kinds}) AS last_of_each {newest} LIMIT ?)"  # noqa: S608
+        parameters.append(filters.limit)
+    return _ended(connection, where, parameters, _limit(newest, filters, parameters))
 
 
 def count(connection: Connection, view: View, filters: Filters) -> int:

@@ -191,6 +191,7 @@ class CronTasks:
         firings = await fire(store, DAWN, "a", "b", key="k")
         assert (firings.fired, [name for name, _ in firings.left]) == ([], ["a", "b"])
         assert all(state.firing is None and not state.is_running for state in firings.states)
+        assert {(state.last_attempt_at, state.last_outcome) for state in firings.states} == {(None, None)}
         await store.cancel([holder], DAWN)
         assert (await fire(store, DAWN + 10, "a", "b", key="k")).fired == (), "the occurrence is settled"
         refused = await fire(store, DAWN + MINUTE, "a", "b", key="k", on_duplicate=OnDuplicate.REJECT)

@@ -111,7 +111,6 @@ CREATE TABLE taskmill_history (
     error text
 );
 
-CREATE INDEX taskmill_history_newest ON taskmill_history (ended_at, id);
 CREATE INDEX taskmill_history_ending ON taskmill_history (ending, ended_at, id);
 CREATE INDEX taskmill_history_type ON taskmill_history (type, ended_at, id);
 CREATE INDEX taskmill_history_child ON taskmill_history (parent_id, id) WHERE parent_id IS NOT NULL;

@@ -62,4 +62,4 @@ WHERE taskmill_task.id = (given.value ->> 0)::bigint;
 -- name: rewind_retries
 -- The wall clock was put back by $1 ms, more than a retry may be late.
 UPDATE taskmill_task SET due_at = due_at - $1::bigint
-WHERE status = 'scheduled' AND due_at IS NOT NULL AND cron IS NOT NULL AND NOT due_is_relative AND attempt > 0;
+WHERE status = 'scheduled' AND due_at IS NOT NULL AND cron IS NOT NULL AND NOT due_is_relative;

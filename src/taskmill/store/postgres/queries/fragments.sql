@@ -104,3 +104,9 @@ WHERE status = 'paused' AND preempted > 0;
 -- name: is_dead
 -- Whether a node was not seen for $1 seconds in which it could have been.
 (greatest(seen_at, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => $1::float8));
+
+-- name: description
+-- What events and callers are told about the active task that is called t.
+json_build_array(
+    t.id, t.type, t.key, t.label, t.group_name, t.priority, t.urgency, t.tags, t.created_at,
+    coalesce(t.renewed_at, t.queued_at));

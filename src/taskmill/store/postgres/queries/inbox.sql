@@ -1,13 +1,15 @@
 -- name: key_holders
--- Of the given [type, key] pairs: the active tasks that hold them, and those that were asked to stop and have not ended;
--- the id after which there is room for $2 more, which are set aside here; and whether any task waits for others.
+-- Of the given [type, key] pairs: the active tasks that hold them, with what events would tell about them, and those that
+-- were asked to stop and have not ended; the id after which there is room for $2 more, which are set aside here; whether
+-- any task waits for others; whether any is a firing.
 SELECT
     (
         SELECT coalesce(json_agg(json_build_array(t.type, t.key, json_build_array(
             t.id, t.status, t.priority, t.queued_at, t.gate_id, t.parent_id, t.series_id,
             t.finalizing OR t.children > t.children_ended, coalesce(t.saved, t.replaced), t.held,
             t.parent_id IS NOT NULL
-                AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL))), '[]')
+                AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL),
+            {description})), '[]')
         FROM jsonb_array_elements($1::jsonb) AS wanted (value)
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
         WHERE t.key IS NOT NULL AND t.stop IS NULL
@@ -19,7 +21,8 @@ SELECT
         WHERE t.key IS NOT NULL AND t.stop IS NOT NULL
     ) ELSE '[]' END,
     taskmill_take_ids($2::bigint) - 1,
-    EXISTS (SELECT 1 FROM taskmill_dependency WHERE open);
+    EXISTS (SELECT 1 FROM taskmill_dependency WHERE open),
+    EXISTS (SELECT 1 FROM taskmill_cron WHERE task_id IS NOT NULL);
 
 -- name: give_up_keys
 -- The given tasks are being replaced.

@@ -59,6 +59,7 @@ FROM json_each(?1) AS given
 WHERE taskmill_task.id = given.value ->> 0;
 
 -- name: rewind_retries
--- The wall clock was put back by ?1 ms, more than a retry may be late.
+-- The wall clock was put back by ?1 ms, more than a retry may be late. A firing is due when it is made, so that one
+-- which is scheduled waits for its retry.
 UPDATE taskmill_task SET due_at = due_at - ?1
-WHERE status = 'scheduled' AND due_at IS NOT NULL AND cron IS NOT NULL AND due_is_relative = 0 AND attempt > 0;
+WHERE status = 'scheduled' AND due_at IS NOT NULL AND cron IS NOT NULL AND due_is_relative = 0;

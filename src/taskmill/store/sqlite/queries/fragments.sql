@@ -81,3 +81,9 @@ SELECT json_group_array(id) FROM taskmill_task WHERE status = 'pending' AND stop
 -- name: made_way
 -- [id, for what] of tasks that made way.
 SELECT json_group_array(json_array(id, preempted)) FROM taskmill_task WHERE status = 'paused' AND preempted > 0;
+
+-- name: description
+-- What events and callers are told about the active task that is called t.
+json_array(
+    t.id, t.type, t.key, t.label, t.group_name, t.priority, t.urgency, t.tags, t.created_at,
+    coalesce(t.renewed_at, t.queued_at));

@@ -1,14 +1,15 @@
 -- name: key_holders
--- Of the given [type, key] pairs: the active tasks that hold them, and those that were asked to stop and have not ended;
--- the id after which there is room for ?2 more, here the last that was given out; and whether any task waits for others.
--- One statement, because each is a hand-over between threads.
+-- Of the given [type, key] pairs: the active tasks that hold them, with what events would tell about them, and those that
+-- were asked to stop and have not ended; the id after which there is room for ?2 more, here the last that was given out;
+-- whether any task waits for others; whether any is a firing. One statement, because each is a hand-over between threads.
 SELECT
     (
         SELECT json_group_array(json_array(t.type, t.key, json_array(
             t.id, t.status, t.priority, t.queued_at, t.gate_id, t.parent_id, t.series_id,
             t.finalizing OR t.children > t.children_ended, coalesce(t.saved, t.replaced), t.held,
             t.parent_id IS NOT NULL
-                AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL)))
+                AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL),
+            {description}))
         FROM json_each(?1) AS wanted
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
         WHERE t.key IS NOT NULL AND t.stop IS NULL
@@ -20,7 +21,8 @@ SELECT
         WHERE t.key IS NOT NULL AND t.stop IS NOT NULL
     ) ELSE '[]' END,
     (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'taskmill_task' AND ?2 IS NOT NULL),
-    EXISTS (SELECT 1 FROM taskmill_dependency WHERE open = 1);
+    EXISTS (SELECT 1 FROM taskmill_dependency WHERE open = 1),
+    EXISTS (SELECT 1 FROM taskmill_cron WHERE task_id IS NOT NULL);
 
 -- name: give_up_keys
 -- The given tasks are being replaced.

@@ -1,0 +1,87 @@
+"""``pg_depth_1m_vs_1k``: time per dispatched task on PostgreSQL with 1,000,000 waiting, over the same with 1,000.
+
+As in :mod:`benchmarks.depth`, both sides dispatch the same number of tasks with the same settings, and the clock runs
+from the start of the first handler to the start of the last. With 100 slots, so that what the server does weighs more
+than the disk. Tasks are stored by the server itself, before the clock runs and again after each round, so that every
+round starts from the same depth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+
+import psycopg
+from tests.postgres.keeper import Server
+
+from benchmarks.measuring import Report, Settings, Target, interleaved, median_ratio, summary
+from benchmarks.pg_server import bench_server, new_database, settle
+from benchmarks.workload import countdown_domain
+from taskmill import Scheduler
+
+DISPATCHED = 1_000
+SLOTS = 100
+
+FILL = """
+WITH missing AS MATERIALIZED (SELECT %s - count(*) AS n FROM taskmill_task),
+    ids AS MATERIALIZED (SELECT taskmill_take_ids(n) AS first FROM missing),
+    now AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ms)
+INSERT INTO taskmill_task (id, type, group_name, priority, urgency, status, payload, created_at, queued_at)
+SELECT first + i - 1, 'bench::noop', '', 128, 128, 'pending', '{"i":' || i || '}', now.ms, now.ms
+FROM missing, ids, now, generate_series(1, missing.n) AS i
+"""
+
+
+def measure(settings: Settings) -> Report:
+    report = Report()
+    with bench_server() as server:
+        deep, shallow = new_database(server), new_database(server)
+        began = time.perf_counter()
+        _prepare(deep, settings.backlog)
+        print(f"  filled {settings.backlog:,} waiting tasks in {time.perf_counter() - began:.0f} s", flush=True)
+        _prepare(shallow, DISPATCHED)
+        times = interleaved(
+            2 * settings.rounds + 1,
+            {
+                "deep": partial(_dispatch, server, deep, settings.backlog),
+                "shallow": partial(_dispatch, server, shallow, DISPATCHED),
+            },
+        )
+    for name, found in times.items():
+        report.about[f"{name}_us_per_task"] = summary([seconds * 1e6 for seconds in found])
+    report.about |= {"dispatched": DISPATCHED, "deep": settings.backlog, "max_concurrency": SLOTS}
+    report.add("pg_depth_1m_vs_1k", median_ratio(times["deep"], times["shallow"]), Target("<=", 1.5))
+    return report
+
+
+def _prepare(address: str, waiting: int) -> None:
+    async def make_tables() -> None:
+        async with Scheduler(address):
+            pass
+
+    asyncio.run(make_tables())
+    _fill(address, waiting)
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+
+
+def _fill(address: str, waiting: int) -> None:
+    """Store tasks until so many wait."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(FILL, (waiting,))
+
+
+def _dispatch(server: Server, address: str, waiting: int) -> float:
+    """Seconds per task over ``DISPATCHED`` tasks."""
+    moments: list[float] = []
+
+    async def run() -> None:
+        domain, reached = countdown_domain(DISPATCHED, lambda _: moments.append(time.perf_counter()))
+        async with Scheduler(address, domains=[domain], max_concurrency=SLOTS) as scheduler, scheduler.running():
+            await reached.wait()
+
+    settle(server)
+    asyncio.run(run())
+    _fill(address, waiting)
+    return (moments[-1] - moments[0]) / (len(moments) - 1)
