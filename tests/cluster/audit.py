@@ -210,7 +210,7 @@ class Audit:
             self._expect(_most_at_once(spans) <= cap, f"journals: {_most_at_once(spans)} of {name} at once, cap {cap}")
             running, most = set[tuple[int, int]](), 0
             for line in self._seen.seen:
-                if not concerns(line["group_name"], line["type"]):
+                if line["what"] == "bucket" or not concerns(line["group_name"], line["type"]):
                     continue
                 if line["what"] == "end":
                     running.discard((line["id"], line["attempt"]))

@@ -44,8 +44,10 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def hastened(monkeypatch: pytest.MonkeyPatch) -> None:
     from taskmill.store.postgres import connection, lease, pulse, writer
+    from taskmill.store.sql import cluster
 
-    for module, name in ((lease, "LEASE"), (pulse, "BEAT"), (pulse, "ANSWER"), (writer, "SERVER_PATIENCE")):
+    given = ((lease, "LEASE"), (pulse, "BEAT"), (pulse, "ANSWER"), (writer, "SERVER_PATIENCE"))
+    for module, name in (*given, (cluster, "CLOCKS_APART_MS")):
         monkeypatch.setattr(module, name, getattr(module, name))
     for settings in (connection.WRITING, connection.CONNECTING):
         for name, value in list(settings.items()):

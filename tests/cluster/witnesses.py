@@ -45,6 +45,16 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER note_seen AFTER UPDATE OR DELETE ON taskmill_task FOR EACH ROW EXECUTE FUNCTION note_seen();
+CREATE FUNCTION note_bucket() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO seen (what, type, group_name, node)
+    SELECT 'bucket', CASE WHEN TG_OP = 'DELETE' THEN 'forgotten' ELSE NEW.bucket END, OLD_NAME.name,
+        nullif(current_setting('taskmill.node', true), '')::bigint
+    FROM (SELECT CASE WHEN TG_OP = 'DELETE' THEN OLD.name ELSE NEW.name END AS name) AS OLD_NAME;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_bucket AFTER INSERT OR UPDATE OR DELETE ON taskmill_control
+    FOR EACH ROW EXECUTE FUNCTION note_bucket();
 """
 
 
