@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: demo test check bench crash clean help
+.PHONY: demo test check bench crash cluster clean help
 
 help:           ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -35,6 +35,9 @@ check: $(INSTALLED)   ## lint, formatting and types
 
 crash: $(INSTALLED)   ## the long run of the crash harness: at least 300 rounds of kill -9
 	TASKMILL_CRASH_ROUNDS=300 $(BIN)/python -m pytest tests/crash -n 0
+
+cluster: $(INSTALLED) ## the long run of a cluster under fire: ten minutes of faults on a PostgreSQL server
+	TASKMILL_CLUSTER_SECONDS=600 $(BIN)/python -m pytest tests/cluster -n 0
 
 bench: $(INSTALLED)   ## measure ratios and write bench.json
 	$(BIN)/python -m benchmarks

@@ -169,7 +169,7 @@ def nothing_ran_twice(book: Book) -> None:
 # All rows, as they are
 
 OF_ONE_STORE = {"node_id", "shard"}
-LEFT_OUT = {"taskmill_schema", "taskmill_node", "taskmill_writing"}
+LEFT_OUT = {"taskmill_schema", "taskmill_node", "taskmill_writing", "taskmill_commit"}
 MARKS = {"departure", "arrival", "arrived"}
 
 Rows = dict[str, list[dict[str, Any]]]

@@ -21,7 +21,7 @@ class Network:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._links: list[_Link] = []
         self.is_silent = False
-        self.is_cut = False
+        self.is_refusing = False
         """Whether new connections are ended at once."""
         port = self._listener.getsockname()[1]
         query = f"?options={options['options'][0].replace('=', '%3D')}" if "options" in options else ""
@@ -41,10 +41,14 @@ class Network:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                if self.is_cut:
+                if self.is_refusing:
                     client.close()
-                else:
+                    continue
+                try:
                     self._links.append(_Link(client, self._server, is_silent=self.is_silent))
+                except OSError:
+                    # There is no server behind it right now.
+                    client.close()
 
     def fall_silent(self) -> None:
         """Whatever is sent is taken and goes nowhere, on every connection there is and on new ones."""
@@ -52,9 +56,14 @@ class Network:
         for link in self._links:
             link.is_silent = True
 
+    def refuse(self) -> None:
+        """End every connection, and each new one at once."""
+        self.is_refusing = True
+        self.cut()
+
     def speak(self) -> None:
         """New connections work again; those that were silent stay so."""
-        self.is_silent = False
+        self.is_silent = self.is_refusing = False
 
     def cut(self) -> None:
         """End every connection."""
@@ -69,7 +78,11 @@ class _Link:
         self._client = client
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         if not is_silent:
-            self._server.connect(server)
+            try:
+                self._server.connect(server)
+            except OSError:
+                self._server.close()
+                raise
         for source, target in ((client, self._server), (self._server, client)):
             threading.Thread(target=self._carry, args=(source, target), daemon=True).start()
 
@@ -78,8 +91,9 @@ class _Link:
             while data := source.recv(65536):
                 if not self.is_silent:
                     target.sendall(data)
-            if not self.is_silent:
-                self.end()
+        # Also when it was reset, as by a server that is killed.
+        if not self.is_silent:
+            self.end()
 
     def end(self) -> None:
         for side in (self._client, self._server):

@@ -12,6 +12,8 @@ from typing import Any
 from taskmill import Domain, Group, RateLimit, Scheduler, Submission
 from taskmill.clock import SystemClock
 from taskmill.model.cluster import NOWHERE, Admission, Elsewhere, Start
+from taskmill.model.controls import Scope, ScopeKind
+from taskmill.policy.rates import full_bucket
 from taskmill.ports import Turn
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import NOW, TYPE, add, new_task
@@ -146,3 +148,24 @@ async def test_a_plan_that_knows_nothing_of_the_others_claims_what_the_true_numb
     for right, store in zip(rights, stores, strict=True):
         right.release()
         await store.close()
+
+
+async def test_time_fills_a_bucket_once_though_a_turn_that_was_planned_earlier_is_committed_later(
+    postgres_store: str,
+) -> None:
+    store = PostgresStore(postgres_store, "full", SystemClock())
+    await store.open()
+    right = await store.acquire_dispatch()
+    ids = await add(store, *(new_task(group="g") for _ in range(6)))
+    limit, scope, later = RateLimit(1, 1, burst=2), Scope(ScopeKind.GROUP, "g"), NOW + 10_000
+
+    def plan(wanted: list[int], now: int) -> Turn:
+        admission = Admission([Start(id, "g", TYPE) for id in wanted], NOWHERE, {}, {}, {}, {}, None, 8)
+        meters = [(scope, limit, full_bucket(limit, now))]
+        return Turn(now=now, claims=wanted, admission=admission, slots=8, meters=meters)
+
+    turns = [plan(ids[:1], later), plan(ids[1:2], NOW), plan(ids[2:4], later), plan(ids[2:4], later + 1000)]
+    claimed = [len((await store.turn(turn)).claimed) for turn in turns]
+    right.release()
+    await store.close()
+    assert claimed == [1, 1, 0, 1]

@@ -28,7 +28,7 @@ from taskmill.testing.store_contract.samples import new_task
 
 # What only a cluster needs.
 MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}
-MORE_TABLES = {"taskmill_node", "taskmill_writing"}
+MORE_TABLES = {"taskmill_node", "taskmill_writing", "taskmill_commit"}
 MORE_STATEMENTS = {
     "enter_node",
     "stop_node",
@@ -39,6 +39,8 @@ MORE_STATEMENTS = {
     "transaction_states",
     "machines",
     "names_of_nodes",
+    "last_mark",
+    "forget_marks",
 }
 
 FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}

@@ -13,6 +13,7 @@ import pytest
 from taskmill import Domain, Scheduler
 from taskmill.clock import SystemClock
 from taskmill.model.filters import Filters
+from taskmill.store.postgres import writer
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import add, new_task
@@ -98,3 +99,30 @@ async def test_a_restart_of_the_server_loses_and_repeats_nothing(own_server: Ser
     assert results == list(range(tasks + 1))
     assert runs == Counter(range(tasks + 1))
     assert (counts["completed"], counts["running"], counts["pending"]) == (tasks + 1, 0, 0)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("others", [False, True])
+async def test_the_number_of_a_transaction_that_a_crash_has_undone_may_be_another_ones_afterwards(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    """Numbers that were given to what was under way are given again: by them alone nothing can be told."""
+    monkeypatch.setattr(writer, "SERVER_PATIENCE", 5.0)
+    numbers: list[int] = []
+
+    def crash(_: int) -> None:
+        own_server.crash()
+        own_server.start()
+        with psycopg.connect(address(own_server.folder), autocommit=True) as connection:
+            while others and (not numbers or len(numbers) < 200):
+                numbers.append(connection.execute("SELECT pg_current_xact_id()::text").fetchone()[0])  # type: ignore[index]
+
+    store = PostgresStore(address(own_server.folder), "full", SystemClock())
+    await store.open()
+    try:
+        cut = _Cut(monkeypatch, "before", crash)
+        (id,) = await add(store, new_task('{"n":1}'))
+        assert cut.happened == 1
+        assert [task.id for task in await store.tasks(Filters())] == [id]
+    finally:
+        await store.close()

@@ -139,12 +139,12 @@ async def test_reading_fails_soon_and_works_again_when_the_network_does(network:
 
 async def test_reading_waits_for_a_server_that_is_away_for_a_moment(network: Network) -> None:
     async with Scheduler(network.address) as scheduler:
-        network.is_cut = True
+        network.is_refusing = True
         network.cut()
         reading = asyncio.create_task(scheduler.count())
         await asyncio.sleep(1)
         waits = not reading.done()
-        network.is_cut = False
+        network.is_refusing = False
         assert await reading == 0
     assert waits
 
@@ -152,13 +152,13 @@ async def test_reading_waits_for_a_server_that_is_away_for_a_moment(network: Net
 async def test_reading_does_not_wait_for_ever(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "READER_PATIENCE", 0.5)
     async with Scheduler(network.address) as scheduler:
-        network.is_cut = True
+        network.is_refusing = True
         network.cut()
         since = time.monotonic()
         with pytest.raises(StoreError, match="cannot be reached"):
             await scheduler.count()
         assert 0.5 <= time.monotonic() - since < SOON
-        network.is_cut = False
+        network.is_refusing = False
         assert await scheduler.count() == 0
 
 
@@ -170,7 +170,7 @@ async def test_waiting_until_idle_ends_in_time_though_the_server_is_away(
 
     @domain.task
     async def work() -> None:
-        network.is_cut = True
+        network.is_refusing = True
         network.cut()
 
     async with Scheduler(network.address, domains=[domain], shutdown_grace=1) as scheduler:
@@ -179,7 +179,7 @@ async def test_waiting_until_idle_ends_in_time_though_the_server_is_away(
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(scheduler.run_until_idle(timeout=2), 60)
         took = time.monotonic() - since
-        network.is_cut = False
+        network.is_refusing = False
     assert 2 <= took < SOON
 
 

@@ -79,6 +79,29 @@ async def test_a_node_that_was_suspended_is_told_to_stop_and_writes_nothing(
     assert b"cannot prove that it is alive" in (tmp_path / "log of first").read_bytes()
 
 
+async def test_a_node_that_was_taken_for_dead_and_works_again_leaves_when_it_stops(
+    postgres_store: str, open_node: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nodes() -> list[int]:
+        with psycopg.connect(postgres_store) as connection:
+            return [id for (id,) in connection.execute("SELECT id FROM taskmill_node ORDER BY id")]
+
+    other = await open_node()
+    one = await open_node()
+    right = await one.acquire_dispatch()
+    (first,) = nodes()
+    monkeypatch.setattr(lease, "LEASE", 0.0)
+    await other.recover(NOW)
+    monkeypatch.setattr(lease, "LEASE", 3600.0)
+    async with asyncio.timeout(30):
+        while nodes() in ([], [first]):
+            await one.turn(Turn(now=NOW, survey=True))
+            await asyncio.sleep(0.02)
+        right.release()
+        while nodes():
+            await asyncio.sleep(0.02)
+
+
 async def test_a_claim_that_is_given_back_late_takes_the_task_from_nobody(
     open_node: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

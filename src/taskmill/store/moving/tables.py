@@ -13,10 +13,10 @@ import msgspec
 from taskmill.errors import StoreError
 from taskmill.store.moving.marks import NAMES
 
-STAY = frozenset({"taskmill_schema", "taskmill_node", "taskmill_writing"})
-"""What a store is, not what it holds: its version, who is there, and a lock."""
+STAY = frozenset({"taskmill_schema", "taskmill_node", "taskmill_writing", "taskmill_commit"})
+"""What a store is, not what it holds: its version, who is there, a lock, and what writers have last done."""
 
-OPEN = frozenset({"taskmill_schema", "taskmill_writing"})
+OPEN = frozenset({"taskmill_schema", "taskmill_writing", "taskmill_commit"})
 """What a seal leaves alone."""
 
 OWN_COLUMNS: Mapping[str, Mapping[str, int | None]] = {

@@ -336,6 +336,7 @@ class NodeRight:
     def __init__(self, pulse: Pulse, node: int) -> None:
         self._pulse = pulse
         self.node = node
+        """Another one, once it was taken for dead and has entered anew."""
 
     def inheritable(self) -> list[int]:
         return []

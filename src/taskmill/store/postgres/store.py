@@ -78,6 +78,8 @@ class PostgresStore(WriteSide, ReadSide):
         self.machine_name = f"machine {self._host}"
         self._seen: str | None = None
         """What was last seen of the machine, since this node dispatches."""
+        self._right: NodeRight | None = None
+        """The one that was given last."""
         self._slots_told: int | None = None
         """How many slots this node has told the others of."""
 
@@ -191,6 +193,7 @@ class PostgresStore(WriteSide, ReadSide):
             # The others took this node for dead. What it had claimed is lost; it goes on under another name.
             node = await self._enter()
             if self._right is not None:
+                # It is this one that leaves when the dispatcher stops.
                 self._right.node = node
         if not (turn.survey and self._pulse.somebody_died):
             if turn.writes() or turn.slots != self._slots_told:

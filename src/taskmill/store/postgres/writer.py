@@ -4,14 +4,16 @@ A batch runs in the writer's thread, because the server may be far away and its 
 the right to write, shared or alone; one that turns out to need to be alone is rolled back and begins anew.
 
 **When the server goes away.** A transaction that was cut off before its commit has done nothing, and is repeated. If it
-was cut off while committing, its number tells what became of it once the server is back: nothing is lost and nothing is
-done twice. Requests must be repeatable, as everywhere.
+was cut off while committing, a mark that it leaves tells what became of it once the server is back: nothing is lost and
+nothing is done twice. Its number tells whether it is over, but no more: after a crash of the server numbers of what was
+under way are given to others. Requests must be repeatable, as everywhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -59,6 +61,9 @@ class Writer:
         self._kicked = False
         self._closed = False
         self._idle: asyncio.Future[None] | None = None
+        self._word = os.urandom(8).hex()
+        self._mark = 0
+        """Of the last transaction that was begun; it leaves it under our word."""
         self.node: int | None = None
         """The node in whose name tasks are claimed."""
         self.changes = 0
@@ -167,13 +172,15 @@ class Writer:
     def open(self) -> None:
         """Connect; called in the thread that opens the store."""
         self._session = Session(self._connect())
+        self._session.execute("forget_marks")
 
     def _transaction(self, batch: Sequence[_Asked]) -> list[Any]:
         """Run the requests in one transaction, again and again while the server is away."""
         alone = batch[0].alone
         give_up_at: float | None = None
         while True:
-            commit = _Commit()
+            self._mark += 1
+            commit = _Commit(self._word, self._mark)
             try:
                 return self._try(batch, alone, commit)
             except NotAlone:
@@ -210,7 +217,7 @@ class Writer:
             session.script("COMMIT")
             return commit.results
         commit.was_sent = True
-        session.script("SELECT nextval('taskmill_change'); COMMIT")
+        session.script(f"{commit.leave_mark()}; SELECT nextval('taskmill_change'); COMMIT")
         self.changes += 1
         self.told()
         return commit.results
@@ -278,22 +285,37 @@ class Writer:
 class _Commit:
     """What is known of a transaction: its number, whether its commit was sent, and what its requests answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, writer: str, mark: int) -> None:
+        self._writer = writer
+        self._mark = mark
         self.number: str | None = None
         self.was_sent = False
         self.results: list[Any] = []
+
+    def leave_mark(self) -> str:
+        return (
+            f"INSERT INTO taskmill_commit (writer, mark) VALUES ('{self._writer}', {self._mark})"  # noqa: S608 - our own
+            " ON CONFLICT (writer) DO UPDATE SET mark = excluded.mark, made_at = excluded.made_at"
+        )
 
     def was_done(self, session: Session, give_up_at: float) -> bool:
         """Whether a commit that was cut off has taken place, as the server knows once it is back."""
         if not self.was_sent:
             return False
-        while True:
-            row = session.execute("SELECT pg_xact_status(?::text::xid8)", (self.number,)).fetchone()
-            if row[0] != "in progress":
-                return bool(row[0] == "committed")
+        while self._is_under_way(session):
             if time.monotonic() > give_up_at:
                 raise StoreError("the server has not ended the transaction yet")
             time.sleep(0.01)
+        row = session.execute("last_mark", (self._writer,)).fetchone()
+        return row is not None and row[0] == self._mark
+
+    def _is_under_way(self, session: Session) -> bool:
+        try:
+            row = session.execute("SELECT pg_xact_status(?::text::xid8)", (self.number,)).fetchone()
+        except psycopg.errors.InvalidParameterValue:
+            # "In the future": the server has crashed, and nobody has got that number since.
+            return False
+        return bool(row[0] == "in progress")
 
 
 def _guarded(callback: Callable[..., None], *args: Any) -> None:

@@ -192,8 +192,14 @@ def take_from(
     claimed: Sequence[Claimed],
     now: int,
     result: TurnResult,
+    *,
+    among_nodes: bool,
 ) -> None:
-    """Take a permit for each task that starts from each limit that it is subject to."""
+    """Take a permit for each task that starts from each limit that it is subject to.
+
+    Of several nodes one may be late: its turn was planned before another's, and is committed after it. What the bucket
+    has gained until then it must not gain once more.
+    """
     started = Counter[Scope]()
     for task in claimed:
         if task.stop is not None:
@@ -201,8 +207,9 @@ def take_from(
         started[Scope(ScopeKind.GROUP, task.group)] += 1
         started[Scope(ScopeKind.TYPE, task.type)] += 1
     result.buckets = [
-        (scope, take_permits(bucket, limit, now, min(started[scope], permits_at(bucket, limit, now))))
+        (scope, take_permits(bucket, limit, at, min(started[scope], permits_at(bucket, limit, at))))
         for scope, limit, bucket in meters
+        for at in [max(now, bucket.at) if among_nodes else now]
     ]
     fill_buckets(connection, {scope: limit for scope, limit, _ in meters}, dict(result.buckets))
     connection.execute(SQL["forget_full_buckets"], (now,))

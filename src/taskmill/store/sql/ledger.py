@@ -108,7 +108,8 @@ def _start(connection: Connection, turn: Turn, result: TurnResult) -> None:
     if claims:
         _claim(connection, claims, turn.now, result)
     if turn.meters and result.claimed:
-        controls.take_from(connection, turn.meters, result.claimed, turn.now, result)
+        among_nodes = turn.admission is not None
+        controls.take_from(connection, turn.meters, result.claimed, turn.now, result, among_nodes=among_nodes)
 
 
 def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:

@@ -235,6 +235,14 @@ CREATE TABLE taskmill_node (
 -- Holds no rows. Whoever writes locks it: in mode SHARE what concerns nobody else, in mode EXCLUSIVE everything else.
 CREATE TABLE taskmill_writing ();
 
+-- The last mark of each writer: what became of a commit that was cut off. Numbers of transactions do not tell, since a server
+-- that has crashed gives those of what was under way once more.
+CREATE TABLE taskmill_commit (
+    writer text COLLATE "C" PRIMARY KEY,
+    mark bigint NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- Moves with every commit that others may want to know of.
 CREATE SEQUENCE taskmill_change;
 

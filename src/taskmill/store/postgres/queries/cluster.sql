@@ -24,6 +24,14 @@ WHERE id = $1::bigint
 -- The node is alive. No row: it was taken for dead, and its tasks were given to others.
 UPDATE taskmill_node SET seen_at = clock_timestamp() WHERE id = $1::bigint;
 
+-- name: last_mark
+-- Of a writer. None: it has never committed.
+SELECT mark FROM taskmill_commit WHERE writer = $1;
+
+-- name: forget_marks
+-- Of writers that are gone. One that was silent for so long and is not makes its row anew.
+DELETE FROM taskmill_commit WHERE made_at < clock_timestamp() - interval '1 day';
+
 -- name: transaction_states
 -- What became of the transactions whose numbers are given: [number, state] pairs.
 SELECT coalesce(json_agg(json_build_array(value, pg_xact_status(value::xid8))), '[]')

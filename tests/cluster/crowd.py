@@ -1,0 +1,268 @@
+"""The processes of a cluster, and what befalls them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import psycopg
+
+from tests.cluster.pace import LEASE
+from tests.crash.journal import boot_time
+from tests.postgres.keeper import Server
+from tests.postgres.network import Network
+from tests.postgres.server import address
+
+ROOT = Path(__file__).parents[2]
+SLOTS = 4
+MOST_AWAY = 2
+"""Nodes that are stopped or cut off at the same time."""
+
+
+@dataclass(eq=False)
+class Member:
+    """One process."""
+
+    who: str
+    process: subprocess.Popen[bytes]
+    journal: Path
+    log: Path
+    network: Network | None = None
+    is_away: bool = False
+    died_at: float | None = None
+    stops: list[tuple[float, float]] = field(default_factory=list)
+    """When it was suspended, from and to."""
+
+
+@dataclass
+class Fault:
+    """What has happened, from and to: what is excused by it is for the audit."""
+
+    what: str
+    whom: str
+    since: float
+    until: float = float("inf")
+
+
+class Crowd:
+    """All of them, on one server."""
+
+    def __init__(self, server: Server, folder: Path, seed: int) -> None:
+        self.address = address(server.folder)
+        self.members: list[Member] = []
+        self.faults: list[Fault] = []
+        self.random = random.Random(seed)
+        self.failure: BaseException | None = None
+        self._server = server
+        self._folder = folder
+        self._numbers = itertools.count(1)
+        self._enough = folder / "enough"
+        self._lasting: list[threading.Thread] = []
+        self._logs: list[IO[bytes]] = []
+
+    # Processes
+
+    def start(self, *, slots: int = SLOTS, pause: float = 0.0, through_network: bool = False) -> Member:
+        who = f"{'node' if slots else 'producer'}{next(self._numbers)}"
+        network = Network(self.address) if through_network else None
+        journal, log = self._folder / f"{who}.journal", self._folder / f"{who}.log"
+        orders = {
+            "who": who,
+            "address": self.address if network is None else network.address,
+            "journal": str(journal),
+            "seed": self.random.randrange(10**9),
+            "slots": slots,
+            "pause": pause,
+            "enough": str(self._enough),
+        }
+        output = log.open("wb")
+        self._logs.append(output)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster.node", json.dumps(orders)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+            stdin=subprocess.PIPE,
+            stderr=output,
+        )
+        member = Member(who, process, journal, log, network)
+        self.members.append(member)
+        return member
+
+    def wait_until_open(self) -> None:
+        """Until all have found the server."""
+        while not all(one.journal.exists() and b'"open"' in one.journal.read_bytes() for one in self.alive()):
+            time.sleep(0.02)
+
+    def alive(self) -> list[Member]:
+        return [one for one in self.members if one.died_at is None]
+
+    def _victims(self) -> list[Member]:
+        """Whom something may befall: nodes that are there, and only so many at a time."""
+        if sum(one.is_away for one in self.alive()) >= MOST_AWAY:
+            return []
+        return [one for one in self.alive() if one.who.startswith("node") and not one.is_away]
+
+    def enough(self) -> None:
+        """Nothing more is submitted."""
+        self._enough.touch()
+
+    def leave(self) -> list[str]:
+        """All end in order; what went wrong with that."""
+        for member in self.alive():
+            assert member.process.stdin is not None
+            member.process.stdin.close()
+        wrong = []
+        for member in self.alive():
+            try:
+                code: int | None = member.process.wait(30)
+            except subprocess.TimeoutExpired:
+                code = None
+            if code != 0:
+                wrong.append(f"{member.who} did not leave in order: {code}\n{member.log.read_text()[-2000:]}")
+        return wrong
+
+    def end(self) -> None:
+        """Whatever has happened, nothing of it is left."""
+        for thread in self._lasting:
+            thread.join()
+        for member in self.members:
+            if member.process.poll() is None:
+                member.process.kill()
+            member.process.wait()
+            if member.process.stdin is not None:
+                member.process.stdin.close()
+            if member.network is not None:
+                member.network.__exit__(None, None, None)
+        for log in self._logs:
+            log.close()
+
+    # Faults
+
+    def strike(self, kind: str) -> None:
+        """Let something happen; what lasts goes on beside."""
+        getattr(self, kind)()
+
+    def settle(self) -> None:
+        """Wait until nobody is away any longer."""
+        for thread in self._lasting:
+            thread.join()
+        self._lasting.clear()
+        self.wait_until_open()
+        if self.failure is not None:
+            raise self.failure
+
+    def _note(self, what: str, whom: str, since: float) -> Fault:
+        fault = Fault(what, whom, since)
+        self.faults.append(fault)
+        return fault
+
+    def _lasts(self, member: Member, fault: Fault, seconds: float, ending: Callable[[], None]) -> None:
+        member.is_away = True
+
+        def last() -> None:
+            try:
+                time.sleep(seconds)
+                ending()
+            except BaseException as wrong:  # whoever waits for the thread is told
+                self.failure = wrong
+            fault.until = boot_time()
+            member.is_away = False
+
+        thread = threading.Thread(target=last)
+        self._lasting.append(thread)
+        thread.start()
+
+    def kill(self) -> None:
+        victims = [one for one in self.alive() if one.who.startswith("node") and not one.is_away]
+        if len(victims) < 2:
+            return
+        victim = self.random.choice(victims)
+        fault = self._note("kill", victim.who, boot_time())
+        victim.died_at = boot_time()
+        victim.process.kill()
+        victim.process.wait()
+        self.start(pause=1.0, through_network=victim.network is not None)
+        fault.until = boot_time()
+
+    def crash_server(self) -> None:
+        fault = self._note("crash of the server", "all", boot_time())
+        self._server.crash()
+        time.sleep(self.random.choice((0.0, 1.0)))
+        self._server.start()
+        fault.until = boot_time()
+
+    def crash_backend(self) -> None:
+        """One process of the server dies: it takes all sessions with it, and recovers."""
+        fault = self._note("crash of a session", "all", boot_time())
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'taskmill' ORDER BY pid"
+            sessions = [pid for (pid,) in connection.execute(query)]
+            if sessions:
+                os.kill(self.random.choice(sessions), signal.SIGKILL)
+        while True:
+            try:
+                psycopg.connect(self.address).close()
+                break
+            except psycopg.OperationalError:
+                time.sleep(0.05)
+        fault.until = boot_time()
+
+    def end_sessions(self) -> None:
+        fault = self._note("end of all sessions", "all", boot_time())
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'taskmill'"
+            )
+        fault.until = boot_time()
+
+    def suspend(self) -> None:
+        """Longer than a lease, now and then shorter."""
+        if not (victims := self._victims()):
+            return
+        victim = self.random.choice(victims)
+        fault = self._note("suspension", victim.who, boot_time())
+        victim.process.send_signal(signal.SIGSTOP)
+
+        def wake() -> None:
+            # On record before it happens: what it does from then on counts.
+            victim.stops.append((fault.since, boot_time()))
+            victim.process.send_signal(signal.SIGCONT)
+
+        self._lasts(victim, fault, LEASE * self.random.choice((0.3, 1.3, 1.7)), wake)
+
+    def fall_silent(self) -> None:
+        self._cut_off("silence", Network.fall_silent)
+
+    def refuse(self) -> None:
+        self._cut_off("refusal", Network.refuse)
+
+    def _cut_off(self, what: str, how: Callable[[Network], None]) -> None:
+        victims = [one for one in self._victims() if one.network is not None]
+        if not victims:
+            return
+        victim = self.random.choice(victims)
+        network = victim.network
+        assert network is not None
+        fault = self._note(what, victim.who, boot_time())
+        how(network)
+
+        def mend() -> None:
+            network.speak()
+            if self.random.random() < 0.5:
+                network.cut()
+
+        self._lasts(victim, fault, LEASE * self.random.choice((0.4, 1.2, 1.6)), mend)
+
+
+KINDS = ("kill", "suspend", "fall_silent", "crash_server", "refuse", "end_sessions", "kill", "crash_backend")

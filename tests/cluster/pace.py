@@ -1,0 +1,74 @@
+"""Time in the cluster test: short leases, and clocks by which a minute takes three seconds, alike in all processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from datetime import UTC, datetime, tzinfo
+
+from taskmill.clock import SystemClock
+from tests.crash.journal import boot_time
+
+SPEED = 20
+"""Seconds of the scheduler's clock that pass in one second. What concerns liveness goes by real time."""
+MINUTE = 60 / SPEED
+LEASE = 5.0
+BEAT = 0.3
+EPOCH_MS = 1_900_000_020_000
+"""A whole minute, for the start of the machine."""
+
+
+class FastClock(SystemClock):
+    """Time passes faster, and at the same pace in all processes of a machine."""
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + round(self.monotonic() * 1000)
+
+    def monotonic(self) -> float:
+        return boot_time() * SPEED
+
+    def zone(self) -> tzinfo:
+        return UTC
+
+    async def wait(self, event: asyncio.Event, until: float | None) -> None:
+        left = 1.0 if until is None else min((until - self.monotonic()) / SPEED, 1.0)
+        if event.is_set() or left <= 0:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await event.wait()
+
+
+def real(ms: float) -> float:
+    """The moment of the journals' clock at which the scheduler's clock shows this."""
+    return (ms - EPOCH_MS) / 1000 / SPEED
+
+
+def minute_of(ms: int) -> int:
+    """The minute of the scheduler's clock, counted from the start of the machine."""
+    return (ms - EPOCH_MS) // 60_000
+
+
+def hasten() -> None:
+    """Make this process notice in seconds what it would notice in half a minute. In the same proportions."""
+    from taskmill.store.postgres import connection, lease, pulse, writer
+    from taskmill.store.sql import cluster
+
+    # What looks like a clock that was stepped: by the faster clock as long as it really is.
+    cluster.CLOCKS_APART_MS = 60_000 * SPEED
+    lease.LEASE = LEASE
+    pulse.BEAT = BEAT
+    pulse.ANSWER = 1.0
+    writer.SERVER_PATIENCE = 3 * LEASE
+    connection.WRITING["idle_in_transaction_session_timeout"] = "'1500ms'"
+    # The shortest that libpq knows.
+    connection.CONNECTING["connect_timeout"] = 2
+
+
+def pause(seconds: float) -> None:
+    """Part of the load, not a wait for anything."""
+    time.sleep(seconds)

@@ -1,0 +1,238 @@
+"""What has been seen: journals of the processes, a log that triggers keep in the database, the rows in the end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.rows import dict_row
+
+from tests.cluster.crowd import Crowd, Member
+from tests.cluster.pace import BEAT, LEASE
+from tests.crash.journal import JournalReader, boot_time
+
+Row = dict[str, Any]
+TOLERANCE = 1.0
+"""Seconds in which a node that was suspended for so long that it may be dead to the others stops what it runs.
+
+They may have begun it anew meanwhile. No process can know that it was suspended before it runs again, so for this
+moment two attempts are alive; that the words of the first count for nothing is for the rows to show.
+"""
+
+# Each claim, and each end of one, in the order in which they became visible to whoever is alone.
+LOG = """
+CREATE TABLE seen (
+    n bigserial PRIMARY KEY, what text, id bigint, attempt integer, type text, group_name text, node bigint,
+    now bigint, is_hook boolean
+);
+CREATE FUNCTION note_seen() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.status = 'running' AND (TG_OP = 'DELETE' OR NEW.status <> 'running' OR NEW.attempt <> OLD.attempt) THEN
+        INSERT INTO seen (what, id, attempt, type, group_name, node, now, is_hook)
+        VALUES ('end', OLD.id, OLD.attempt, OLD.type, OLD.group_name, OLD.node_id, OLD.started_at,
+            OLD.stop IS NOT NULL);
+    END IF;
+    IF TG_OP = 'UPDATE' AND NEW.status = 'running' AND NEW.attempt <> OLD.attempt THEN
+        INSERT INTO seen (what, id, attempt, type, group_name, node, now, is_hook)
+        VALUES ('claim', NEW.id, NEW.attempt, NEW.type, NEW.group_name, NEW.node_id, NEW.started_at,
+            NEW.stop IS NOT NULL);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_seen AFTER UPDATE OR DELETE ON taskmill_task FOR EACH ROW EXECUTE FUNCTION note_seen();
+CREATE FUNCTION note_bucket() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO seen (what, type, group_name, node)
+    SELECT 'bucket', CASE WHEN TG_OP = 'DELETE' THEN 'forgotten' ELSE NEW.bucket END, OLD_NAME.name,
+        nullif(current_setting('taskmill.node', true), '')::bigint
+    FROM (SELECT CASE WHEN TG_OP = 'DELETE' THEN OLD.name ELSE NEW.name END AS name) AS OLD_NAME;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_bucket AFTER INSERT OR UPDATE OR DELETE ON taskmill_control
+    FOR EACH ROW EXECUTE FUNCTION note_bucket();
+"""
+
+
+class Interval(NamedTuple):
+    """An attempt at work, from its own first word to its last, or to the death of its process."""
+
+    begin: float
+    end: float
+    id: int
+    attempt: int
+    part: str
+    who: str
+    type: str
+    group: str
+    key: str | None
+    marker: str
+    how: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.part} of task {self.id} ({self.type}, {self.marker}), attempt {self.attempt} by {self.who}"
+            f" from {self.begin:.3f} to {self.end:.3f} ({self.how})"
+        )
+
+
+class Span(NamedTuple):
+    """A time in which an attempt was really at work."""
+
+    begin: float
+    end: float
+    of: Interval
+
+
+def really(interval: Interval, absences: list[tuple[float, float]]) -> list[Span]:
+    """The parts of an interval that are outside of the times in which its process could not run."""
+    parts = [(interval.begin, interval.end)]
+    for since, until in absences:
+        parts = [
+            piece
+            for begin, end in parts
+            for piece in ((begin, min(end, since)), (max(begin, until), end))
+            if piece[0] < piece[1]
+        ]
+    return [Span(begin, end, interval) for begin, end in parts]
+
+
+@dataclass
+class Asked:
+    """A submission."""
+
+    marker: str
+    asked_at: float
+    batch: int
+    answered_at: float = float("inf")
+    id: int | None = None
+    kind: str | None = None
+    replaced: int | None = None
+    key: str | None = None
+    strategy: str | None = None
+    runs: int | None = None
+    ttl: bool = False
+
+
+@dataclass
+class Witnesses:
+    """Everything that was seen."""
+
+    intervals: list[Interval] = field(default_factory=list)
+    absences: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
+    cancelling: set[int] = field(default_factory=set)
+    cancelled: dict[int, bool] = field(default_factory=dict)
+    facts: Counter[str] = field(default_factory=Counter)
+    deaths: dict[str, float] = field(default_factory=dict)
+    history: dict[int, Row] = field(default_factory=dict)
+    active: dict[int, Row] = field(default_factory=dict)
+    tally: list[Row] = field(default_factory=list)
+    dependencies: list[Row] = field(default_factory=list)
+    nodes: list[Row] = field(default_factory=list)
+    cron: list[Row] = field(default_factory=list)
+    seen: list[Row] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def spans(self) -> Iterator[Span]:
+        for interval in self.intervals:
+            yield from really(interval, self.absences[interval.who])
+
+    def of_task(self) -> dict[int, list[Interval]]:
+        found: defaultdict[int, list[Interval]] = defaultdict(list)
+        for interval in sorted(self.intervals):
+            found[interval.id].append(interval)
+        return found
+
+
+def hear(crowd: Crowd) -> Witnesses:
+    """All of it, once everybody has left."""
+    witnesses = Witnesses()
+    for member in crowd.members:
+        _hear_member(witnesses, member)
+    tables = {
+        "history": "taskmill_history",
+        "active": "taskmill_task",
+        "tally": "taskmill_tally",
+        "dependencies": "taskmill_dependency",
+        "nodes": "taskmill_node",
+        "cron": "taskmill_cron",
+        "seen": "seen ORDER BY n",
+    }
+    with psycopg.connect(crowd.address, row_factory=dict_row) as connection:
+        for name, table in tables.items():
+            rows: list[Row] = connection.execute(f"SELECT * FROM {table}").fetchall()
+            by_id = name in ("history", "active")
+            setattr(witnesses, name, {row["id"]: row for row in rows} if by_id else rows)
+    return witnesses
+
+
+def keep(witnesses: Witnesses, crowd: Crowd, place: Path) -> None:
+    """Leave the rows, and what befell whom, to whoever looks for a cause."""
+    names = ("history", "active", "dependencies", "nodes", "cron", "seen")
+    told = {name: getattr(witnesses, name) for name in names}
+    told["faults"] = [vars(fault) for fault in crowd.faults]
+    place.write_text(json.dumps(told, default=str), encoding="utf-8")
+
+
+def _hear_member(witnesses: Witnesses, member: Member) -> None:
+    lines = JournalReader(member.journal).news()
+    absences = []
+    for since, until in member.stops:
+        could_be_dead = until - since > LEASE - 2 * BEAT
+        absences.append((since, until + (TOLERANCE if could_be_dead else 0.0)))
+    # For want of a processor a node may be late in the same way; this counts no suspension twice.
+    absences += [(line["since"], line["at"] + TOLERANCE) for line in lines if line["fact"] == "gap"]
+    witnesses.absences[member.who] = absences
+    if member.died_at is not None:
+        witnesses.deaths[member.who] = member.died_at
+    begun: dict[tuple[int, int, str], Row] = {}
+    batches: dict[str, list[Asked]] = {}
+    for number, line in enumerate(lines):
+        witnesses.facts[line["fact"]] += 1
+        match line["fact"]:
+            case "start":
+                token = line["id"], line["attempt"], line["part"]
+                if token in begun:
+                    witnesses.wrong.append(f"{member.who} began {token} twice")
+                begun[token] = line
+            case "end":
+                start = begun.pop((line["id"], line["attempt"], line["part"]))
+                witnesses.intervals.append(_interval(start, line["at"], line["how"]))
+            case "ask":
+                batch = [Asked(asked_at=line["at"], batch=number, **one) for one in line["batch"]]
+                batches[batch[0].marker] = batch
+                witnesses.asked.update({one.marker: one for one in batch})
+            case "ack":
+                for one, answer in zip(batches[line["first"]], line["answers"], strict=True):
+                    one.answered_at = line["at"]
+                    one.id, one.kind, one.replaced = answer["id"], answer["kind"], answer["replaced"]
+            case "cancelling":
+                witnesses.cancelling.add(line["id"])
+            case "cancelled":
+                witnesses.cancelled[line["id"]] = witnesses.cancelled.get(line["id"], False) or line["answer"]
+    for start in begun.values():
+        if member.died_at is None:
+            witnesses.wrong.append(f"{_interval(start, boot_time(), 'never ended')}, though its process left in order")
+        else:
+            witnesses.intervals.append(_interval(start, member.died_at, "killed"))
+
+
+def _interval(start: Row, end: float, how: str) -> Interval:
+    return Interval(
+        start["at"],
+        end,
+        start["id"],
+        start["attempt"],
+        start["part"],
+        start["who"],
+        start["type"],
+        start["group"],
+        start["key"],
+        start["marker"],
+        how,
+    )

@@ -1,0 +1,130 @@
+"""The task types of the cluster test. Each attempt puts its start and its end on record, under its token."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from taskmill import Context, Domain, Group, RateLimit, Retry, RetryLater
+from taskmill.cron import Cron
+from tests.cluster.pace import SPEED
+from tests.crash.journal import Journal
+
+work = Domain("work", retry=Retry.constant(100, 0))
+narrow = Domain("narrow", retry=Retry.constant(100, 0), max_concurrency=3)
+clockwork = Domain("clockwork")
+DOMAINS = [work, narrow, clockwork]
+
+GROUP_CAP, DOMAIN_CAP = 3, 3
+PERMITS = BURST = 6
+"""Starts of the rated group: per real second, and at once."""
+GROUPS = {
+    "heavy": Group(weight=3),
+    "light": Group(),
+    "capped": Group(cap=GROUP_CAP),
+    "rated": Group(rate=RateLimit(PERMITS, SPEED, BURST)),
+}
+
+journal: Journal | None = None
+
+
+@contextmanager
+def on_record(ctx: Context, marker: str, key: str | None = None, part: str = "main") -> Iterator[None]:
+    """From here on it is at work; whatever ends it, the end is on record."""
+    assert journal is not None
+    task = ctx.task
+    token = {"id": task.id, "attempt": ctx.attempt, "part": part}
+    journal.write("start", **token, type=task.type, group=task.group, key=key, marker=marker)
+    how = "done"
+    try:
+        yield
+    except asyncio.CancelledError:
+        how = "stopped"
+        raise
+    except BaseException as wrong:
+        how = f"failed: {wrong!r}"
+        raise
+    finally:
+        journal.write("end", **token, how=how)
+
+
+def token(ctx: Context) -> str:
+    """What the attempt returns: history must name the one that was allowed to say so."""
+    assert journal is not None
+    return f"{journal.who}/{ctx.attempt}"
+
+
+def perhaps_again() -> None:
+    if random.random() < 0.05:
+        raise RetryLater("again")
+
+
+@work.task(label=lambda marker, seconds: marker)
+async def plain(ctx: Context, marker: str, seconds: float) -> str:
+    with on_record(ctx, marker):
+        await asyncio.sleep(seconds)
+        perhaps_again()
+    return token(ctx)
+
+
+@work.task(label=lambda marker, seconds: marker)
+def threaded(ctx: Context, marker: str, seconds: float) -> str:
+    with on_record(ctx, marker):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            ctx.check_cancelled()
+            time.sleep(0.01)
+        perhaps_again()
+    return token(ctx)
+
+
+@work.task(key=lambda marker, name, seconds: name, label=lambda marker, name, seconds: marker)
+async def keyed(ctx: Context, marker: str, name: str, seconds: float) -> str:
+    with on_record(ctx, marker, key=name):
+        await asyncio.sleep(seconds)
+        perhaps_again()
+    return token(ctx)
+
+
+@keyed.on_cancel
+async def keyed_stopped(ctx: Context, marker: str, name: str, seconds: float) -> None:
+    """Still the holder of the key."""
+    with on_record(ctx, marker, key=name, part="hook"):
+        await asyncio.sleep(0.02)
+
+
+@work.task(label=lambda marker, children: marker, fail_fast=False)
+async def family(ctx: Context, marker: str, children: int) -> str:
+    with on_record(ctx, marker):
+        prefix = f"{marker}.{ctx.attempt}"
+        await ctx.spawn_many([plain.prepare(f"{prefix}.{n}", random.uniform(0, 0.2)) for n in range(children)])
+        await asyncio.sleep(random.uniform(0, 0.05))
+    return token(ctx)
+
+
+@family.finalize
+async def family_done(ctx: Context, marker: str, children: int) -> str:
+    with on_record(ctx, marker, part="finalize"):
+        assert len(ctx.children) >= children
+        await asyncio.sleep(0.01)
+    return token(ctx)
+
+
+@narrow.task(label=lambda marker, seconds: marker)
+async def scarce(ctx: Context, marker: str, seconds: float) -> str:
+    with on_record(ctx, marker):
+        await asyncio.sleep(seconds)
+    return token(ctx)
+
+
+@clockwork.task
+async def minutely(ctx: Context) -> str:
+    with on_record(ctx, "minutely", key="minutely"):
+        await asyncio.sleep(0.3)
+    return token(ctx)
+
+
+CRON = [Cron("minutely", "* * * * *", minutely, 1)]
