@@ -29,7 +29,10 @@ from taskmill.testing.store_contract.samples import new_task
 # What only a cluster needs.
 MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}
 MORE_TABLES = {"taskmill_node", "taskmill_writing"}
-MORE_STATEMENTS = {"enter_node", "leave_node", "heartbeat", "bury_nodes", "pulse", "transaction_states", "machines"}
+MORE_STATEMENTS = {
+    *("enter_node", "leave_node", "heartbeat", "bury_nodes", "pulse", "transaction_states", "machines"),
+    *("names_of_nodes", "nodes_at_work"),
+}
 
 FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}
 NOTHING_TO_DO = {"claim", "delete_active", "tally"}

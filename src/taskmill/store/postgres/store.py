@@ -13,7 +13,9 @@ import msgspec
 import psycopg
 
 from taskmill.errors import SubmissionError
+from taskmill.model.cluster import NodeAtWork
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
+from taskmill.model.records import TaskRecord
 from taskmill.model.stages import NewTask, Stored
 from taskmill.policy.inbox import Answer
 from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
@@ -42,11 +44,13 @@ from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.machine import readable_machine
 from taskmill.store.sql.read_side import ReadSide
+from taskmill.store.sql.rows import View
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 
 T = TypeVar("T")
 
+_decode_nodes = msgspec.json.Decoder(list[NodeAtWork]).decode
 _decode_machines = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
 # Which tables of which server a connection sees.
@@ -161,6 +165,10 @@ class PostgresStore(WriteSide, ReadSide):
             ]
 
         return await self._read(read)
+
+    def _nodes(self, connection: Connection, running: Sequence[TaskRecord], view: View) -> list[NodeAtWork]:  # noqa: ARG002
+        found = _decode_nodes(one(connection, "nodes_at_work", lease.LEASE))
+        return [msgspec.structs.replace(node, is_here=node.id == self._writer.node) for node in found]
 
     def dispatcher_is_alive(self) -> bool:
         return self._pulse.somebody_dispatches

@@ -24,6 +24,8 @@ RETRY_AFTER = 0.005
 class FileLock:
     """Holds the right until :meth:`release`."""
 
+    is_held = True
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
@@ -31,17 +33,20 @@ class FileLock:
         return [self._descriptor]
 
     def release(self) -> None:
+        self.is_held = False
         os.close(self._descriptor)
 
 
 class NoLock:
     """A store in memory has no other process."""
 
+    is_held = True
+
     def inheritable(self) -> list[int]:
         return []
 
     def release(self) -> None:
-        return
+        self.is_held = False
 
 
 async def acquire(path: str, *, recovering: bool) -> FileLock:
@@ -76,6 +81,11 @@ def holder(path: str) -> str | None:
         return None if _try_lock(descriptor, shared=True) else _read_holder(descriptor)
     finally:
         os.close(descriptor)
+
+
+def held_since(path: str) -> int:
+    """When the last dispatcher took the right, in milliseconds: it has written its number then."""
+    return int(os.stat(path).st_mtime * 1000)
 
 
 def _read_holder(descriptor: int) -> str:

@@ -229,7 +229,8 @@ CREATE TABLE taskmill_node (
     slots bigint NOT NULL DEFAULT 0, -- how many tasks it may run at once
     types text NOT NULL DEFAULT '[]', -- of tasks that it can run
     machine text, -- what it has last seen of its machine, if it watches that
-    seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    entered_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 -- Holds no rows. Whoever writes locks it: in mode SHARE what concerns nobody else, in mode EXCLUSIVE everything else.

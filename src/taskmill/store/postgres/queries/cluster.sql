@@ -32,6 +32,18 @@ FROM taskmill_node;
 -- Of those that are alive, for people. $1 as in bury_nodes.
 SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node WHERE NOT {is_dead};
 
+-- name: nodes_at_work
+-- [id, name, since, seen, whether alive, slots, ids of what it runs] of every node that is known. $1 as in bury_nodes.
+SELECT coalesce(json_agg(json_build_array(
+    id, name,
+    (extract(epoch FROM entered_at) * 1000)::bigint, (extract(epoch FROM seen_at) * 1000)::bigint,
+    NOT {is_dead}, slots,
+    (
+        SELECT coalesce(json_agg(task.id ORDER BY task.id), '[]') FROM taskmill_task AS task
+        WHERE task.status = 'running' AND task.node_id = node.id)
+    ) ORDER BY id), '[]')
+FROM taskmill_node AS node;
+
 -- name: elsewhere
 -- What others are at; $1 are our slots, which they are to know.
 WITH {own_slots}
