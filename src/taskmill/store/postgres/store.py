@@ -22,6 +22,7 @@ from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.postgres import lease, pulse
+from taskmill.store.postgres.address import parsed
 from taskmill.store.postgres.callers_session import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
     MIGRATING,
@@ -109,7 +110,7 @@ class PostgresStore(WriteSide, ReadSide):
         try:
             with connect(self._address, MIGRATING, patience=MIGRATING_PATIENCE) as connection:
                 _check_not_sealed(connection, self.name)
-                migrate(connection, self.name)
+                migrate(connection, self.name, create=parsed(self._address).create)
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
         self._writer.open()
