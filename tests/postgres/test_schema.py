@@ -31,7 +31,7 @@ MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}
 MORE_TABLES = {"taskmill_node", "taskmill_writing"}
 MORE_STATEMENTS = {
     *("enter_node", "leave_node", "heartbeat", "bury_nodes", "pulse", "transaction_states", "machines"),
-    *("names_of_nodes", "nodes_at_work"),
+    *("names_of_nodes", "nodes_at_work", "health_of_nodes"),
 }
 
 FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}

@@ -21,7 +21,7 @@ from taskmill.policy.inbox import Answer
 from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
-from taskmill.store.postgres import lease, pulse
+from taskmill.store.postgres import health, lease, pulse
 from taskmill.store.postgres.address import parsed
 from taskmill.store.postgres.callers_session import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
@@ -36,7 +36,7 @@ from taskmill.store.postgres.connection import (
     shown,
     translated,
 )
-from taskmill.store.postgres.migrate import migrate, newest_version
+from taskmill.store.postgres.migrate import migrate
 from taskmill.store.postgres.pulse import NodeRight, Pulse, RescueRight
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
@@ -287,20 +287,13 @@ class PostgresStore(WriteSide, ReadSide):
         return request(self._reading)
 
     async def facts(self) -> dict[str, Any]:
-        def read(connection: Connection) -> dict[str, Any]:
-            size, nodes, version = connection.execute(
-                "SELECT (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r'"
-                " AND relname LIKE 'taskmill%' AND pg_table_is_visible(oid)),"
-                " (SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node), current_setting('server_version')"
-            ).fetchone()
-            return {"integrity": "ok", "bytes": size, "wal_bytes": 0, "dispatcher": nodes, "server_version": version}
-
+        found = await self._read(health.examine)
         return {
             "store": self.name,
             "kind": "postgresql",
-            "schema": newest_version(),
             "durability": self._durability,
-            **await self._read(read),
+            "dispatcher": ", ".join(found["nodes"]["alive"]) or None,
+            **found,
         }
 
 

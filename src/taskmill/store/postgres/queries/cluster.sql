@@ -44,6 +44,15 @@ SELECT coalesce(json_agg(json_build_array(
     ) ORDER BY id), '[]')
 FROM taskmill_node AS node;
 
+-- name: health_of_nodes
+-- {alive, dead: names, without_node: how many tasks run under no node}. $1 as in bury_nodes.
+SELECT json_build_object(
+    'alive', (SELECT coalesce(json_agg(name ORDER BY id), '[]') FROM taskmill_node WHERE NOT {is_dead}),
+    'dead', (SELECT coalesce(json_agg(name ORDER BY id), '[]') FROM taskmill_node WHERE {is_dead}),
+    'without_node', (
+        SELECT count(*) FROM taskmill_task
+        WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node WHERE id = node_id)));
+
 -- name: elsewhere
 -- What others are at; $1 are our slots, which they are to know.
 WITH {own_slots}
