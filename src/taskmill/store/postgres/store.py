@@ -139,7 +139,9 @@ class PostgresStore(WriteSide, ReadSide):
 
     async def publish_types(self, types: Mapping[str, str]) -> None:
         self._types |= types.keys()
-        await super().publish_types(types)
+        # All nodes say the same, and those who only look may not say anything.
+        if types.items() - (await self.published_types()).items():
+            await super().publish_types(types)
 
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         if recovering:

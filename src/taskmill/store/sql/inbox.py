@@ -115,8 +115,7 @@ def _store(connection: Connection, plan: InboxPlan, effects: Effects, now: int, 
         # Nobody has to be handed on: what is replaced leaves first, and its key with it.
         end_tasks(connection, endings, now, effects, ties=CRON_ONLY)
         endings = []
-    else:
-        stored = [one.old_id for one in plan.superseded if one.old_id < plan.first_id]
+    elif stored := [one.old_id for one in plan.superseded if one.old_id < plan.first_id]:
         connection.execute(SQL["give_up_keys"], (encoded(stored),))
     if plan.fresh:
         insert_rows(connection, plan.fresh, plan.first_id)
