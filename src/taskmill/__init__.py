@@ -40,7 +40,7 @@ from taskmill.model.resources import PressureSource, Resources, ResourceSampler
 from taskmill.model.retention import Retention
 from taskmill.model.retry import Retry
 from taskmill.model.signals import GiveUp, RetryLater
-from taskmill.model.snapshot import GroupSnapshot, RateSnapshot, Schedule, Snapshot
+from taskmill.model.snapshot import GroupSnapshot, NodeSnapshot, RateSnapshot, Schedule, Snapshot
 from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
 from taskmill.model.throttle import ThrottlePolicy
@@ -67,6 +67,7 @@ __all__ = [
     "InvalidState",
     "InvalidTag",
     "IoBudget",
+    "NodeSnapshot",
     "OnDependencyFailure",
     "OnDuplicate",
     "PayloadTooLarge",

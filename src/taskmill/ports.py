@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from taskmill.cron_socket import CronStore
-from taskmill.model.cluster import Admission, Elsewhere, Others
+from taskmill.model.cluster import Admission, Elsewhere, NodeAtWork, Others
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
 from taskmill.model.effects import Arrived, Effects, Ended, Released, Skipped
 from taskmill.model.filters import Filters
@@ -331,6 +331,10 @@ class Store(CronStore, Protocol):
     async def tasks(self, filters: Filters) -> list[TaskRecord]: ...
     async def history(self, filters: Filters) -> list[HistoryRecord]: ...
     async def count(self, filters: Filters) -> int: ...
+    async def at_work(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
+        """What runs, and which node runs what, as of one moment."""
+        ...
+
     async def counts(self) -> dict[str, int]: ...
     async def load_of_groups(self) -> GroupLoad: ...
     async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:

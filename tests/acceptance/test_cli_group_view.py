@@ -43,6 +43,7 @@ def picture(*groups: GroupSnapshot, slots: int = 16, is_shared: bool = True) -> 
         is_shared=is_shared,
         dispatching=False,
         has_dispatcher=True,
+        nodes=[],
     )
 
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import psycopg
+import pytest
+
 from taskmill import Domain, Scheduler
+from taskmill.cli import COMMANDS
 from taskmill.cli.store_file import without_password
+from taskmill.cron import Cron
+from tests.acceptance.command_line import Here
 from tests.acceptance.command_line import taskmill as run
 
 domain = Domain("d")
@@ -25,6 +33,54 @@ async def test_commands_look_at_a_database_as_they_do_at_a_file(postgres_store: 
     found = run("doctor", postgres_store)
     assert found.returncode == 0
     assert "PostgreSQL" in found.stdout
+
+
+# What each command is told after the address, and a word of its answer.
+EACH = {
+    "status": ([], "3 pending"),
+    "ls": ([], "d::work"),
+    "stats": (["d::work"], "d::work"),
+    "show": (["1"], "d::work"),
+    "watch": (["1", "--plain"], "completed"),
+    "why": (["3"], "is pending"),
+    "graph": (["3"], "d::work"),
+    "groups": ([], "g"),
+    "cron": ([], "daily"),
+    "nodes": ([], "nothing dispatches"),
+    "priority": (["3", "high"], "high"),
+    "rate": (["d::work", "5/s"], "5/s"),
+    "pause": ([], "paused"),
+    "resume": ([], "goes on"),
+    "doctor": ([], "PostgreSQL"),
+    "cancel": (["3"], "3"),
+}
+
+
+def _fill(address: str) -> None:
+    async def fill() -> None:
+        daily = Cron("daily", "0 0 * * *", dict, 1)
+        async with Scheduler(address, domains=[domain], cron=[daily]) as scheduler:
+            await scheduler.submit_many([work.options(group="g").prepare(n) for n in range(2)])
+            await scheduler.run_until_idle(timeout=20)
+            await scheduler.submit_many([work.options(group="g").prepare(n) for n in range(3)])
+
+    asyncio.run(fill())
+
+
+def test_every_command_takes_an_address(here: Here, postgres_store: str) -> None:
+    _fill(postgres_store)
+    assert set(EACH) == set(COMMANDS) - {"demo", "run", "move"}, "these three have stores of their own"
+    for name, (more, word) in EACH.items():
+        assert word in here(name, postgres_store, *more), name
+    for name in ("status", "ls", "groups", "cron", "nodes", "doctor"):
+        here.answer(name, postgres_store)
+
+
+@pytest.mark.parametrize("name", sorted(EACH))
+def test_no_command_makes_tables(here: Here, postgres_store: str, name: str) -> None:
+    assert "taskmill's tables are not in it" in here.refusal(name, postgres_store, *EACH[name][0], code=2)
+    with psycopg.connect(postgres_store) as connection:
+        assert connection.execute("SELECT to_regclass('taskmill_schema')").fetchone() == (None,)
 
 
 def test_a_password_is_not_shown() -> None:

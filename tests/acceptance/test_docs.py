@@ -29,6 +29,7 @@ from taskmill import (
     Handle,
     HistoryRecord,
     IoBudget,
+    NodeSnapshot,
     Reading,
     Resources,
     Scheduler,
@@ -194,7 +195,7 @@ def test_what_handlers_use_is_in_the_reference() -> None:
     assert wanted - words_in_code(REFERENCE / "handlers.md") == set()
 
 
-@pytest.mark.parametrize("kind", [TaskRecord, HistoryRecord, TaskProgress, TypeStats, Snapshot])
+@pytest.mark.parametrize("kind", [TaskRecord, HistoryRecord, TaskProgress, TypeStats, Snapshot, NodeSnapshot])
 def test_every_field_of_a_record_is_in_the_reference(kind: Any) -> None:
     assert set(kind.__struct_fields__) - words_in_code(REFERENCE / "records.md") == set()
 

@@ -33,6 +33,7 @@ NAMES = {
     "InvalidState",
     "InvalidTag",
     "IoBudget",
+    "NodeSnapshot",
     "OnDependencyFailure",
     "OnDuplicate",
     "PayloadTooLarge",

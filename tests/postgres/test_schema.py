@@ -41,6 +41,8 @@ MORE_STATEMENTS = {
     "names_of_nodes",
     "last_mark",
     "forget_marks",
+    "nodes_at_work",
+    "health_of_nodes",
 }
 
 FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}

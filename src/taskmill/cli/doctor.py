@@ -1,4 +1,4 @@
-"""``taskmill doctor``: is this file well, and is it safe where it lies?
+"""``taskmill doctor``: is this file or database well, and is it safe where it lies?
 
 A *problem* means data may be lost or work stands still, and gives exit code 1. A *note* is worth knowing, no more.
 """
@@ -10,28 +10,19 @@ import asyncio
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from taskmill import Ending, StoreCorrupt
-from taskmill.cli import machine_output, screen, words
+from taskmill.cli import doctor_postgres, machine_output, screen, words
+from taskmill.cli.finding import Finding
 from taskmill.cli.refusal import DONE, REFUSED
 from taskmill.cli.store_file import add_file, chosen_file, opened
 
-SUMMARY = "Check a database: integrity, SQLite version, permissions, dead letters"
+SUMMARY = "Check a store: integrity, versions, permissions, the health of a server, nodes, dead letters"
 
 MENDED_SQLITE = (3, 51, 3)
 LARGE_LOG = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at."""
-
-    level: Literal["ok", "note", "problem"]
-    subject: str
-    text: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,13 +54,17 @@ async def _examine(file: str) -> tuple[Mapping[str, Any], int]:
 
 
 def _judge(file: str, facts: Mapping[str, Any], dead: int) -> Iterator[Finding]:
-    yield Finding("ok", "file", f"{facts['store']}, {words.size(facts['bytes'])}, schema {facts['schema']}")
+    yield Finding(
+        "ok",
+        "file" if facts["kind"] == "sqlite" else "database",
+        f"{facts['store']}, {words.size(facts['bytes'])}, schema {facts['schema']}",
+    )
     if facts["kind"] == "sqlite":
         yield _integrity(facts["integrity"])
         yield _sqlite(facts["sqlite_version"], facts["module"])
         yield _log(facts["wal_bytes"])
     else:
-        yield Finding("ok", "PostgreSQL", f"{facts['server_version']}, nodes: {facts['dispatcher'] or 'none'}")
+        yield from doctor_postgres.judge(facts)
     yield Finding(
         "ok", "durability", f"{facts['durability']} for what this command writes; each scheduler chooses its own"
     )

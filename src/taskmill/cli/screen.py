@@ -32,6 +32,8 @@ STYLES = {
     "expired": "yellow",
     "dependency_failed": "red",
     "ok": "green",
+    "alive": "green",
+    "dead": "bold red",
     "note": "yellow",
     "problem": "bold red",
 }

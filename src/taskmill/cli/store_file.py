@@ -65,8 +65,13 @@ def without_password(file: str) -> str:
 @contextlib.asynccontextmanager
 async def opened(file: str) -> AsyncGenerator[Scheduler]:
     """A scheduler that only looks and controls; history is not its to prune."""
-    async with Scheduler(file, retention=None) as scheduler:
+    async with Scheduler(_existing(file), retention=None) as scheduler:
         yield scheduler
+
+
+def _existing(file: str) -> str:
+    """A file was looked at before; of a database the store is told not to make tables in it."""
+    return f"{file}{'&' if '?' in file else '?'}create=off" if "://" in file else file
 
 
 async def dispatcher_of(scheduler: Scheduler) -> str | None:

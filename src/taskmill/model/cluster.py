@@ -8,6 +8,20 @@ from typing import NamedTuple
 import msgspec
 
 
+class NodeAtWork(msgspec.Struct, frozen=True, array_like=True):
+    """A node that is known, and the tasks that are marked as its own. Instants are those of the store's clock."""
+
+    id: int | None
+    name: str
+    since: int
+    seen_at: int
+    is_alive: bool
+    slots: int
+    running: Sequence[int]
+    is_here: bool = False
+    """Whether this scheduler is that node."""
+
+
 class Claim(NamedTuple):
     """What a group asks for. ``waiting`` counts what may start: nothing of a group that is paused or out of permits."""
 

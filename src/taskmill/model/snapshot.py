@@ -67,6 +67,30 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """How the last attempt that has ended did so."""
 
 
+class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A scheduler that dispatches, or did so and died. A file has at most one, a database any number.
+
+    Instants are by the clock of the database, and for a file by that of this machine.
+    """
+
+    id: int | None
+    """Its number in the cluster; ``None`` where one process dispatches at a time."""
+    name: str
+    """Host and process."""
+    is_here: bool
+    """Whether it is this scheduler."""
+    is_alive: bool
+    """A node that was not seen for the time of a lease is dead; what it ran returns to the queue."""
+    since: datetime
+    """When it began to dispatch."""
+    seen_at: datetime
+    """When it last gave a sign of life."""
+    slots: int
+    """How many tasks it may run at once; 0 until it has said so."""
+    running: Sequence[int]
+    """The ids of the tasks it runs, all of which are in ``Snapshot.running``."""
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """``counts`` maps every status and ending to the number of tasks in it."""
 
@@ -88,3 +112,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this scheduler dispatches."""
     has_dispatcher: bool
     """Whether any does, in this process or another."""
+    nodes: Sequence[NodeSnapshot]
+    """Those that dispatch, and those that died while they did and were not missed yet."""

@@ -62,7 +62,12 @@ class Dispatching:
         return self._stopping is not None
 
     async def recover_if_alone(self) -> None:
-        """Put right what a dead dispatcher left, unless a live one is at work."""
+        """Put right what a dead dispatcher left, unless a live one is at work.
+
+        In a cluster that is left to nodes: whoever only looks, or may only look, changes nothing.
+        """
+        if self._store.is_cluster:
+            return
         try:
             right = await self._store.acquire_dispatch(recovering=True)
         except AlreadyRunning:

@@ -74,12 +74,14 @@ class Reading(Parts):
     async def snapshot(self) -> Snapshot:
         """A picture of what runs and what waits."""
         from taskmill.verbs.group_pictures import groups_of, rates_of
+        from taskmill.verbs.node_pictures import pictured_node
 
         self._opened()
         load = await self._store.load_of_groups()
         rules, now = self._rules(load.controls), self._clock.now_ms()
+        running, nodes = await self._store.at_work()
         return Snapshot(
-            running=await self.tasks(status="running"),
+            running=[self._live(record) for record in running],
             counts=await self._store.counts(),
             groups=groups_of(load, rules, now, await self._unknown(type for _, type in load.waiting)),
             paused=rules.is_paused(EVERYTHING),
@@ -92,6 +94,7 @@ class Reading(Parts):
             is_shared=rules.is_shared,
             dispatching=self._dispatcher is not None,
             has_dispatcher=self._dispatcher is not None or self._store.dispatcher_is_alive(),
+            nodes=[pictured_node(node) for node in nodes],
         )
 
     async def _cron_schedules(self, now: int) -> list[Schedule]:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from taskmill.errors import ConfigError, StoreBusy, StoreError, SubmissionError
 from taskmill.store.moving.marks import SEALED, told_by_seal
+from taskmill.store.postgres.address import parsed
 
 try:
     import psycopg
@@ -112,10 +113,9 @@ def connect(
 ) -> PatientConnection:
     """A connection in autocommit mode; transactions are begun in so many words."""
     try:
-        given = conninfo.conninfo_to_dict(address)
-        whole = conninfo.make_conninfo(
-            address, **{name: word for name, word in CONNECTING.items() if name not in given}
-        )
+        server = parsed(address).server
+        given = conninfo.conninfo_to_dict(server)
+        whole = conninfo.make_conninfo(server, **{name: word for name, word in CONNECTING.items() if name not in given})
         connection = PatientConnection.connect(whole, autocommit=True)
         connection.patience = patience
     except psycopg.Error as wrong:
@@ -148,7 +148,7 @@ def adapt(adapters: AdaptersMap) -> None:
 def shown(address: str) -> str:
     """The address without its password."""
     try:
-        parts = conninfo.conninfo_to_dict(address)
+        parts = conninfo.conninfo_to_dict(parsed(address).server)
     except psycopg.Error as wrong:
         raise ConfigError(f"store: this is not an address of PostgreSQL: {str(wrong).strip()}") from wrong
     user = f"{quote(str(parts['user']))}@" if parts.get("user") else ""

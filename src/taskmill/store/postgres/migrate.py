@@ -26,12 +26,22 @@ def newest_version() -> int:
     return migrations()[-1][0]
 
 
-def migrate(connection: RawConnection, name: str) -> int:
-    """Bring the schema up to date; the caller holds no transaction. Returns the version found before."""
+def migrate(connection: RawConnection, name: str, *, create: bool = True) -> int:
+    """Bring the schema up to date; the caller holds no transaction. Returns the version found before.
+
+    Without ``create`` only what is up to date is accepted.
+    """
     found = _version(connection)
     if found == newest_version():
         # A user who may not create tables can use those that are there.
         return found
+    if not create and found < newest_version():
+        if not found:
+            raise StoreError(f"{name}: taskmill's tables are not in it")
+        raise StoreError(
+            f"{name} has schema {found}, this taskmill has {newest_version()}; "
+            "a scheduler that opens it and may create tables brings it up to date"
+        )
     if connection.info.encoding not in ("utf-8", "UTF8", "utf8"):
         raise StoreError(f"{name}: the database must be in UTF-8, it is in {connection.info.encoding}")
     # Before the transaction, so that it sees what whoever had the lock has made.

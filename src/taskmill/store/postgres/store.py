@@ -14,13 +14,16 @@ import msgspec
 import psycopg
 
 from taskmill.errors import StoreError, SubmissionError
+from taskmill.model.cluster import NodeAtWork
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
+from taskmill.model.records import TaskRecord
 from taskmill.model.stages import NewTask, Stored
 from taskmill.policy.inbox import Answer
 from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
-from taskmill.store.postgres import lease, pulse
+from taskmill.store.postgres import health, lease, pulse
+from taskmill.store.postgres.address import parsed
 from taskmill.store.postgres.callers_session import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
     MIGRATING,
@@ -35,7 +38,7 @@ from taskmill.store.postgres.connection import (
     shown,
     translated,
 )
-from taskmill.store.postgres.migrate import migrate, newest_version
+from taskmill.store.postgres.migrate import migrate
 from taskmill.store.postgres.pulse import NodeRight, Pulse, RescueRight
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
@@ -44,6 +47,7 @@ from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.machine import readable_machine
 from taskmill.store.sql.read_side import ReadSide
+from taskmill.store.sql.rows import View
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 
@@ -52,6 +56,7 @@ T = TypeVar("T")
 READER_PATIENCE = 10.0
 """Seconds for which reading waits for a server that went away. One that does not answer is given up sooner."""
 
+_decode_nodes = msgspec.json.Decoder(list[NodeAtWork]).decode
 _decode_machines = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
 # Which tables of which server a connection sees.
@@ -71,7 +76,6 @@ class PostgresStore(WriteSide, ReadSide):
         self.name = shown(address)
         self._durability: Durability = durability
         self._clock = clock
-        self._right: NodeRight | None = None
         self._types: set[str] = set()
         """Of tasks that can be run here."""
         self._host = socket.gethostname()
@@ -115,7 +119,7 @@ class PostgresStore(WriteSide, ReadSide):
         try:
             with connect(self._address, MIGRATING, patience=MIGRATING_PATIENCE) as connection:
                 _check_not_sealed(connection, self.name)
-                migrate(connection, self.name)
+                migrate(connection, self.name, create=parsed(self._address).create)
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
         self._writer.open()
@@ -144,7 +148,9 @@ class PostgresStore(WriteSide, ReadSide):
 
     async def publish_types(self, types: Mapping[str, str]) -> None:
         self._types |= types.keys()
-        await super().publish_types(types)
+        # All nodes say the same, and those who only look may not say anything.
+        if types.items() - (await self.published_types()).items():
+            await super().publish_types(types)
 
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
         if recovering:
@@ -173,6 +179,10 @@ class PostgresStore(WriteSide, ReadSide):
             ]
 
         return await self._read(read)
+
+    def _nodes(self, connection: Connection, running: Sequence[TaskRecord], view: View) -> list[NodeAtWork]:  # noqa: ARG002
+        found = _decode_nodes(one(connection, "nodes_at_work", lease.LEASE))
+        return [msgspec.structs.replace(node, is_here=node.id == self._writer.node) for node in found]
 
     def dispatcher_is_alive(self) -> bool:
         return self._pulse.somebody_dispatches
@@ -306,20 +316,13 @@ class PostgresStore(WriteSide, ReadSide):
             pause = min(pause * 2, 0.5)
 
     async def facts(self) -> dict[str, Any]:
-        def read(connection: Connection) -> dict[str, Any]:
-            size, nodes, version = connection.execute(
-                "SELECT (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r'"
-                " AND relname LIKE 'taskmill%' AND pg_table_is_visible(oid)),"
-                " (SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node), current_setting('server_version')"
-            ).fetchone()
-            return {"integrity": "ok", "bytes": size, "wal_bytes": 0, "dispatcher": nodes, "server_version": version}
-
+        found = await self._read(health.examine)
         return {
             "store": self.name,
             "kind": "postgresql",
-            "schema": newest_version(),
             "durability": self._durability,
-            **await self._read(read),
+            "dispatcher": ", ".join(found["nodes"]["alive"]) or None,
+            **found,
         }
 
 

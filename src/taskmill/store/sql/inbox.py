@@ -132,8 +132,7 @@ def _store(connection: Connection, plan: InboxPlan, found: _Found, effects: Effe
         tasks = read_described([found.holders[one.old_id] for one in plan.superseded])
         end_tasks(connection, endings, now, effects, ties=CRON_ONLY if found.has_firings else NOBODY, tasks=tasks)
         endings = []
-    else:
-        stored = [one.old_id for one in plan.superseded if one.old_id < plan.first_id]
+    elif stored := [one.old_id for one in plan.superseded if one.old_id < plan.first_id]:
         connection.execute(SQL["give_up_keys"], (encoded(stored),))
     if plan.fresh:
         insert_rows(connection, plan.fresh, plan.first_id)

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from taskmill.cron_socket import CronRow
+from taskmill.model.cluster import NodeAtWork
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
@@ -17,6 +18,7 @@ from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Crossing, Described
+from taskmill.model.status import Status
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock
 from taskmill.store.sql import controls, cron, machine, reading, series
@@ -128,6 +130,17 @@ class ReadSide(ABC):
 
     async def history(self, filters: Filters) -> list[HistoryRecord]:
         return await self._read(lambda connection: reading.history(connection, filters))
+
+    async def at_work(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
+        def read(connection: Connection, view: View) -> tuple[list[TaskRecord], list[NodeAtWork]]:
+            with connection.snapshot():
+                running = reading.tasks(connection, view, Filters(status=Status.RUNNING))
+                return running, self._nodes(connection, running, view)
+
+        return await self._view(read)
+
+    @abstractmethod
+    def _nodes(self, connection: Connection, running: Sequence[TaskRecord], view: View) -> list[NodeAtWork]: ...
 
     async def count(self, filters: Filters) -> int:
         return await self._view(lambda connection, view: reading.count(connection, view, filters))

@@ -24,6 +24,8 @@ RETRY_AFTER = 0.005
 class FileLock:
     """Holds the right until :meth:`release`."""
 
+    is_held = True
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
@@ -31,6 +33,7 @@ class FileLock:
         return [self._descriptor]
 
     def release(self) -> None:
+        self.is_held = False
         os.close(self._descriptor)
 
     def linger(self) -> None:
@@ -40,11 +43,13 @@ class FileLock:
 class NoLock:
     """A store in memory has no other process."""
 
+    is_held = True
+
     def inheritable(self) -> list[int]:
         return []
 
     def release(self) -> None:
-        return
+        self.is_held = False
 
     def linger(self) -> None:
         return
@@ -82,6 +87,11 @@ def holder(path: str) -> str | None:
         return None if _try_lock(descriptor, shared=True) else _read_holder(descriptor)
     finally:
         os.close(descriptor)
+
+
+def held_since(path: str) -> int:
+    """When the last dispatcher took the right, in milliseconds: it has written its number then."""
+    return int(os.stat(path).st_mtime * 1000)
 
 
 def _read_holder(descriptor: int) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from taskmill.errors import AlreadyRunning, SubmissionError
+from taskmill.model.cluster import NodeAtWork
+from taskmill.model.records import TaskRecord
 from taskmill.model.stages import NewTask, Stored
 from taskmill.ports import Clock, DispatchRight
 from taskmill.store.moving.marks import READ as READ_MARKS
@@ -15,6 +18,7 @@ from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox
 from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sql.read_side import ReadSide
+from taskmill.store.sql.rows import View
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 from taskmill.store.sqlite.connection import (
@@ -29,7 +33,7 @@ from taskmill.store.sqlite.connection import (
     translated,
     translated_errors,
 )
-from taskmill.store.sqlite.dispatch_lock import NoLock, acquire, holder
+from taskmill.store.sqlite.dispatch_lock import FileLock, NoLock, acquire, held_since, holder
 from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store.sqlite.migrate import migrate, newest_version
 from taskmill.store.sqlite.session import Session
@@ -50,6 +54,8 @@ class SqliteStore(WriteSide, ReadSide):
         self._clock = clock
         self._in_memory = self.name == MEMORY
         self.is_shared = not self._in_memory
+        self._held_right: FileLock | NoLock | None = None
+        self._dispatching_since = 0
 
     # Opening and closing
 
@@ -102,8 +108,13 @@ class SqliteStore(WriteSide, ReadSide):
         self._connection.close()
 
     async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
-        if self._in_memory:
-            return NoLock()
+        if recovering:
+            return NoLock() if self._in_memory else await self._take_right(recovering=True)
+        self._held_right = NoLock() if self._in_memory else await self._take_right(recovering=False)
+        self._dispatching_since = self._clock.now_ms()
+        return self._held_right
+
+    async def _take_right(self, *, recovering: bool) -> FileLock:
         # Whoever moves the queue has the right; and whoever waited for it may have waited for the end of a move.
         try:
             right = await acquire(self.name + "-dispatch", recovering=recovering)
@@ -176,6 +187,20 @@ class SqliteStore(WriteSide, ReadSide):
         version = await self._write(lambda _: self._data_version(), rows=0)
         before, self._seen_version = self._seen_version, version
         return before != version
+
+    def _nodes(self, connection: AnyConnection, running: Sequence[TaskRecord], view: View) -> list[NodeAtWork]:  # noqa: ARG002
+        """The one process that dispatches. Whether it lives is known at every moment, so it was seen just now."""
+        ids = [task.id for task in running]
+        if self._held_right is not None and self._held_right.is_held:
+            process, since, is_here = str(os.getpid()), self._dispatching_since, True
+        else:
+            found = None if self._in_memory else holder(self.name + "-dispatch")
+            if found is None:
+                return []
+            process, since, is_here = found, held_since(self.name + "-dispatch"), False
+        slots = view.rules.declared.max_concurrency
+        name = f"{socket.gethostname()}:{process}"
+        return [NodeAtWork(None, name, since, view.now, True, slots, ids, is_here)]
 
     def dispatcher_is_alive(self) -> bool:
         return self.is_shared and holder(self.name + "-dispatch") is not None

@@ -64,6 +64,27 @@ FROM taskmill_node;
 -- Of those that are alive, for people. $1 as in bury_nodes.
 SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node WHERE NOT {is_dead};
 
+-- name: nodes_at_work
+-- [id, name, since, seen, whether alive, slots, ids of what it runs] of every node that is known. $1 as in bury_nodes.
+SELECT coalesce(json_agg(json_build_array(
+    id, name,
+    (extract(epoch FROM entered_at) * 1000)::bigint, (extract(epoch FROM seen_at) * 1000)::bigint,
+    NOT {is_dead}, slots,
+    (
+        SELECT coalesce(json_agg(task.id ORDER BY task.id), '[]') FROM taskmill_task AS task
+        WHERE task.status = 'running' AND task.node_id = node.id)
+    ) ORDER BY id), '[]')
+FROM taskmill_node AS node;
+
+-- name: health_of_nodes
+-- {alive, dead: names, without_node: how many tasks run under no node}. $1 as in bury_nodes.
+SELECT json_build_object(
+    'alive', (SELECT coalesce(json_agg(name ORDER BY id), '[]') FROM taskmill_node WHERE NOT {is_dead}),
+    'dead', (SELECT coalesce(json_agg(name ORDER BY id), '[]') FROM taskmill_node WHERE {is_dead}),
+    'without_node', (
+        SELECT count(*) FROM taskmill_task
+        WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node WHERE id = node_id)));
+
 -- name: elsewhere
 -- What others are at; $1 are our slots, which they are to know.
 WITH {own_slots}

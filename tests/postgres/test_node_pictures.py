@@ -1,0 +1,60 @@
+"""Which node runs what, and what a dead one has left, as everybody who may look sees it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from taskmill import Domain, Scheduler
+from taskmill.store.postgres import lease
+
+LONG = 20
+
+domain = Domain("d")
+
+
+@domain.task
+async def work() -> None:
+    """Goes on until it is stopped."""
+    await asyncio.Event().wait()
+
+
+async def test_each_task_is_at_one_of_the_nodes(postgres_store: str) -> None:
+    async with (
+        Scheduler(postgres_store, domains=[domain], max_concurrency=2, shutdown_grace=0) as one,
+        Scheduler(postgres_store, domains=[domain], max_concurrency=3, shutdown_grace=0) as two,
+        Scheduler(postgres_store) as looking,
+        one.running(),
+        two.running(),
+    ):
+        await one.submit_many([work.prepare() for _ in range(9)])
+        async with asyncio.timeout(LONG):
+            while len((picture := await looking.snapshot()).running) < 5 or not all(n.slots for n in picture.nodes):
+                await asyncio.sleep(0.02)
+        own = await two.snapshot()
+    assert [node.slots for node in picture.nodes] == [2, 3]
+    assert [len(node.running) for node in picture.nodes] == [2, 3]
+    assert sorted(id for node in picture.nodes for id in node.running) == [task.id for task in picture.running]
+    assert [node.is_here for node in picture.nodes] == [False, False]
+    assert [node.is_here for node in own.nodes] == [False, True]
+
+
+async def test_a_dead_node_is_shown_with_its_tasks_and_looking_changes_nothing(
+    postgres_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Shorter than the server has been there: it gives everybody the time of a lease.
+    monkeypatch.setattr(lease, "LEASE", 0.1)
+    async with Scheduler(postgres_store, domains=[domain], shutdown_grace=0):
+        handle = await work.submit()
+    with psycopg.connect(postgres_store, autocommit=True) as connection:
+        row = connection.execute(
+            "INSERT INTO taskmill_node (name, seen_at) VALUES ('far:1', now() - interval '1 hour') RETURNING id"
+        ).fetchone()
+        connection.execute("UPDATE taskmill_task SET status = 'running', node_id = %s, attempt = 1", row)
+    async with Scheduler(postgres_store) as looking:
+        for _ in range(2):
+            (node,) = (await looking.snapshot()).nodes
+            assert (node.name, node.is_alive, list(node.running)) == ("far:1", False, [handle.id])
+        assert (await looking.get(handle.id)).attempt == 1

@@ -1,0 +1,113 @@
+"""Tables stay small: the server is told when to clean up, and history goes in bites that leave reusable room."""
+
+from __future__ import annotations
+
+import psycopg
+
+from taskmill import Retention
+from taskmill.clock import SystemClock
+from taskmill.model.retention import PRUNE_BITE
+from taskmill.store.postgres.store import PostgresStore
+from taskmill.testing.store_contract.samples import NOW, add, new_task
+
+# Of each table that changes all the time: the part of it, and the number besides, that may be dead before it is cleaned
+# up, and how full its pages are made.
+LIVE = {
+    "taskmill_task": (0.02, 500, 80),
+    "taskmill_task_tag": (0.02, 500, 100),
+    "taskmill_dependency": (0.02, 500, 90),
+    "taskmill_node": (0, 200, 50),
+    "taskmill_tally": (0, 500, 50),
+    "taskmill_control": (0, 500, 50),
+    "taskmill_setting": (0, 200, 50),
+    "taskmill_io": (0, 200, 50),
+    "taskmill_cron": (0.02, 200, 70),
+    "taskmill_series": (0.02, 200, 80),
+    "taskmill_history": (0.05, 2000, 100),
+    "taskmill_history_tag": (0.05, 2000, 100),
+}
+NEVER_CHANGED = {"taskmill_schema", "taskmill_type", "taskmill_writing"}
+
+
+async def _made(address: str) -> PostgresStore:
+    store = PostgresStore(address, "full", SystemClock())
+    await store.open()
+    return store
+
+
+async def test_the_server_is_told_when_to_clean_up_each_table(postgres_store: str) -> None:
+    await (await _made(postgres_store)).close()
+    with psycopg.connect(postgres_store) as connection:
+        rows = connection.execute(
+            "SELECT relname, coalesce(reloptions, '{}') FROM pg_class"
+            " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+        ).fetchall()
+    assert {table for table, _ in rows} == LIVE.keys() | NEVER_CHANGED
+    for table, options in rows:
+        if table in LIVE:
+            said = {name: float(value) for name, value in (option.split("=") for option in options)}
+            assert (
+                said["autovacuum_vacuum_scale_factor"],
+                said["autovacuum_vacuum_threshold"],
+                said.get("fillfactor", 100),
+            ) == LIVE[table], table
+
+
+async def test_signs_of_life_progress_and_tallies_leave_nothing_in_an_index(postgres_store: str) -> None:
+    store = await _made(postgres_store)
+    try:
+        right = await store.acquire_dispatch()
+        await add(store, new_task())
+        with psycopg.connect(postgres_store) as connection:
+            _fill(connection, first=100, count=1)
+            for _ in range(10):
+                connection.execute("UPDATE taskmill_node SET seen_at = clock_timestamp()")
+                connection.execute("UPDATE taskmill_task SET progress = '[0.5]'")
+                connection.execute("UPDATE taskmill_tally SET ended = ended + 1")
+            rows = connection.execute(
+                "SELECT relname, n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE n_tup_upd > 0"
+                " AND schemaname = current_schema() ORDER BY relname"
+            ).fetchall()
+        right.release()
+    finally:
+        await store.close()
+    assert rows == [(table, 10, 10) for table in ("taskmill_node", "taskmill_tally", "taskmill_task")]
+
+
+async def test_history_is_pruned_in_bites_and_the_room_is_used_again(postgres_store: str) -> None:
+    store = await _made(postgres_store)
+    rules = Retention(max_count=100, max_age=None).rules()
+    sizes: list[int] = []
+    try:
+        with psycopg.connect(postgres_store, autocommit=True) as connection:
+            for round in range(8):
+                _fill(connection, first=round * 10_000 + 1, count=3 * PRUNE_BITE)
+                bites: list[int] = []
+                while not bites or bites[-1] == PRUNE_BITE:
+                    bites.append(await store.prune(rules, NOW, PRUNE_BITE))
+                assert max(bites) == PRUNE_BITE
+                assert len(bites) >= 3
+                kept = connection.execute("SELECT count(*) FROM taskmill_history").fetchone()
+                assert kept == (100,)
+                connection.execute("VACUUM taskmill_history")
+                row = connection.execute("SELECT pg_total_relation_size('taskmill_history')").fetchone()
+                assert row is not None
+                sizes.append(row[0])
+    finally:
+        await store.close()
+    # Pages of an index are free for use only two rounds after they became empty.
+    assert sizes[-1] <= 1.1 * sizes[3], sizes
+
+
+def _fill(connection: psycopg.Connection[tuple[object, ...]], first: int, count: int) -> None:
+    connection.execute(
+        "INSERT INTO taskmill_history"
+        " (id, type, group_name, priority, ending, payload, attempt, retries, created_at, ended_at)"
+        " SELECT n, 'd::t', '', 128, 'completed', '{}', 1, 0, %s, %s + n FROM generate_series(%s::int, %s::int) AS n",
+        (NOW, NOW, first, first + count - 1),
+    )
+    connection.execute(
+        "INSERT INTO taskmill_tally AS t VALUES ('d::t', '', 'completed', %s, %s, 0, 0)"
+        " ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET kept = t.kept + excluded.kept",
+        (count, count),
+    )
