@@ -68,6 +68,7 @@ class PostgresStore(WriteSide, ReadSide):
     def __init__(self, address: str, durability: Durability, clock: Clock) -> None:
         super().__init__()
         self._address = address
+        self._where = parsed(address)
         self.name = shown(address)
         self._durability: Durability = durability
         self._clock = clock
@@ -97,6 +98,7 @@ class PostgresStore(WriteSide, ReadSide):
             heard=lambda: on_loop(news.set),
             cut_off=lambda: on_loop(self.watch_cut_off),
             silent=self._server_is_silent,
+            listens=self._where.notifications,
         )
         try:
             await self._reader.run(self._open)
@@ -110,13 +112,15 @@ class PostgresStore(WriteSide, ReadSide):
         try:
             with connect(self._address, MIGRATING, patience=MIGRATING_PATIENCE) as connection:
                 _check_not_sealed(connection, self.name)
-                migrate(connection, self.name, create=parsed(self._address).create)
+                migrate(connection, self.name, create=self._where.create)
+            self._writer.open()
+            with contextlib.ExitStack() as undoing:
+                self._reading = Session(undoing.enter_context(self._connect_to_read()))
+                self._place = self._reading.execute(_PLACE).fetchone()
+                self._pulse.open()
+                undoing.pop_all()
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
-        self._writer.open()
-        self._reading = Session(self._connect_to_read())
-        self._place = self._reading.execute(_PLACE).fetchone()
-        self._pulse.open()
 
     def _connect_to_write(self) -> RawConnection:
         return connect(self._address, WRITING, self._durability)
@@ -279,14 +283,16 @@ class PostgresStore(WriteSide, ReadSide):
 
     def _ask_reader(self, request: Callable[[Connection], T]) -> T:
         try:
-            return request(self._reading)
+            with self._reading.reading():
+                return request(self._reading)
         except psycopg.Error as wrong:
             if not is_lost(wrong, self._reading.raw):
                 raise
         # The server was restarted, or the connection cut: reading can be repeated.
         self._reading.raw.close()
         self._reading = Session(self._connect_to_read())
-        return request(self._reading)
+        with self._reading.reading():
+            return request(self._reading)
 
     async def facts(self) -> dict[str, Any]:
         found = await self._read(health.examine)

@@ -197,8 +197,8 @@ class Writer:
         node = "" if self.node is None else str(self.node)
         try:
             commit.number = session.script(
-                f"BEGIN; SET LOCAL taskmill.node = '{node}'; LOCK TABLE taskmill_writing IN {mode} MODE;"
-                " SELECT pg_current_xact_id()::text"
+                f"BEGIN; {session.settings} SET LOCAL taskmill.node = '{node}';"
+                f" LOCK TABLE taskmill_writing IN {mode} MODE; SELECT pg_current_xact_id()::text"
             )
             session.is_alone = alone
             commit.results = [asked.request(session) for asked in batch]
