@@ -16,6 +16,7 @@ LIVE = {
     "taskmill_task": (0.02, 500, 80),
     "taskmill_task_tag": (0.02, 500, 100),
     "taskmill_dependency": (0.02, 500, 90),
+    "taskmill_commit": (0, 500, 50),
     "taskmill_node": (0, 200, 50),
     "taskmill_tally": (0, 500, 50),
     "taskmill_control": (0, 500, 50),

@@ -85,6 +85,8 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
 
     patience: float = PATIENCE
     is_given_up = False
+    settings = ""
+    """What each transaction begins with, where a pooler hands sessions around and none of them is ours to set."""
 
     def give_up(self) -> None:
         """Somebody else has found that the server is silent: wait no longer. May be called by any thread."""
@@ -113,7 +115,7 @@ def connect(
 ) -> PatientConnection:
     """A connection in autocommit mode; transactions are begun in so many words."""
     try:
-        server = parsed(address).server
+        server, is_ours, _ = parsed(address)
         given = conninfo.conninfo_to_dict(server)
         whole = conninfo.make_conninfo(server, **{name: word for name, word in CONNECTING.items() if name not in given})
         connection = PatientConnection.connect(whole, autocommit=True)
@@ -124,10 +126,14 @@ def connect(
         if connection.info.server_version < OLDEST_SERVER:
             found = connection.info.server_version // 10000
             raise StoreError(f"{shown(address)}: PostgreSQL {found} is too old, {OLDEST_SERVER // 10000} is needed")
-        connection.prepared_max = 1000
-        session = {**settings, "synchronous_commit": "on" if durability == "full" else "off"}
+        wanted = {**settings, "synchronous_commit": "on" if durability == "full" else "off"}
         # Fixed words and values, none of them from outside.
-        connection.execute("; ".join(f"SET {name} = {value}" for name, value in session.items()).encode())
+        if is_ours:
+            connection.prepared_max = 1000
+            connection.execute("".join(f"SET {name} = {value};" for name, value in wanted.items()).encode())
+        else:
+            connection.prepare_threshold = None
+            connection.settings = "".join(f"SET LOCAL {name} = {value};" for name, value in wanted.items())
         adapt(connection.adapters)
     except psycopg.Error as wrong:
         connection.close()
@@ -184,6 +190,10 @@ def translated(wrong: Exception, name: str) -> Exception:
         return StoreBusy(f"{name}: others hold what is needed for too long: {text}")
     if wrong.sqlstate == "54000":
         return SubmissionError(f"{name}: a key, a type or a group is too long for an index of PostgreSQL: {text}")
+    if wrong.sqlstate in ("26000", "42P05"):
+        return StoreError(
+            f"{name}: {text}; if this is a pooler that hands sessions around, add notifications=off to the address"
+        )
     if wrong.sqlstate in ("42501",):
         return StoreError(f"{name}: this user may not do that: {text}")
     if wrong.sqlstate in ("53100",):

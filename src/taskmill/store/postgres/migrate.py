@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from psycopg import IsolationLevel
+
 from taskmill.errors import SchemaTooNew, StoreError
 from taskmill.store.postgres.connection import RawConnection
 
@@ -44,14 +46,11 @@ def migrate(connection: RawConnection, name: str, *, create: bool = True) -> int
         )
     if connection.info.encoding not in ("utf-8", "UTF8", "utf8"):
         raise StoreError(f"{name}: the database must be in UTF-8, it is in {connection.info.encoding}")
-    # Before the transaction, so that it sees what whoever had the lock has made.
-    connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
-    try:
-        with connection.transaction():
-            return _upgrade(connection, name)
-    finally:
-        if not connection.closed:
-            connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+    # Whatever is usual in this database: each statement after the lock sees what whoever had it has made.
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        return _upgrade(connection, name)
 
 
 def _upgrade(connection: RawConnection, name: str) -> int:

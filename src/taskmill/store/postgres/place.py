@@ -11,11 +11,12 @@ from psycopg import sql as compose
 from psycopg.errors import DataError, IntegrityError, ProgramLimitExceeded
 from psycopg.pq import TransactionStatus
 
-from taskmill.errors import AlreadyRunning, SchemaTooNew, StoreError
+from taskmill.errors import AlreadyRunning, ConfigError, SchemaTooNew, StoreError
 from taskmill.store.moving.marks import SEALED
 from taskmill.store.moving.place import Place, Row, Unstorable, selection
 from taskmill.store.moving.tables import OPEN, Shape, Table
 from taskmill.store.postgres import lease
+from taskmill.store.postgres.address import parsed
 from taskmill.store.postgres.connection import SEALED_STATE, connect, shown, translated
 from taskmill.store.postgres.migrate import migrate, newest_version
 from taskmill.store.postgres.session import Session
@@ -58,6 +59,8 @@ class PostgresPlace(Place):
 
     def __init__(self, address: str, *, must_exist: bool) -> None:
         self.name = shown(address)
+        if not parsed(address).notifications:
+            raise ConfigError(f"{self.name}: a move needs sessions of its own; give the address of the server itself")
         self._closing = contextlib.ExitStack()
         try:
             with self._translating():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import select
 import socket
 import threading
@@ -30,6 +31,8 @@ logger = logging.getLogger("taskmill")
 
 BEAT = 1.0
 """Seconds between two signs of life, and between two looks at the counter."""
+SOONEST = 0.75
+"""The part of it after which the next may come."""
 ANSWER = 4.0
 """Seconds within which the server answers what the pulse asks, which is little and waits for nobody."""
 MOMENT = 0.02
@@ -56,8 +59,14 @@ class Pulse:
         heard: Callable[[], None],
         cut_off: Callable[[], None],
         silent: Callable[[], None],
+        *,
+        listens: bool = True,
     ) -> None:
-        """What is called in the thread: there is news; nobody hears us any longer; the server does not answer."""
+        """What is called in the thread: there is news; nobody hears us any longer; the server does not answer.
+
+        If it does not listen, it does not tell others either: then the counter is all that is looked at.
+        """
+        self._listens = listens
         self._connect = connect
         self._own_changes = own_changes
         self._heard = heard
@@ -95,8 +104,13 @@ class Pulse:
 
     def open(self) -> None:
         """Connect and look around once; called in the thread that opens the store."""
-        self._begin(Session(self._connect()))
-        self._look()
+        session = Session(self._connect())
+        try:
+            self._begin(session)
+            self._look()
+        except BaseException:
+            session.raw.close()
+            raise
         self._woken, self._wake = socket.socketpair()
         self._wake.setblocking(False)
         self._thread.start()
@@ -106,7 +120,8 @@ class Pulse:
         self._session = session
         # One channel per set of tables: a database may hold several.
         self._channel = session.script("SELECT 'taskmill_' || 'taskmill_change'::regclass::oid")
-        session.script(f"LISTEN {self._channel}")
+        if self._listens:
+            session.script(f"LISTEN {self._channel}")
 
     # What the loop and the writer say
 
@@ -132,8 +147,9 @@ class Pulse:
 
     def tell(self) -> None:
         """Something was committed that other nodes may want to know."""
-        self._to_tell = True
-        self._nudge()
+        if self._listens:
+            self._to_tell = True
+            self._nudge()
 
     def watch(self, transaction: str) -> None:
         """A caller has stored tasks in a transaction of its own, which others are told of once it commits."""
@@ -181,7 +197,7 @@ class Pulse:
     # In the thread
 
     def _serve(self) -> None:
-        beat_at = time.monotonic() + BEAT
+        beat_at = time.monotonic() + _until_next_beat()
         while True:
             try:
                 self._wait(max(0.0, beat_at - time.monotonic()))
@@ -193,7 +209,7 @@ class Pulse:
                 # The last two are what waiting for a connection raises that is closed already.
                 self._connection_lost(wrong)
             if time.monotonic() >= beat_at:
-                beat_at = time.monotonic() + BEAT
+                beat_at = time.monotonic() + _until_next_beat()
             if self._closing and self._node is None and not self._left and not self._stopped:
                 if not self._lingering:
                     break
@@ -218,11 +234,11 @@ class Pulse:
         assert session is not None  # noqa: S101 - the caller has connected
         if self._watched:
             self._look_at_transactions(session)
-        if self._to_tell and time.monotonic() >= self._told_at + MOMENT:
+        if self._to_tell and self._listens and time.monotonic() >= self._told_at + MOMENT:
             self._to_tell = False
             self._told_at = time.monotonic()
             session.script(f"NOTIFY {self._channel}, '{self._sender}'")
-        for told in session.raw.notifies(timeout=0):
+        for told in session.raw.notifies(timeout=0) if self._listens else ():
             if told.payload != self._sender:
                 self._news()
         for node in list(self._stopped - self._left):
@@ -286,7 +302,7 @@ class Pulse:
             self._news()
 
     def _wait(self, longest: float) -> None:
-        if self._to_tell:
+        if self._to_tell and self._listens:
             longest = min(longest, max(0.0, self._told_at + MOMENT - time.monotonic()))
         if self._watched:
             longest = min(longest, WATCHING)
@@ -328,6 +344,11 @@ class Pulse:
             self._in_touch_since = time.monotonic()
             # Notifications were missed.
             self._news()
+
+
+def _until_next_beat() -> float:
+    """A little less than a beat, now more and now less: nodes that were started together do not ask together."""
+    return BEAT * random.uniform(SOONEST, 1.0)  # noqa: S311 - nothing secret
 
 
 class NodeRight:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,9 @@ class Statements(ABC):
     """Runs statements by name. ``is_alone`` is set by whoever begins the transaction."""
 
     is_alone = False
+    settings = ""
+    """What each transaction must begin with, if it cannot be told to the session."""
+    _is_in_snapshot = False
 
     @abstractmethod
     def _run(self, text: str, parameters: Sequence[Any] | None) -> Cursor: ...
@@ -91,10 +94,15 @@ class Statements(ABC):
 
     @contextmanager
     def snapshot(self) -> Generator[None, None, None]:
-        self.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if self._is_in_snapshot:
+            yield
+            return
+        self.script(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{self.settings}")
+        self._is_in_snapshot = True
         try:
             yield
         finally:
+            self._is_in_snapshot = False
             self.script("COMMIT")
 
 
@@ -105,6 +113,14 @@ class Session(Statements):
         self.raw = raw
         self._cursor = psycopg.RawCursor(raw, row_factory=tuple_row)
         adapt(self._cursor.adapters)
+        if isinstance(raw, PatientConnection):
+            self.settings = raw.settings
+
+    @contextmanager
+    def reading(self) -> Generator[None, None, None]:
+        """Statements inside have the settings of this session; if it is nobody's, they share a transaction."""
+        with self.snapshot() if self.settings else nullcontext():
+            yield
 
     def _run(self, text: str, parameters: Sequence[Any] | None) -> Cursor:
         return self._cursor.execute(text.encode(), parameters, prepare=True)

@@ -73,6 +73,7 @@ class PostgresStore(WriteSide, ReadSide):
     def __init__(self, address: str, durability: Durability, clock: Clock) -> None:
         super().__init__()
         self._address = address
+        self._where = parsed(address)
         self.name = shown(address)
         self._durability: Durability = durability
         self._clock = clock
@@ -106,6 +107,7 @@ class PostgresStore(WriteSide, ReadSide):
             heard=lambda: on_loop(news.set),
             cut_off=lambda: on_loop(self.watch_cut_off),
             silent=self._server_is_silent,
+            listens=self._where.notifications,
         )
         try:
             await self._reader.run(self._open)
@@ -119,13 +121,15 @@ class PostgresStore(WriteSide, ReadSide):
         try:
             with connect(self._address, MIGRATING, patience=MIGRATING_PATIENCE) as connection:
                 _check_not_sealed(connection, self.name)
-                migrate(connection, self.name, create=parsed(self._address).create)
+                migrate(connection, self.name, create=self._where.create)
+            self._writer.open()
+            with contextlib.ExitStack() as undoing:
+                self._reading = Session(undoing.enter_context(self._connect_to_read()))
+                self._place = self._reading.execute(_PLACE).fetchone()
+                self._pulse.open()
+                undoing.pop_all()
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
-        self._writer.open()
-        self._reading = Session(self._connect_to_read())
-        self._place = self._reading.execute(_PLACE).fetchone()
-        self._pulse.open()
 
     def _connect_to_write(self) -> RawConnection:
         return connect(self._address, WRITING, self._durability)
@@ -161,8 +165,13 @@ class PostgresStore(WriteSide, ReadSide):
     async def _enter(self) -> int:
         name = f"{self._host}:{os.getpid()}"
         given = name, encoded(sorted(self._types)), self._seen
-        node: int = await self._write(lambda connection: connection.execute("enter_node", given).fetchone()[0])
-        self._writer.node = node
+
+        def enter(connection: Connection) -> int:
+            connection.execute("forget_marks")
+            number: int = connection.execute("enter_node", given).fetchone()[0]
+            return number
+
+        node = self._writer.node = await self._write(enter)
         self._slots_told = None
         self._pulse.enter(node)
         return node
@@ -303,7 +312,8 @@ class PostgresStore(WriteSide, ReadSide):
             try:
                 if self._reading.raw.closed:
                     self._reading = Session(self._connect_to_read())
-                return request(self._reading)
+                with self._reading.reading():
+                    return request(self._reading)
             except (StoreError, psycopg.Error) as wrong:
                 if not is_lost(wrong, self._reading.raw):
                     raise

@@ -172,7 +172,6 @@ class Writer:
     def open(self) -> None:
         """Connect; called in the thread that opens the store."""
         self._session = Session(self._connect())
-        self._session.execute("forget_marks")
 
     def _transaction(self, batch: Sequence[_Asked]) -> list[Any]:
         """Run the requests in one transaction, again and again while the server is away."""
@@ -205,7 +204,8 @@ class Writer:
         writes = any(asked.rows for asked in batch)
         try:
             commit.number = session.script(
-                f"BEGIN; SET LOCAL taskmill.node = '{node}'; LOCK TABLE taskmill_writing IN {mode} MODE;"
+                f"BEGIN; {session.settings} SET LOCAL taskmill.node = '{node}';"
+                f" LOCK TABLE taskmill_writing IN {mode} MODE;"
                 + (" SELECT pg_current_xact_id()::text" if writes else "")
             )
             session.is_alone = alone

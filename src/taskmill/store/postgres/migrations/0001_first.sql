@@ -285,6 +285,7 @@ ALTER TABLE taskmill_history SET (
     autovacuum_vacuum_insert_threshold = 10000, autovacuum_vacuum_insert_scale_factor = 0.05);
 ALTER TABLE taskmill_history_tag SET (autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_scale_factor = 0.05);
 -- A few rows each, changed all the time.
+ALTER TABLE taskmill_commit SET (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 ALTER TABLE taskmill_node SET (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0);
 ALTER TABLE taskmill_tally SET (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 ALTER TABLE taskmill_control SET (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
