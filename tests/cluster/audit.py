@@ -11,7 +11,7 @@ from taskmill.policy.verdicts import MOST_CRASHES, is_crash
 from tests.cluster import work
 from tests.cluster.crowd import Fault
 from tests.cluster.pace import LEASE, MINUTE, minute_of, real
-from tests.cluster.witnesses import Interval, Row, Span, Witnesses
+from tests.cluster.witnesses import Interval, Row, Span, Witnesses, really
 
 
 class Audit:
@@ -100,6 +100,11 @@ class Audit:
             tokens = Counter((one.attempt, one.part) for one in intervals)
             twice = [each for each, count in tokens.items() if count > 1]
             self._expect(not twice, f"task {id} began {twice} more than once")
+            mains.sort(key=lambda one: one.attempt)
+            for earlier, later in pairwise(mains):
+                # Claimed by a node that was suspended before it began: begun when it woke up, and stopped at once.
+                stale = earlier.begin > later.begin and really(earlier, self._seen.absences[earlier.who])
+                self._expect(not stale, f"{earlier} after {later}")
             if id in requeued:
                 continue
             for done, again in pairwise(mains):

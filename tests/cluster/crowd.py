@@ -75,7 +75,7 @@ class Crowd:
 
     def start(self, *, slots: int = SLOTS, pause: float = 0.0, through_network: bool = False) -> Member:
         who = f"{'node' if slots else 'producer'}{next(self._numbers)}"
-        network = Network(self.address) if through_network else None
+        network = Network(self.address, tells_of_resets=True) if through_network else None
         journal, log = self._folder / f"{who}.journal", self._folder / f"{who}.log"
         orders = {
             "who": who,

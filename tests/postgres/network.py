@@ -14,7 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 class Network:
     """Listens on a local port, and hands everything on to the Unix socket of a server."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, tells_of_resets: bool = False) -> None:
+        self._tells_of_resets = tells_of_resets
         parts = urlsplit(address)
         options = parse_qs(parts.query)
         self._server = str(Path(options["host"][0]) / ".s.PGSQL.5432")
@@ -45,10 +46,13 @@ class Network:
                     client.close()
                     continue
                 try:
-                    self._links.append(_Link(client, self._server, is_silent=self.is_silent))
+                    self._links.append(self._link(client))
                 except OSError:
                     # There is no server behind it right now.
                     client.close()
+
+    def _link(self, client: socket.socket) -> _Link:
+        return _Link(client, self._server, is_silent=self.is_silent, tells_of_resets=self._tells_of_resets)
 
     def fall_silent(self) -> None:
         """Whatever is sent is taken and goes nowhere, on every connection there is and on new ones."""
@@ -73,8 +77,9 @@ class Network:
 
 
 class _Link:
-    def __init__(self, client: socket.socket, server: str, *, is_silent: bool) -> None:
+    def __init__(self, client: socket.socket, server: str, *, is_silent: bool, tells_of_resets: bool) -> None:
         self.is_silent = is_silent
+        self._tells_of_resets = tells_of_resets
         self._client = client
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         if not is_silent:
@@ -87,11 +92,14 @@ class _Link:
             threading.Thread(target=self._carry, args=(source, target), daemon=True).start()
 
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while data := source.recv(65536):
                 if not self.is_silent:
                     target.sendall(data)
-        # Also when it was reset, as by a server that is killed.
+        except OSError:
+            # It was reset, as by a server that is killed.
+            if not self._tells_of_resets:
+                return
         if not self.is_silent:
             self.end()
 
