@@ -67,7 +67,10 @@ def _upgrade(connection: RawConnection, name: str) -> int:
 
 
 def _version(connection: RawConnection) -> int:
-    row = connection.execute("SELECT to_regclass('taskmill_schema') IS NOT NULL").fetchone()
+    # Not by `to_regclass`, which may answer from the memory of the session while a transaction goes on.
+    row = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relname = 'taskmill_schema' AND pg_table_is_visible(oid))"
+    ).fetchone()
     if row is None or not row[0]:
         return 0
     row = connection.execute("SELECT coalesce(max(version), 0) FROM taskmill_schema").fetchone()
