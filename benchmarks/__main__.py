@@ -47,6 +47,7 @@ MEASUREMENTS = {
     "pg_latency": "pg_latency",
 }
 """The name of each measurement and the module whose ``measure`` does it."""
+RESULTS = Path("bench.json")
 
 
 def main() -> int:
@@ -63,13 +64,24 @@ def main() -> int:
             print(f"{name} …", flush=True)
             module = importlib.import_module(f"benchmarks.{MEASUREMENTS[name]}")
             reports[name] = module.measure(settings)
-            about[name] = {**reports[name].about, "took_s": round(time.perf_counter() - began, 1)}
+            took = round(time.perf_counter() - began, 1)
+            about[name] = {**reports[name].about, "took_s": took, "date": _now()}
     finally:
         shutil.rmtree(folder)
     _print_table(reports)
     numbers = {key: value for report in reports.values() for key, value in report.numbers.items()}
-    Path("bench.json").write_text(json.dumps({**numbers, "about": about}, indent=2) + "\n")
+    before = {} if len(arguments.only) == len(MEASUREMENTS) else _measured_before()
+    found = {**before, **numbers, "about": {**before.get("about", {}), **about}}
+    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
     return 0
+
+
+def _measured_before() -> dict[str, Any]:
+    """What other measurements have found: a run of some of them leaves the rest as it was."""
+    if not RESULTS.exists():
+        return {}
+    before: dict[str, Any] = json.loads(RESULTS.read_text())
+    return before
 
 
 def _arguments() -> argparse.Namespace:
@@ -107,7 +119,7 @@ def _filesystem(folder: Path) -> str:
 
 def _facts(folder: Path, quick: bool) -> dict[str, Any]:
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": _now(),
         "quick": quick,
         "durability": "full",
         "machine": platform.machine(),
@@ -121,6 +133,10 @@ def _facts(folder: Path, quick: bool) -> dict[str, Any]:
         "msgspec": msgspec.__version__,
         "taskmill": taskmill.__version__,
     }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _print_table(reports: dict[str, Report]) -> None:
