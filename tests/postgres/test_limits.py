@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from statistics import mean, median
 from typing import Any
 
 from taskmill import Domain, Group, RateLimit, Scheduler, Submission
@@ -96,16 +97,19 @@ async def test_the_slots_of_all_nodes_are_shared_by_weight(postgres_store: str) 
     watch = Watch()
     groups = {"a": Group(weight=3), "b": Group(weight=1)}
     async with nodes(postgres_store, watch, 2, max_concurrency=8, groups=groups) as (first, second):
-        await first.submit_many([work("a") for _ in range(60)])
-        await second.submit_many([work("b") for _ in range(60)])
+        await first.submit_many([work("a") for _ in range(200)])
+        await second.submit_many([work("b") for _ in range(200)])
         await until(lambda: watch.running.total() == 16)
-        # Whoever came first may have lent slots; they return as tasks end.
-        for _ in range(3):
+        # A node may lend slots while it hears that tasks of another have ended; they return as tasks end.
+        slots_of_a: list[int] = []
+        for _ in range(12):
             watch.let_go.set()
             await asyncio.sleep(0)
             watch.let_go.clear()
             await until(lambda: watch.running.total() == 16)
-        assert watch.running == {"a": 12, "b": 4}
+            slots_of_a.append(watch.running["a"])
+        assert 11 <= mean(slots_of_a) <= 13, slots_of_a
+        assert median(slots_of_a) == 12, slots_of_a
 
 
 async def test_a_rate_holds_for_all_nodes(postgres_store: str) -> None:
