@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import shlex
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -115,7 +116,7 @@ def about(step: Step) -> str:
     return f"{_VERBS[step.phase]} {step.done:,} of {step.total:,} rows{percent}"
 
 
-class _Calm:
+class _Calm(ABC):
     """Passes on the first step of each phase, one now and then, and the last."""
 
     interval = LINE_INTERVAL
@@ -132,8 +133,8 @@ class _Calm:
             self.show(step, is_first=is_first)
         self._phase = step.phase
 
-    def show(self, step: Step, *, is_first: bool) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def show(self, step: Step, *, is_first: bool) -> None: ...
 
 
 class _Lines(_Calm):

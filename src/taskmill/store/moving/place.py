@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from taskmill.errors import SchemaTooNew, StoreError
 from taskmill.store.moving.marks import ARRIVAL, ARRIVED, DEPARTURE, READ, Arrival, Arrived, Departure, Marks, encoded
 from taskmill.store.moving.tables import NEW_SETTINGS, Shape, Table
 
@@ -35,6 +36,10 @@ class Place(ABC):
     @abstractmethod
     def identity(self) -> object:
         """Equal for two places that are one."""
+
+    @abstractmethod
+    def _has_tables(self) -> bool:
+        """Whether there is anything of ours in it."""
 
     @abstractmethod
     def shapes(self) -> Mapping[str, Shape]:
@@ -90,8 +95,18 @@ class Place(ABC):
     def marks(self) -> Marks:
         return Marks.of((name, value) for name, value in self.query(READ))
 
-    def how_to_upgrade(self) -> str:
-        """What to do about an older schema. A sealed store is not opened, so it is not upgraded either."""
+    def check_schema(self, newest: int) -> None:
+        """See that it has the tables of this version."""
+        found = self.query("SELECT max(version) FROM taskmill_schema")[0][0] if self._has_tables() else None
+        if not isinstance(found, int):
+            raise StoreError(f"{self.name}: taskmill's tables are not in it")
+        if found > newest:
+            raise SchemaTooNew(f"{self.name} has schema {found}, this taskmill knows up to {newest}; upgrade taskmill")
+        if found < newest:
+            raise StoreError(f"{self.name} has schema {found}, this taskmill has {newest}; {self._how_to_upgrade()}")
+
+    def _how_to_upgrade(self) -> str:
+        # A sealed store is not opened, so it is not upgraded either.
         if self.marks().is_sealed:
             return "an older taskmill began to move it: finish that move, or undo it, with that one"
         return f"`taskmill status {self.name}` brings it up to date, then run the same command again"

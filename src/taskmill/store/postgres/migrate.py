@@ -8,6 +8,7 @@ from psycopg import IsolationLevel
 
 from taskmill.errors import SchemaTooNew, StoreError
 from taskmill.store.postgres.connection import RawConnection
+from taskmill.store.sql.numbered_migrations import numbered_migrations
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _LOCK = 0x7461736B6D696C6C
@@ -16,12 +17,7 @@ _LOCK = 0x7461736B6D696C6C
 
 def migrations() -> list[tuple[int, str, str]]:
     """``(number, name, sql)`` of every migration, in order."""
-    found: list[tuple[int, str, str]] = []
-    for entry in MIGRATIONS.iterdir():
-        if entry.suffix == ".sql":
-            number, _, _ = entry.name.partition("_")
-            found.append((int(number), entry.name, entry.read_text(encoding="utf-8")))
-    return sorted(found)
+    return numbered_migrations(MIGRATIONS)
 
 
 def newest_version() -> int:

@@ -11,7 +11,7 @@ from psycopg import sql as compose
 from psycopg.errors import DataError, IntegrityError, ProgramLimitExceeded
 from psycopg.pq import TransactionStatus
 
-from taskmill.errors import AlreadyRunning, ConfigError, SchemaTooNew, StoreError
+from taskmill.errors import AlreadyRunning, ConfigError
 from taskmill.store.moving.marks import SEALED
 from taskmill.store.moving.place import Place, Row, Unstorable, selection
 from taskmill.store.moving.tables import OPEN, Shape, Table
@@ -73,7 +73,7 @@ class PostgresPlace(Place):
         # A batch that the server loses is one that was not copied; what ends a move is made durable.
         self._connection = self._closing.enter_context(connect(address, _SETTINGS, "process"))
         if must_exist:
-            self._check_schema()
+            self.check_schema(newest_version())
         else:
             migrate(self._connection, self.name)
         self._reading = self._closing.enter_context(connect(address, _SETTINGS))
@@ -84,19 +84,8 @@ class PostgresPlace(Place):
         if not self.query(f"SELECT pg_try_advisory_lock({_LOCK})")[0][0]:
             raise AlreadyRunning(f"{self.name} is being moved by another process; wait until it has ended")
 
-    def _check_schema(self) -> None:
-        there = self.query("SELECT to_regclass('taskmill_schema') IS NOT NULL")[0][0]
-        found = self.query("SELECT max(version) FROM taskmill_schema")[0][0] if there else None
-        if found is None:
-            raise StoreError(f"{self.name}: taskmill's tables are not in it")
-        if found > newest_version():
-            raise SchemaTooNew(
-                f"{self.name} has schema {found}, this taskmill knows up to {newest_version()}; upgrade taskmill"
-            )
-        if found < newest_version():
-            raise StoreError(
-                f"{self.name} has schema {found}, this taskmill has {newest_version()}; " + self.how_to_upgrade()
-            )
+    def _has_tables(self) -> bool:
+        return bool(self.query("SELECT to_regclass('taskmill_schema') IS NOT NULL")[0][0])
 
     def close(self) -> None:
         self._closing.close()

@@ -367,16 +367,3 @@ class NodeRight:
 
     def release(self) -> None:
         self._pulse.leave(self.node)
-
-
-class RescueRight:
-    """The right to look after the tasks of dead nodes, which everybody has."""
-
-    def inheritable(self) -> list[int]:
-        return []
-
-    def release(self) -> None:
-        return
-
-    def linger(self) -> None:
-        return

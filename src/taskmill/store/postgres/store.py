@@ -39,7 +39,7 @@ from taskmill.store.postgres.connection import (
     translated,
 )
 from taskmill.store.postgres.migrate import migrate
-from taskmill.store.postgres.pulse import NodeRight, Pulse, RescueRight
+from taskmill.store.postgres.pulse import NodeRight, Pulse
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
 from taskmill.store.sql import inbox, ledger
@@ -156,9 +156,7 @@ class PostgresStore(WriteSide, ReadSide):
         if types.items() - (await self.published_types()).items():
             await super().publish_types(types)
 
-    async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
-        if recovering:
-            return RescueRight()
+    async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:  # noqa: ARG002 - nodes recover
         self._right = NodeRight(self._pulse, await self._enter())
         return self._right
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from taskmill.errors import SchemaTooNew, StoreCorrupt
+from taskmill.store.sql.numbered_migrations import numbered_migrations
 from taskmill.store.sqlite.connection import Connection, complete_statement
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -16,12 +17,7 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 
 def migrations() -> list[tuple[int, str, str]]:
     """``(number, name, sql)`` of every migration, in order."""
-    found: list[tuple[int, str, str]] = []
-    for entry in MIGRATIONS.iterdir():
-        if entry.suffix == ".sql":
-            number, _, _ = entry.name.partition("_")
-            found.append((int(number), entry.name, entry.read_text(encoding="utf-8")))
-    return sorted(found)
+    return numbered_migrations(MIGRATIONS)
 
 
 def newest_version() -> int:

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from taskmill.errors import AlreadyRunning, ConfigError, SchemaTooNew, StoreError
+from taskmill.errors import AlreadyRunning, ConfigError, StoreError
 from taskmill.store.moving.marks import SEALED
 from taskmill.store.moving.place import Place, Row, Unstorable, selection
 from taskmill.store.moving.tables import OPEN, Shape, Table
@@ -52,7 +52,7 @@ class SqlitePlace(Place):
         self._closing.callback(self._connection.close)
         with translated_errors(self.name):
             if must_exist:
-                self._check_schema()
+                self.check_schema(newest_version())
             else:
                 migrate(self._connection, self.name)
             self._connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
@@ -71,19 +71,8 @@ class SqlitePlace(Place):
             ) from wrong
         self._closing.callback(right.release)
 
-    def _check_schema(self) -> None:
-        tables = self.query("SELECT 1 FROM sqlite_schema WHERE name = 'taskmill_schema'")
-        found = self.query("SELECT max(version) FROM taskmill_schema")[0][0] if tables else None
-        if not isinstance(found, int):
-            raise StoreError(f"{self.name}: taskmill's tables are not in it")
-        if found > newest_version():
-            raise SchemaTooNew(
-                f"{self.name} has schema {found}, this taskmill knows up to {newest_version()}; upgrade taskmill"
-            )
-        if found < newest_version():
-            raise StoreError(
-                f"{self.name} has schema {found}, this taskmill has {newest_version()}; " + self.how_to_upgrade()
-            )
+    def _has_tables(self) -> bool:
+        return bool(self.query("SELECT 1 FROM sqlite_schema WHERE name = 'taskmill_schema'"))
 
     def close(self) -> None:
         self._closing.close()
