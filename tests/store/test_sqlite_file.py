@@ -14,6 +14,7 @@ from taskmill import Domain, Scheduler, SchemaTooNew, StoreBusy, StoreError
 from taskmill.clock import SystemClock
 from taskmill.model.filters import Filters
 from taskmill.store.sql.connection import Connection as AnyConnection
+from taskmill.store.sql.group_commit import Request
 from taskmill.store.sqlite import writer as writer_module
 from taskmill.store.sqlite.connection import connect
 from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES, LogFile
@@ -113,7 +114,7 @@ async def test_one_faulty_request_does_not_fail_those_that_share_its_transaction
     connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
     writer = writer_module.Writer(Session(connection), None, path, full=True, clock=SystemClock())
 
-    def insert(n: int) -> writer_module.Request[int]:
+    def insert(n: int) -> Request[int]:
         def request(connection: AnyConnection) -> int:
             connection.execute("INSERT INTO t VALUES (?)", (n,))
             return n

@@ -1,4 +1,4 @@
-"""One writer per node with group commit: requests that arrive while a transaction is under way share the next one.
+"""Group commit to a server: requests that arrive while a transaction is under way share the next one.
 
 A batch runs in the writer's thread, because the server may be far away and its commit waits for a disk. It begins with
 the right to write, shared or alone; one that turns out to need to be alone is rolled back and begins anew.
@@ -6,17 +6,15 @@ the right to write, shared or alone; one that turns out to need to be alone is r
 **When the server goes away.** A transaction that was cut off before its commit has done nothing, and is repeated. If it
 was cut off while committing, a mark that it leaves tells what became of it once the server is back: nothing is lost and
 nothing is done twice. Its number tells whether it is over, but no more: after a crash of the server numbers of what was
-under way are given to others. Requests must be repeatable, as everywhere.
+under way are given to others.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import psycopg
 
@@ -24,13 +22,7 @@ from taskmill.errors import StoreBusy, StoreError
 from taskmill.ports import Clock
 from taskmill.store.postgres.connection import RawConnection, is_lost, may_try_again, translated
 from taskmill.store.postgres.session import NotAlone, Session
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.thread import StoreThread
-from taskmill.store_meter import StoreMeter
-
-T = TypeVar("T")
-Request = Callable[[Connection], T]
-logger = logging.getLogger("taskmill")
+from taskmill.store.sql.group_commit import Asked, GroupCommit
 
 LARGEST_BATCH = 2000
 """Rows of one transaction; more wait for the next, so that nobody waits long."""
@@ -38,29 +30,15 @@ SERVER_PATIENCE = 30.0
 """Seconds for which a batch waits for a server that went away, before whoever asked is told."""
 
 
-class _Asked(NamedTuple):
-    request: Request[Any]
-    rows: int
-    committed: Callable[[Any], None]
-    failed: Callable[[Exception], None]
-    alone: bool
-    by_itself: bool = False
-    """Whether it must not share its transaction with other requests."""
+class Writer(GroupCommit):
+    """Writes to a server; ``connect`` opens the connection, at first and again."""
 
-
-class Writer:
-    """Owns the write connection. Lives on one event loop; ``connect`` opens the connection, at first and again."""
+    largest_batch = LARGEST_BATCH
 
     def __init__(self, connect: Callable[[], RawConnection], name: str, clock: Clock) -> None:
+        super().__init__(name, clock)
         self._connect = connect
-        self._name = name
         self._session: Session | None = None
-        self._thread = StoreThread("taskmill-writer", clock)
-        self._asked: list[_Asked] = []
-        self._working = False
-        self._kicked = False
-        self._closed = False
-        self._idle: asyncio.Future[None] | None = None
         self._word = os.urandom(8).hex()
         self._mark = 0
         """Of the last transaction that was begun; it leaves it under our word."""
@@ -70,102 +48,15 @@ class Writer:
         """How often this writer has moved the counter of changes."""
         self.told: Callable[[], None] = lambda: None
         """Called in the thread after each commit."""
-        self.commits = 0
-        self.meter: StoreMeter | None = None
-
-    def ask(
-        self,
-        request: Request[T],
-        rows: int = 1,
-        *,
-        alone: bool = False,
-        durable: bool = True,  # noqa: ARG002 - a commit is durable when the server says that it is done
-        at_commit: Callable[[T], None] | None = None,
-    ) -> Awaitable[T]:
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def failed(wrong: Exception) -> None:
-            if not answer.done():
-                answer.set_exception(wrong)
-
-        def committed(result: T) -> None:
-            if at_commit is not None:
-                at_commit(result)
-            if not answer.done():
-                answer.set_result(result)
-
-        self.post(request, rows, committed, failed, alone=alone)
-        return answer
-
-    def post(
-        self,
-        request: Request[T],
-        rows: int,
-        committed: Callable[[T], None],
-        failed: Callable[[Exception], None],
-        *,
-        alone: bool = False,
-    ) -> None:
-        if self._closed:
-            failed(StoreError(f"{self._name}: the store is closed"))
-            return
-        self._asked.append(_Asked(request, rows, committed, failed, alone))
-        if not self._working and not self._kicked:
-            self._kicked = True
-            asyncio.get_running_loop().call_soon(self.kick)
 
     def kick(self) -> None:
-        """Write what waits, unless a transaction is under way: then it is written after that."""
         self._kicked = False
-        if self._working or not self._asked:
-            self._check_idle()
-            return
-        batch = self._next_batch()
-        took = 0.0
+        if self._asked and not self._working:
+            self._write_in_thread(self._next_batch())
+        self._check_idle()
 
-        def whole() -> list[Any]:
-            nonlocal took
-            began = time.perf_counter()
-            results = self._transaction(batch)
-            took = time.perf_counter() - began
-            return results
-
-        def done(results: Any, wrong: BaseException | None) -> None:
-            self._working = False
-            if isinstance(wrong, Exception):
-                self._batch_failed(batch, wrong)
-            else:
-                self.commits += 1
-                if self.meter is not None:
-                    self.meter.committed(took, len(batch))
-                for asked, result in zip(batch, results, strict=True):
-                    _guarded(asked.committed, result)
-            self.kick()
-
-        self._working = True
-        self._thread.start(whole, done)
-
-    def _next_batch(self) -> list[_Asked]:
-        """Whatever waits and goes together, up to a size."""
-        first = self._asked[0]
-        rows = 0
-        for number, asked in enumerate(self._asked):
-            rows += asked.rows
-            apart = asked.alone != first.alone or asked.by_itself or first.by_itself
-            if number and (rows > LARGEST_BATCH or apart):
-                batch, self._asked = self._asked[:number], self._asked[number:]
-                return batch
-        batch, self._asked = self._asked, []
-        return batch
-
-    def _batch_failed(self, batch: Sequence[_Asked], wrong: Exception) -> None:
-        told = translated(wrong, self._name)
-        if len(batch) > 1 and not isinstance(told, StoreBusy):
-            # Each again, by itself, so that only the faulty one fails; before whatever came later.
-            self._asked[:0] = [asked._replace(by_itself=True) for asked in batch]
-            return
-        for asked in batch:
-            _guarded(asked.failed, told)
+    def _translated(self, wrong: Exception) -> Exception:
+        return translated(wrong, self._name)
 
     # In the thread
 
@@ -173,7 +64,7 @@ class Writer:
         """Connect; called in the thread that opens the store."""
         self._session = Session(self._connect())
 
-    def _transaction(self, batch: Sequence[_Asked]) -> list[Any]:
+    def _transaction(self, batch: Sequence[Asked]) -> list[Any]:
         """Run the requests in one transaction, again and again while the server is away."""
         alone = batch[0].alone
         give_up_at: float | None = None
@@ -195,7 +86,7 @@ class Writer:
                 if self._was_done(commit, give_up_at, wrong):
                     return commit.results
 
-    def _try(self, batch: Sequence[_Asked], alone: bool, commit: _Commit) -> list[Any]:
+    def _try(self, batch: Sequence[Asked], alone: bool, commit: _Commit) -> list[Any]:
         session = self._session
         if session is None or session.raw.closed:
             session = self._session = Session(self._connect())
@@ -267,19 +158,8 @@ class Writer:
         return
 
     async def close(self) -> None:
-        """Finish what was asked, then stop."""
-        self._closed = True
-        while self._asked or self._working or self._kicked:
-            self._idle = asyncio.get_running_loop().create_future()
-            self._check_idle()
-            await self._idle
-        await self._thread.close()
+        await super().close()
         self._forget_session()
-
-    def _check_idle(self) -> None:
-        busy = self._asked or self._working or self._kicked
-        if self._idle is not None and not busy and not self._idle.done():
-            self._idle.set_result(None)
 
 
 class _Commit:
@@ -316,11 +196,3 @@ class _Commit:
             # "In the future": the server has crashed, and nobody has got that number since.
             return False
         return bool(row[0] == "in progress")
-
-
-def _guarded(callback: Callable[..., None], *args: Any) -> None:
-    """A fault in what one caller does with its answer must not keep the others from theirs."""
-    try:
-        callback(*args)
-    except Exception:
-        logger.exception("a callback after a commit failed")

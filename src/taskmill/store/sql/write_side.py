@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import tzinfo
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from taskmill.cron_socket import CronBeginning, CronDeclaration, Firings, Occasion
 from taskmill.errors import SubmissionError
@@ -28,6 +28,7 @@ from taskmill.ports import (
 )
 from taskmill.store.sql import cluster, controls, cron, inbox, ledger, machine, pruning, reviving, series
 from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.group_commit import GroupCommit
 from taskmill.store.sql.json_sql import encoded
 from taskmill.store.sql.statements import SQL
 from taskmill.store_meter import StoreMeter
@@ -43,49 +44,11 @@ MOST_ARRIVALS = 128
 _Arrival = tuple[Sequence[NewTask], "asyncio.Future[list[Stored]]"]
 
 
-class Writer(Protocol):
-    """Runs requests in transactions, those that arrive together in one. A request must be repeatable.
-
-    ``rows`` says how much work it is, and 0 that it only reads. ``alone`` that nobody else may write meanwhile, which
-    an engine with many writers wants to know before it begins.
-    """
-
-    meter: StoreMeter | None
-
-    def ask(
-        self,
-        request: Callable[[Connection], T],
-        rows: int = 1,
-        *,
-        alone: bool = False,
-        durable: bool = True,
-        at_commit: Callable[[T], None] | None = None,
-    ) -> Awaitable[T]:
-        """The answer comes when the request is committed and, if asked, durable; ``at_commit`` is called before."""
-        ...
-
-    def post(
-        self,
-        request: Callable[[Connection], T],
-        rows: int,
-        committed: Callable[[T], None],
-        failed: Callable[[Exception], None],
-        *,
-        alone: bool = False,
-    ) -> None:
-        """Like ``ask``, with a call back at the commit, in its order, whoever still waits."""
-        ...
-
-    def kick(self) -> None: ...
-    def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None]) -> None: ...
-    def sync_soon(self) -> None: ...
-
-
 class WriteSide(ABC):
     """Everything that changes a store."""
 
     _clock: Clock
-    _requests: Writer
+    _requests: GroupCommit
     machine_name: str
     """Under which name is remembered what was seen of this machine."""
 

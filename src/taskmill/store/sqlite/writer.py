@@ -1,4 +1,4 @@
-"""One writer with group commit, in two stages.
+"""Group commit to a file, in two stages.
 
 **Commit.** Requests that arrive together share a transaction. A small one is written on the event loop, which costs
 tens of microseconds and cannot be starved by it; a large one in the writer's thread, so that the loop stays free. Every
@@ -12,9 +12,6 @@ that loses the claim also ends the handler. Decision 0003 has the measurements.
 
 A loop that is always busy would starve the threads; then more is done on the loop
 (:mod:`taskmill.store.sqlite.handover`).
-
-A request is a function of the connection. It must be repeatable: if one of a batch fails, the transaction is rolled
-back and each runs again alone, so that only the faulty one fails.
 """
 
 from __future__ import annotations
@@ -23,21 +20,19 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from taskmill.errors import StoreBusy, StoreError
 from taskmill.ports import Clock
-from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.group_commit import Asked, GroupCommit, Request, guarded
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sqlite.connection import DatabaseError, is_busy, translated
 from taskmill.store.sqlite.handover import Handover
 from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store.sqlite.session import Session
-from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
-Request = Callable[[Connection], T]
 logger = logging.getLogger("taskmill")
 
 INLINE_ROWS = 48
@@ -48,76 +43,25 @@ SYNC_AT_LATEST = 0.05
 """Seconds that endings nobody waits for may wait for the disk."""
 
 
-class _Asked(NamedTuple):
-    request: Request[Any]
-    rows: int
-    committed: Callable[[Any], None]
-    failed: Callable[[Exception], None]
-    alone: bool = False
-    """Whether it must not share its transaction."""
+class Writer(GroupCommit):
+    """Writes to a file, or with ``log=None`` to memory."""
 
-
-class Writer:
-    """Owns the write connection. Lives on one event loop. ``log`` is ``None`` for a store in memory."""
+    largest_batch = LARGEST_BATCH
 
     def __init__(self, session: Session, log: LogFile | None, path: str, *, full: bool, clock: Clock) -> None:
+        super().__init__(path, clock)
         self._session = session
         self._connection = session.raw
         self._log = log
-        self._path = path
         self._must_sync = full and log is not None
-        self._thread = StoreThread("taskmill-writer", clock)
         self._sync_thread = StoreThread("taskmill-sync", clock)
         self._handover = Handover()
-        self._asked: list[_Asked] = []
-        self._kicked = False
-        self._working = False
-        """Whether the connection is in the hands of the thread."""
-        self._idle: asyncio.Future[None] | None = None
         self._undurable: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
         self._in_sync: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
         self._syncing = False
         self._soon: asyncio.TimerHandle | None = None
         self._unsynced = False
         """Whether something was committed that no sync has begun to force to the disk."""
-        self._closed = False
-        self.commits = 0
-        self.meter: StoreMeter | None = None
-
-    def ask(
-        self,
-        request: Request[T],
-        rows: int = 1,
-        *,
-        alone: bool = False,
-        durable: bool = True,
-        at_commit: Callable[[T], None] | None = None,
-    ) -> Awaitable[T]:
-        """Run ``request`` in the next transaction; the answer comes when it is committed and, if asked, durable.
-
-        ``rows`` says how much work it is; 0 promises that it only reads, and needs no transaction of its own.
-        ``at_commit`` is called at the commit, in its order, whoever still waits for the answer.
-        """
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def succeed(result: T) -> None:
-            if not answer.done():
-                answer.set_result(result)
-
-        def failed(wrong: Exception) -> None:
-            if not answer.done():
-                answer.set_exception(wrong)
-
-        def committed(result: T) -> None:
-            if at_commit is not None:
-                at_commit(result)
-            if durable and rows:
-                self.when_durable(lambda: succeed(result), failed)
-            else:
-                succeed(result)
-
-        self.post(request, rows, committed, failed, alone=alone)
-        return answer
 
     def post(
         self,
@@ -128,14 +72,7 @@ class Writer:
         *,
         alone: bool = False,  # noqa: ARG002 - whoever writes to a file is alone
     ) -> None:
-        """Like :meth:`ask`, with a call back on the loop at the commit, in its order, whoever still waits."""
-        if self._closed:
-            failed(StoreError(f"{self._path}: the store is closed"))
-            return
-        self._asked.append(_Asked(request, rows, committed, failed))
-        if not self._working and not self._kicked:
-            self._kicked = True
-            asyncio.get_running_loop().call_soon(self.kick)
+        super().post(request, rows, committed, failed)
 
     def kick(self) -> None:
         """Write what waits: small batches here and now, a large one in the thread, with the rest after it."""
@@ -155,63 +92,23 @@ class Writer:
                     self._write_in_thread(batch)
         self._check_idle()
 
-    def _belongs_on_loop(self, batch: Sequence[_Asked]) -> bool:
+    def _belongs_on_loop(self, batch: Sequence[Asked]) -> bool:
         """Whether to write it here; if so, and if it needs one, the transaction has begun."""
         rows = sum(asked.rows for asked in batch)
         if rows == 0 or self._log is None:
             return True
         return rows <= (BUSY_INLINE_ROWS if self._handover.loop_is_busy else INLINE_ROWS) and self._begin_now()
 
-    def _write_in_thread(self, batch: list[_Asked]) -> None:
-        took = 0.0
+    def _transaction(self, batch: Sequence[Asked]) -> list[Any]:
+        self._begin_patiently()
+        return self._finish_transaction(batch)
 
-        def whole() -> list[Any]:
-            nonlocal took
-            began = time.perf_counter()
-            self._begin_patiently()
-            results = self._finish_transaction(batch)
-            took = time.perf_counter() - began
-            return results
+    def _translated(self, wrong: Exception) -> Exception:
+        return translated(wrong, self._name) if isinstance(wrong, DatabaseError) else wrong
 
-        def done(results: Any, wrong: BaseException | None) -> None:
-            self._working = False
-            if isinstance(wrong, Exception):
-                self._batch_failed(batch, wrong)
-            else:
-                self._batch_committed(batch, results, took)
-            self.kick()
-
-        self._working = True
-        self._thread.start(whole, done)
-
-    def _next_batch(self) -> list[_Asked]:
-        """Whatever waits, up to a size at which the loop can prepare the next while this one is written."""
-        rows = 0
-        for number, asked in enumerate(self._asked):
-            rows += asked.rows
-            if number and (rows > LARGEST_BATCH or asked.alone or self._asked[0].alone):
-                batch, self._asked = self._asked[:number], self._asked[number:]
-                return batch
-        batch, self._asked = self._asked, []
-        return batch
-
-    def _batch_failed(self, batch: list[_Asked], wrong: Exception) -> None:
-        if len(batch) > 1 and not isinstance(wrong, StoreBusy):
-            # Each again, alone, so that only the faulty one fails; before whatever came later.
-            self._asked[:0] = [asked._replace(alone=True) for asked in batch]
-            return
-        told = translated(wrong, self._path) if isinstance(wrong, DatabaseError) else wrong
-        for asked in batch:
-            _guarded(asked.failed, told)
-
-    def _batch_committed(self, batch: list[_Asked], results: list[Any], took: float) -> None:
-        self.commits += 1
-        wrote = any(asked.rows for asked in batch)
-        self._unsynced = self._unsynced or wrote
-        if wrote and self.meter is not None:
-            self.meter.committed(took, len(batch))
-        for asked, result in zip(batch, results, strict=True):
-            _guarded(asked.committed, result)
+    def _batch_committed(self, batch: list[Asked], results: list[Any], took: float) -> None:
+        self._unsynced = self._unsynced or any(asked.rows for asked in batch)
+        super()._batch_committed(batch, results, took)
         if self._log is not None and self._log.wants_checkpoint():
             if self._handover.loop_is_busy:
                 self._checkpoint()
@@ -273,14 +170,14 @@ class Writer:
         if self.meter is not None:
             self.meter.synced(took)
         if refused is not None:
-            logger.critical("%s: the disk refuses to keep what was committed: %s", self._path, refused)
+            logger.critical("%s: the disk refuses to keep what was committed: %s", self._name, refused)
             self._unsynced = True
-            wrong = StoreError(f"{self._path}: the disk refuses to keep what was committed: {refused}")
+            wrong = StoreError(f"{self._name}: the disk refuses to keep what was committed: {refused}")
             for _, failed in waiting:
-                _guarded(failed, wrong)
+                guarded(failed, wrong)
         else:
             for callback, _ in waiting:
-                _guarded(callback)
+                guarded(callback)
         if self._undurable and not self._syncing:
             self._syncing = True
             asyncio.get_running_loop().call_soon(self._sync)
@@ -290,7 +187,7 @@ class Writer:
         if self._log is not None:
             self._log.sync()
 
-    def _finish_transaction(self, batch: Sequence[_Asked]) -> list[Any]:
+    def _finish_transaction(self, batch: Sequence[Asked]) -> list[Any]:
         """Run the requests in one transaction; requests that only read need none."""
         if not any(asked.rows for asked in batch):
             return [asked.request(self._session) for asked in batch]
@@ -323,7 +220,7 @@ class Writer:
         longest = 0.001
         while not self._begin_now():
             if time.monotonic() > give_up_at:
-                raise StoreBusy(f"{self._path}: another process holds the write lock for {LOCK_PATIENCE:.0f} s")
+                raise StoreBusy(f"{self._name}: another process holds the write lock for {LOCK_PATIENCE:.0f} s")
             time.sleep(random.uniform(0, longest))  # noqa: S311 - spreading waits, not secrets
             longest = min(longest * 2, 0.02)
 
@@ -338,35 +235,19 @@ class Writer:
                 self._connection.execute("ROLLBACK")
         except DatabaseError as wrong:
             # Whatever was committed is in the log and stays there; only its growth is a pity.
-            logger.warning("the log could not be copied back yet: %s", translated(wrong, self._path))
+            logger.warning("the log could not be copied back yet: %s", translated(wrong, self._name))
 
     async def close(self) -> None:
-        """Finish what was asked, make it durable, then stop."""
-        self._closed = True
         if self._soon is not None:
             self._soon.cancel()
             self._sync_now()
-        while self._asked or self._working or self._syncing or self._kicked:
-            self._idle = asyncio.get_running_loop().create_future()
-            self._check_idle()
-            await self._idle
-        await self._thread.close()
+        await super().close()
         await self._sync_thread.close()
         if self._log is not None:
             self._log.close()
 
-    def _check_idle(self) -> None:
-        busy = self._asked or self._working or self._syncing or self._kicked
-        if self._idle is not None and not busy and not self._idle.done():
-            self._idle.set_result(None)
-
-
-def _guarded(callback: Callable[..., None], *args: Any) -> None:
-    """A fault in what one caller does with its answer must not keep the others from theirs."""
-    try:
-        callback(*args)
-    except Exception:
-        logger.exception("a listener of the store failed")
+    def _is_busy(self) -> bool:
+        return super()._is_busy() or self._syncing
 
 
 def _nothing(*_ignored: object) -> None:
