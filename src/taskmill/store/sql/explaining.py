@@ -11,6 +11,7 @@ from taskmill.model.controls import ScopeKind
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.situation import Situation, Surroundings
 from taskmill.model.stages import Crossing, Described
+from taskmill.model.status import Ending
 from taskmill.policy.aging import effective_priority, wait_until_ms
 from taskmill.policy.learned_io import expected_io
 from taskmill.policy.rules import Rules
@@ -19,15 +20,16 @@ from taskmill.store.sql import machine
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
 from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.last_ended import last_ended
 from taskmill.store.sql.statements import SQL
 
 RECENT = 200
 """How many endings tell how fast tasks end."""
+_ENDINGS_OF_ATTEMPTS = tuple(end for end in Ending if end not in (Ending.EXPIRED, Ending.DEPENDENCY_FAILED))
 
 _decode_situation = msgspec.json.Decoder(Situation, strict=False).decode
 _decode_load = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 _decode_ahead = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
-_decode_recent = msgspec.json.Decoder(tuple[int, int | None, int | None]).decode
 _decode_urgencies = msgspec.json.Decoder(list[int]).decode
 _decode_following = msgspec.json.Decoder(list[int | None]).decode
 _decode_heads = msgspec.json.Decoder(list[tuple[str, str, int, int, int | None]]).decode
@@ -45,7 +47,7 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
             running=running,
             waiting=waiting,
             ahead=_ahead(connection, found, rules, now),
-            recent=_decode_recent(one(connection, SQL["recent_endings"], RECENT, group)),
+            recent=_recent_endings(connection, group),
         )
         if found.io is not None:
             moved = machine.moved(connection)
@@ -56,6 +58,15 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
                     by_node.setdefault(node, []).append(budget)
             around.budgets_by_node = by_node
         return found, around
+
+
+def _recent_endings(connection: Connection, group: str | None) -> tuple[int, int | None, int | None]:
+    """How many of the last endings were of tasks that had run, and when the first and the last of them were."""
+    where, parameters = ("true", []) if group is None else ("group_name = ?", [group])
+    query, parameters = last_ended(f"duration_ms IS NOT NULL AND {where}", parameters, RECENT, _ENDINGS_OF_ATTEMPTS)
+    spanned = f"SELECT count(*), min(ended_at), max(ended_at) FROM ({query}) AS recent"  # noqa: S608 - fixed fragments
+    number, first, last = connection.execute(spanned, parameters).fetchone()
+    return number, first, last
 
 
 def load_of_groups(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:

@@ -16,6 +16,7 @@ from taskmill.model.status import Ending, Status
 from taskmill.policy.learned_io import mean_io
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.last_ended import NEWEST_FIRST, last_ended
 from taskmill.store.sql.machine import moved_by_type
 from taskmill.store.sql.rows import (
     View,
@@ -50,7 +51,7 @@ def _first(
     with connection.snapshot():
         if active := _active(connection, view, where, parameters, "LIMIT 1"):
             return active[0]
-        ended = _ended(connection, where, parameters, "ORDER BY ended_at DESC, id DESC LIMIT 1")
+        ended = _ended(connection, where, parameters, f"{NEWEST_FIRST} LIMIT 1")
         return ended[0] if ended else None
 
 
@@ -76,18 +77,10 @@ def history(connection: Connection, filters: Filters) -> list[HistoryRecord]:
             " FROM taskmill_history WHERE id = ?)"
         )
         parameters += [filters.before, filters.before]
-    newest = "ORDER BY ended_at DESC, id DESC"
     if filters.limit is not None and filters.status is None and filters.type is None:
-        # No index holds all of them in this order: it would cost every ending. Each kind of ending has one.
-        kinds = " UNION ALL ".join(
-            f"SELECT * FROM (SELECT ended_at, id FROM taskmill_history WHERE ending = '{ending}' AND {where}"  # noqa: S608
-            f" {newest} LIMIT ?) AS {ending}"
-            for ending in Ending
-        )
-        parameters = [*parameters, filters.limit] * len(Ending)
-        where = f"id IN (SELECT id FROM ({kinds}) AS last_of_each {newest} LIMIT ?)"  # noqa: S608
-        parameters.append(filters.limit)
-    return _ended(connection, where, parameters, _limit(newest, filters, parameters))
+        query, parameters = last_ended(where, parameters, filters.limit)
+        where = f"id IN (SELECT id FROM ({query}) AS last)"  # noqa: S608 - fixed fragments
+    return _ended(connection, where, parameters, _limit(NEWEST_FIRST, filters, parameters))
 
 
 def count(connection: Connection, view: View, filters: Filters) -> int:

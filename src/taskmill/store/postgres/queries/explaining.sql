@@ -54,36 +54,6 @@ SELECT coalesce(json_agg(json_build_array(group_name, more_urgent, equal_before,
 SELECT coalesce(json_agg(DISTINCT urgency), '[]') FROM taskmill_task
 WHERE status = 'pending' AND stop IS NULL AND ($1::text IS NULL OR group_name = $1::text);
 
--- name: recent_endings
--- [count, first, last] of the last $1 endings of tasks that ran. Each kind of ending has an index of its own.
-SELECT json_build_array(count(*), min(ended_at), max(ended_at)) FROM (
-    SELECT ended_at FROM (
-        SELECT ended_at FROM taskmill_history WHERE ending = 'completed' AND duration_ms IS NOT NULL AND ($2::text IS NULL OR group_name = $2)
-        ORDER BY ended_at DESC, id DESC LIMIT $1::bigint
-    ) AS completed
-    UNION ALL
-    SELECT ended_at FROM (
-        SELECT ended_at FROM taskmill_history WHERE ending = 'failed' AND duration_ms IS NOT NULL AND ($2::text IS NULL OR group_name = $2)
-        ORDER BY ended_at DESC, id DESC LIMIT $1::bigint
-    ) AS failed
-    UNION ALL
-    SELECT ended_at FROM (
-        SELECT ended_at FROM taskmill_history WHERE ending = 'dead_letter' AND duration_ms IS NOT NULL AND ($2::text IS NULL OR group_name = $2)
-        ORDER BY ended_at DESC, id DESC LIMIT $1::bigint
-    ) AS dead_letter
-    UNION ALL
-    SELECT ended_at FROM (
-        SELECT ended_at FROM taskmill_history WHERE ending = 'cancelled' AND duration_ms IS NOT NULL AND ($2::text IS NULL OR group_name = $2)
-        ORDER BY ended_at DESC, id DESC LIMIT $1::bigint
-    ) AS cancelled
-    UNION ALL
-    SELECT ended_at FROM (
-        SELECT ended_at FROM taskmill_history WHERE ending = 'superseded' AND duration_ms IS NOT NULL AND ($2::text IS NULL OR group_name = $2)
-        ORDER BY ended_at DESC, id DESC LIMIT $1::bigint
-    ) AS superseded
-    ORDER BY ended_at DESC LIMIT $1::bigint
-) AS recent;
-
 -- name: heads
 -- [group, type, urgency, aged_from, paused_at] of the first task of each lane in $1.
 SELECT coalesce(json_agg(json_build_array(

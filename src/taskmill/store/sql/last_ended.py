@@ -1,0 +1,26 @@
+"""The tasks that ended last, whatever became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from taskmill.model.status import Ending
+
+NEWEST_FIRST = "ORDER BY ended_at DESC, id DESC"
+
+
+def last_ended(
+    where: str, parameters: Sequence[Any], limit: int, endings: Iterable[Ending] = tuple(Ending)
+) -> tuple[str, list[Any]]:
+    """A query for ``ended_at`` and ``id`` of the last so many that fit, and its parameters.
+
+    No index holds all of them in this order, since it would cost every ending; each kind of ending has one.
+    """
+    arms = [
+        f"SELECT * FROM (SELECT ended_at, id FROM taskmill_history WHERE ending = '{ending}' AND {where}"  # noqa: S608
+        f" {NEWEST_FIRST} LIMIT ?) AS {ending}"
+        for ending in endings
+    ]
+    query = f"SELECT ended_at, id FROM ({' UNION ALL '.join(arms)}) AS last_of_each {NEWEST_FIRST} LIMIT ?"  # noqa: S608
+    return query, [*[*parameters, limit] * len(arms), limit]
