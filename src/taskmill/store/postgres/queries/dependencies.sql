@@ -7,28 +7,12 @@ LEFT JOIN taskmill_history AS h ON h.id = given.id;
 
 -- name: reaches
 -- Whether whoever is among $1 is, or waits, directly or through others, for a task of $2.
-WITH RECURSIVE awaited (id) AS (
-    SELECT unnest(taskmill_ids($1))
-    UNION
-    SELECT next.id FROM awaited CROSS JOIN LATERAL (
-        SELECT edge.on_id FROM taskmill_dependency AS edge WHERE edge.task_id = awaited.id AND edge.open
-        UNION ALL
-        SELECT child.id FROM taskmill_task AS child WHERE child.parent_id = awaited.id
-    ) AS next (id)
-)
+WITH RECURSIVE {awaited}
 SELECT EXISTS (SELECT 1 FROM awaited WHERE id = ANY (taskmill_ids($2)));
 
 -- name: waits_below
 -- [task, task it waits for], from the given ones on: dependencies and children.
-WITH RECURSIVE awaited (id) AS (
-    SELECT unnest(taskmill_ids($1))
-    UNION
-    SELECT next.id FROM awaited CROSS JOIN LATERAL (
-        SELECT edge.on_id FROM taskmill_dependency AS edge WHERE edge.task_id = awaited.id AND edge.open
-        UNION ALL
-        SELECT child.id FROM taskmill_task AS child WHERE child.parent_id = awaited.id
-    ) AS next (id)
-)
+WITH RECURSIVE {awaited}
 SELECT coalesce(json_agg(json_build_array(task_id, on_id)), '[]') FROM (
     SELECT edge.task_id, edge.on_id FROM awaited
     JOIN taskmill_dependency AS edge ON edge.task_id = awaited.id AND edge.open

@@ -113,3 +113,41 @@ WHERE status = 'paused' AND preempted > 0;
 json_build_array(
     t.id, t.type, t.key, t.label, t.group_name, t.priority, t.urgency, t.tags, t.created_at,
     coalesce(t.renewed_at, t.queued_at));
+
+-- name: may_claim
+-- A node that was taken for dead claims nothing, since nobody would miss it.
+(coalesce(current_setting('taskmill.node', true), '') = '' OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = {this_node}));
+
+-- name: claimed
+-- The tasks of free begin at $2, on the node of this session and under new attempt tokens.
+claimed AS (
+    UPDATE taskmill_task AS t SET
+        status = 'running', attempt = t.attempt + 1, started_at = $2::bigint,
+        expires_at = coalesce(t.expires_at, $2::bigint + t.ttl_ms),
+        node_id = {this_node}
+    FROM free WHERE t.id = free.id
+    RETURNING t.*
+);
+
+-- name: attempt
+-- What is needed to run a claimed task.
+json_build_array(
+    id, attempt, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
+    created_at, queued_at, due_at, expires_at, started_at, parent_id, saved, replaced, stop,
+    last_error, urgency,
+    CASE WHEN children > 0 OR finalizing
+        THEN json_build_array(children, finalizing::int, outcome::json ->> 1) END,
+    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0 OR cron IS NOT NULL)::int,
+    renewed_at, io, cron);
+
+-- name: awaited
+-- The given tasks and whatever they wait for, directly or through others: dependencies and children.
+awaited (id) AS (
+    SELECT unnest(taskmill_ids($1))
+    UNION
+    SELECT next.id FROM awaited CROSS JOIN LATERAL (
+        SELECT edge.on_id FROM taskmill_dependency AS edge WHERE edge.task_id = awaited.id AND edge.open
+        UNION ALL
+        SELECT child.id FROM taskmill_task AS child WHERE child.parent_id = awaited.id
+    ) AS next (id)
+);

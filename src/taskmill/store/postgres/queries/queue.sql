@@ -85,31 +85,15 @@ WHERE (due_is_relative OR due_at IS NULL OR status <> 'scheduled');
 -- name: claimable
 -- Claims those of the given tasks that still wait, for the node of this session, and tells what is needed to run them under
 -- their new attempt tokens. What another node claims right now is left to it. Rows are locked first and updated by their
--- ids, so that a claim never waits. A node that was taken for dead claims nothing, since nobody would miss it.
+-- ids, so that a claim never waits.
 WITH free AS MATERIALIZED (
     SELECT id FROM taskmill_task
     WHERE id = ANY (taskmill_ids($1)) AND status = 'pending'
         AND (expires_at IS NULL OR expires_at > $2::bigint OR stop IS NOT NULL OR interrupted)
-        AND (
-            coalesce(current_setting('taskmill.node', true), '') = ''
-            OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = {this_node}))
+        AND {may_claim}
     FOR UPDATE SKIP LOCKED
-), claimed AS (
-    UPDATE taskmill_task AS t SET
-        status = 'running', attempt = t.attempt + 1, started_at = $2::bigint,
-        expires_at = coalesce(t.expires_at, $2::bigint + t.ttl_ms),
-        node_id = {this_node}
-    FROM free WHERE t.id = free.id
-    RETURNING t.*
-)
-SELECT coalesce(json_agg(json_build_array(
-    id, attempt, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
-    created_at, queued_at, due_at, expires_at, started_at, parent_id, saved, replaced, stop,
-    last_error, urgency,
-    CASE WHEN children > 0 OR finalizing
-        THEN json_build_array(children, finalizing::int, outcome::json ->> 1) END,
-    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0 OR cron IS NOT NULL)::int,
-    renewed_at, io, cron)), '[]')
+), {claimed}
+SELECT coalesce(json_agg({attempt}), '[]')
 FROM claimed;
 
 -- name: claim_fronts
@@ -127,25 +111,9 @@ WITH free AS MATERIALIZED (
         ORDER BY t.queued_at, t.id LIMIT (lane.value ->> 4)::bigint
         FOR UPDATE SKIP LOCKED
     ) AS front
-    WHERE coalesce(current_setting('taskmill.node', true), '') = ''
-        OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = {this_node})
-), claimed AS (
-    UPDATE taskmill_task AS t SET
-        status = 'running', attempt = t.attempt + 1, started_at = $2::bigint,
-        expires_at = coalesce(t.expires_at, $2::bigint + t.ttl_ms),
-        node_id = {this_node}
-    FROM free WHERE t.id = free.id
-    RETURNING t.*
-)
-SELECT coalesce(json_agg(json_build_array(
-    id, attempt, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
-    created_at, queued_at, due_at, expires_at, started_at, parent_id, saved, replaced, stop,
-    last_error, urgency,
-    CASE WHEN children > 0 OR finalizing
-        THEN json_build_array(children, finalizing::int, outcome::json ->> 1) END,
-    (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0 OR cron IS NOT NULL)::int,
-    renewed_at, io, cron)
-    ORDER BY urgency, queued_at, id), '[]')
+    WHERE {may_claim}
+), {claimed}
+SELECT coalesce(json_agg({attempt} ORDER BY urgency, queued_at, id), '[]')
 FROM claimed;
 
 -- name: claim

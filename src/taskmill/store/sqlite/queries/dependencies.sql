@@ -7,24 +7,12 @@ LEFT JOIN taskmill_history AS h ON h.id = given.value;
 
 -- name: reaches
 -- Whether whoever is among ?1 is, or waits, directly or through others, for a task of ?2.
-WITH RECURSIVE awaited (id) AS (
-    SELECT value FROM json_each(?1)
-    UNION
-    SELECT edge.on_id FROM awaited JOIN taskmill_dependency AS edge ON edge.task_id = awaited.id AND edge.open = 1
-    UNION
-    SELECT child.id FROM awaited JOIN taskmill_task AS child ON child.parent_id = awaited.id
-)
+WITH RECURSIVE {awaited}
 SELECT EXISTS (SELECT 1 FROM awaited WHERE id IN (SELECT value FROM json_each(?2)));
 
 -- name: waits_below
 -- [task, task it waits for], from the given ones on: dependencies and children.
-WITH RECURSIVE awaited (id) AS (
-    SELECT value FROM json_each(?1)
-    UNION
-    SELECT edge.on_id FROM awaited JOIN taskmill_dependency AS edge ON edge.task_id = awaited.id AND edge.open = 1
-    UNION
-    SELECT child.id FROM awaited JOIN taskmill_task AS child ON child.parent_id = awaited.id
-)
+WITH RECURSIVE {awaited}
 SELECT json_group_array(json_array(task_id, on_id)) FROM (
     SELECT edge.task_id, edge.on_id FROM awaited
     JOIN taskmill_dependency AS edge ON edge.task_id = awaited.id AND edge.open = 1

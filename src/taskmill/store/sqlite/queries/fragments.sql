@@ -87,3 +87,13 @@ SELECT json_group_array(json_array(id, preempted)) FROM taskmill_task WHERE stat
 json_array(
     t.id, t.type, t.key, t.label, t.group_name, t.priority, t.urgency, t.tags, t.created_at,
     coalesce(t.renewed_at, t.queued_at));
+
+-- name: awaited
+-- The given tasks and whatever they wait for, directly or through others: dependencies and children.
+awaited (id) AS (
+    SELECT value FROM json_each(?1)
+    UNION
+    SELECT edge.on_id FROM awaited JOIN taskmill_dependency AS edge ON edge.task_id = awaited.id AND edge.open = 1
+    UNION
+    SELECT child.id FROM awaited JOIN taskmill_task AS child ON child.parent_id = awaited.id
+);
