@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from taskmill import HistoryRecord, TaskGraph, TaskRecord
 from taskmill.cli import machine_output, screen, words
 from taskmill.cli.refusal import DONE, WRONG, Refusal
-from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_ids, opened
+from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
 
 SUMMARY = "Show what hangs together with one task"
 
@@ -22,16 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    file, ids = chosen_file_and_ids(arguments.file_and_ids)
-    if len(ids) != 1:
-        raise Refusal("graph takes one id", WRONG)
+    file, id = chosen_file_and_id(arguments.file_and_ids, "graph")
     if arguments.limit < 0:
         raise Refusal("--limit must be at least 0", WRONG)
-    graph = asyncio.run(_graph(file, ids[0]))
+    graph = asyncio.run(_graph(file, id))
     if arguments.json:
         machine_output.print_document(graph)
         return DONE
-    rows = list(_rows(graph, ids[0]))
+    rows = list(_rows(graph, id))
     shown = rows[: arguments.limit] if arguments.limit else rows
     screen.table(["task", "state", "type", "progress", "after"], shown)
     if len(shown) < len(rows):

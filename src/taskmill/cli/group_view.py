@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from taskmill import GroupSnapshot, Snapshot
 from taskmill.cli.group_table import NUMBERS, GroupTable, group_table, headlines
+from taskmill.cli.redrawn import Redrawn
 from taskmill.cli.screen import STYLES
 from taskmill.cli.words import printable
 
@@ -24,21 +22,12 @@ MARGINS = 4
 """Lines of the live view that are not about groups."""
 
 
-class GroupView:
+class GroupView(Redrawn):
     """Redraws the whole terminal with each picture; leaves it as it was."""
 
     def __init__(self, file: str) -> None:
+        super().__init__(screen=True)
         self._file = file
-        self._live = Live(screen=True, auto_refresh=False, redirect_stderr=False)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
 
     def draw(self, picture: Snapshot) -> None:
         title = Table.grid(expand=True)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.layout import Layout
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -18,25 +15,17 @@ from taskmill import Ending, Snapshot, Status
 from taskmill.cli import words
 from taskmill.cli.group_view import bar
 from taskmill.cli.performance import Performance
+from taskmill.cli.redrawn import Redrawn
 from taskmill.cli.screen import STYLES
 from taskmill.cli.task_bars import NARROW, running_table, short_type
 from taskmill.events import TaskCancelled, TaskCompleted, TaskDeadLettered, TaskEvent, TaskExpired, TaskFailed
 
 
-class LiveView:
+class LiveView(Redrawn):
     """Redraws the whole terminal at each look; leaves it as it was."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._live = Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
+        super().__init__(console, screen=True)
 
     def draw(self, performance: Performance) -> None:
         if performance.picture is not None:

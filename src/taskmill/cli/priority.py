@@ -7,7 +7,7 @@ import asyncio
 
 from taskmill.cli import machine_output, quantities, screen, words
 from taskmill.cli.refusal import DONE, WRONG, Refusal
-from taskmill.cli.store_file import VARIABLE, chosen_file_and_ids, opened
+from taskmill.cli.store_file import VARIABLE, chosen_file_and_id, opened
 
 SUMMARY = "Give a task another priority"
 
@@ -28,15 +28,13 @@ def execute(arguments: argparse.Namespace) -> int:
     if not file_and_id:
         raise Refusal("give the id of a task and its new priority after FILE", WRONG)
     new = quantities.priority(value)
-    file, ids = chosen_file_and_ids(file_and_id)
-    if len(ids) != 1:
-        raise Refusal("priority takes one id and one priority", WRONG)
-    before = asyncio.run(_set(file, ids[0], new))
+    file, id = chosen_file_and_id(file_and_id, "priority", "one id and one priority")
+    before = asyncio.run(_set(file, id, new))
     if arguments.json:
-        machine_output.print_document({"id": ids[0], "priority": new, "previous": before})
+        machine_output.print_document({"id": id, "priority": new, "previous": before})
     else:
         was = words.priority_level(before)
-        screen.say(f"task {ids[0]} has the priority {words.priority_level(new)} now; it was {was}")
+        screen.say(f"task {id} has the priority {words.priority_level(new)} now; it was {was}")
     return DONE
 
 

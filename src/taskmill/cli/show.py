@@ -11,8 +11,8 @@ from typing import Any
 
 from taskmill import HistoryRecord, TaskRecord
 from taskmill.cli import machine_output, screen, words
-from taskmill.cli.refusal import DONE, WRONG, Refusal
-from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_ids, opened
+from taskmill.cli.refusal import DONE
+from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
 
 SUMMARY = "Show everything about one task"
 
@@ -22,10 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    file, ids = chosen_file_and_ids(arguments.file_and_ids)
-    if len(ids) != 1:
-        raise Refusal("show takes one id", WRONG)
-    record = asyncio.run(_get(file, ids[0]))
+    file, id = chosen_file_and_id(arguments.file_and_ids, "show")
+    record = asyncio.run(_get(file, id))
     if arguments.json:
         machine_output.print_document(record)
     else:

@@ -57,6 +57,14 @@ def chosen_file_and_ids(words: list[str]) -> tuple[str, list[int]]:
     return chosen_file(given), [int(word) for word in ids]
 
 
+def chosen_file_and_id(words: list[str], verb: str, takes: str = "one id") -> tuple[str, int]:
+    """Like :func:`chosen_file_and_ids`, for a verb that is about one task."""
+    file, ids = chosen_file_and_ids(words)
+    if len(ids) != 1:
+        raise Refusal(f"{verb} takes {takes}", WRONG)
+    return file, ids[0]
+
+
 def without_password(file: str) -> str:
     """An address as it may be shown; a file name as it is."""
     return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", file) if "://" in file else file

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from taskmill import Ending, HistoryRecord, TaskRecord
 from taskmill.cli import machine_output, screen, words
-from taskmill.cli.refusal import DONE, REFUSED, WRONG, Refusal
+from taskmill.cli.refusal import DONE, REFUSED
 from taskmill.cli.sight import LOOK_INTERVAL, Sight, Watcher
-from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_ids, opened
+from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
 
 SUMMARY = "Follow one task until it ends"
 
@@ -32,12 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    file, ids = chosen_file_and_ids(arguments.file_and_ids)
-    if len(ids) != 1:
-        raise Refusal("watch takes one id", WRONG)
+    file, id = chosen_file_and_id(arguments.file_and_ids, "watch")
     with contextlib.ExitStack() as stack:
         view = _JsonLines() if arguments.json else _chosen_view(stack, plain=arguments.plain)
-        ended = asyncio.run(_follow(file, ids[0], view))
+        ended = asyncio.run(_follow(file, id, view))
     return DONE if ended.ending is Ending.COMPLETED else REFUSED
 
 

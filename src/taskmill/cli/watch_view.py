@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from taskmill import HistoryRecord, Status, TaskRecord
 from taskmill.cli import words
+from taskmill.cli.redrawn import Redrawn
 from taskmill.cli.screen import STYLES
 from taskmill.cli.sight import Family, Sight
 from taskmill.cli.task_bars import NARROW, running_table, together
@@ -26,20 +24,11 @@ OTHER_LINES = 8
 LONGEST_BAR = 60
 
 
-class WatchView:
+class WatchView(Redrawn):
     """Redraws a few lines at each look."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
+        super().__init__(console, screen=False)
 
     def draw(self, sight: Sight) -> None:
         console = self._live.console

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from taskmill import Ending, Explanation, Status
 from taskmill.cli import machine_output, screen, words
-from taskmill.cli.refusal import DONE, WRONG, Refusal
-from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_ids, opened
+from taskmill.cli.refusal import DONE
+from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
 
 SUMMARY = "Say why a task waits, and when it may start"
 
@@ -19,10 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    file, ids = chosen_file_and_ids(arguments.file_and_ids)
-    if len(ids) != 1:
-        raise Refusal("why takes one id", WRONG)
-    explanation = asyncio.run(_explain(file, ids[0]))
+    file, id = chosen_file_and_id(arguments.file_and_ids, "why")
+    explanation = asyncio.run(_explain(file, id))
     if arguments.json:
         machine_output.print_document(explanation)
     else:

@@ -89,22 +89,16 @@ WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
 {made_way};
 
 -- name: resume_preempted
--- The given tasks return to the queue at $2, unless their series is paused. They have not waited meanwhile; what a pause
--- of their scheduler, domain or group covers is given back when that ends.
+-- The given tasks return to the queue at $2, unless their series is paused.
 UPDATE taskmill_task AS task SET
     status = CASE
         WHEN task.series_id IS NOT NULL AND (SELECT paused FROM taskmill_series AS s WHERE s.id = task.series_id)
             THEN 'paused'
         ELSE 'pending' END,
     preempted = 0,
-    queued_at = task.queued_at + greatest(0, own.until - own.since),
-    renewed_at = task.renewed_at + greatest(0, own.until - own.since),
-    expires_at = task.expires_at + greatest(0, own.until - own.since),
-    paused_at = greatest(own.until, own.since)
+    {pause_given_back}
 FROM (
-    SELECT
-        t.id, coalesce(t.paused_at, $2::bigint) AS since,
-        least($2::bigint, {paused_with_others_since}) AS until
+    SELECT t.id, {own_pause}
     FROM taskmill_task AS t
     WHERE t.id = ANY (taskmill_ids($1))
 ) AS own

@@ -151,3 +151,16 @@ awaited (id) AS (
         SELECT child.id FROM taskmill_task AS child WHERE child.parent_id = awaited.id
     ) AS next (id)
 );
+
+-- name: own_pause
+-- From when to when a task t was paused alone, at $2: what a pause of its scheduler, domain or group covers is given back
+-- when that ends.
+coalesce(t.paused_at, $2::bigint) AS since,
+        least($2::bigint, {paused_with_others_since}) AS until;
+
+-- name: pause_given_back
+-- It has neither waited nor come closer to its deadline during the pause that is called own.
+queued_at = task.queued_at + greatest(0, own.until - own.since),
+    renewed_at = task.renewed_at + greatest(0, own.until - own.since),
+    expires_at = task.expires_at + greatest(0, own.until - own.since),
+    paused_at = greatest(own.until, own.since);

@@ -53,18 +53,12 @@ UPDATE taskmill_task SET
 WHERE id = $1::bigint AND status = 'paused';
 
 -- name: resume_retry
--- It has neither waited nor come closer to its deadline since it was paused; $2 is the present. What a pause of its
--- scheduler, domain or group covers is given back when that ends. One that made way for a more urgent task still does.
+-- At $2. One that made way for a more urgent task still does.
 UPDATE taskmill_task AS task SET
     status = CASE WHEN task.preempted > 0 THEN 'paused' ELSE 'blocked' END,
-    queued_at = task.queued_at + greatest(0, own.until - own.since),
-    renewed_at = task.renewed_at + greatest(0, own.until - own.since),
-    expires_at = task.expires_at + greatest(0, own.until - own.since),
-    paused_at = greatest(own.until, own.since)
+    {pause_given_back}
 FROM (
-    SELECT
-        t.id, coalesce(t.paused_at, $2::bigint) AS since,
-        least($2::bigint, {paused_with_others_since}) AS until
+    SELECT t.id, {own_pause}
     FROM taskmill_task AS t
     WHERE t.id = $1::bigint AND t.status = 'paused'
 ) AS own

@@ -85,21 +85,15 @@ WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
 {made_way};
 
 -- name: resume_preempted
--- The given tasks return to the queue at ?2, unless their series is paused. They have not waited meanwhile; what a pause
--- of their scheduler, domain or group covers is given back when that ends.
+-- The given tasks return to the queue at ?2, unless their series is paused.
 UPDATE taskmill_task SET
     status = CASE
         WHEN series_id IS NOT NULL AND (SELECT paused FROM taskmill_series WHERE id = series_id) THEN 'paused'
         ELSE 'pending' END,
     preempted = 0,
-    queued_at = queued_at + max(0, own.until - own.since),
-    renewed_at = renewed_at + max(0, own.until - own.since),
-    expires_at = expires_at + max(0, own.until - own.since),
-    paused_at = max(own.until, own.since)
+    {pause_given_back}
 FROM (
-    SELECT
-        t.id, coalesce(t.paused_at, ?2) AS since,
-        min(?2, coalesce({paused_with_others_since}, ?2)) AS until
+    SELECT t.id, {own_pause}
     FROM taskmill_task AS t
     WHERE t.id IN (SELECT value FROM json_each(?1))
 ) AS own

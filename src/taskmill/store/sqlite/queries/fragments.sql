@@ -97,3 +97,16 @@ awaited (id) AS (
     UNION
     SELECT child.id FROM awaited JOIN taskmill_task AS child ON child.parent_id = awaited.id
 );
+
+-- name: own_pause
+-- From when to when a task t was paused alone, at ?2: what a pause of its scheduler, domain or group covers is given back
+-- when that ends.
+coalesce(t.paused_at, ?2) AS since,
+        min(?2, coalesce({paused_with_others_since}, ?2)) AS until;
+
+-- name: pause_given_back
+-- It has neither waited nor come closer to its deadline during the pause that is called own.
+queued_at = queued_at + max(0, own.until - own.since),
+    renewed_at = renewed_at + max(0, own.until - own.since),
+    expires_at = expires_at + max(0, own.until - own.since),
+    paused_at = max(own.until, own.since);

@@ -51,18 +51,12 @@ UPDATE taskmill_task SET status = 'blocked', due_at = ?2, queued_at = max(?2, ?3
 WHERE id = ?1 AND status = 'paused';
 
 -- name: resume_retry
--- It has neither waited nor come closer to its deadline since it was paused; ?2 is the present. What a pause of its
--- scheduler, domain or group covers is given back when that ends. One that made way for a more urgent task still does.
+-- At ?2. One that made way for a more urgent task still does.
 UPDATE taskmill_task SET
     status = iif(preempted, 'paused', 'blocked'),
-    queued_at = queued_at + max(0, own.until - own.since),
-    renewed_at = renewed_at + max(0, own.until - own.since),
-    expires_at = expires_at + max(0, own.until - own.since),
-    paused_at = max(own.until, own.since)
+    {pause_given_back}
 FROM (
-    SELECT
-        t.id, coalesce(t.paused_at, ?2) AS since,
-        min(?2, coalesce({paused_with_others_since}, ?2)) AS until
+    SELECT t.id, {own_pause}
     FROM taskmill_task AS t
     WHERE t.id = ?1 AND t.status = 'paused'
 ) AS own
