@@ -102,7 +102,8 @@ class PostgresStore(WriteSide, ReadSide):
                 loop.call_soon_threadsafe(call)
 
         self._pulse = Pulse(
-            lambda: connect(self._address, WRITING, self._durability, pulse.ANSWER),
+            # What it writes is of the moment, and after a crash of the server everybody has the time of a lease anew.
+            lambda: connect(self._address, WRITING, "process", pulse.ANSWER),
             lambda: self._writer.changes,
             heard=lambda: on_loop(news.set),
             cut_off=lambda: on_loop(self.watch_cut_off),
