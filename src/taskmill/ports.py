@@ -93,8 +93,9 @@ class Turn(msgspec.Struct):
     hooks: Sequence[int] = ()
     """Tasks that were asked to stop and whose hooks are due; nothing holds those back."""
     claims: Sequence[int] = ()
-    lanes: Mapping[int, Lane] | None = None
-    """The lanes of claims, if other nodes claim from them too: then any first tasks of a lane will do."""
+    lanes: Mapping[int, tuple[Lane, int]] | None = None
+    """The lanes of claims and since when they wait, if other nodes claim from there too: then any tasks of a lane will
+    do that are the first from there on."""
     controls_version: int | None = None
     """The controls that the claims were planned with; under others nothing is claimed."""
     meters: Sequence[tuple[Scope, RateLimit, Bucket]] = ()

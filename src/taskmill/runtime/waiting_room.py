@@ -7,7 +7,7 @@ for doubt asks for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from taskmill.model.cluster import NOBODY, Others
 from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place
@@ -170,7 +170,11 @@ class WaitingRoom:
         turn.meters = picker.meters.promised(picker.rules)
         if self.in_cluster:
             # Where aging began anew for some, the first of a lane need not be the most urgent; a budget is one's own.
-            turn.lanes = {pick.id: pick.lane for pick in self.picks if not pick.lane.renewed and pick.place.io is None}
+            turn.lanes = {
+                pick.id: (pick.lane, pick.place.queued_at)
+                for pick in self.picks
+                if not pick.lane.renewed and pick.place.io is None
+            }
             if self.picks and picker.rules.limits_anything:
                 turn.admission = admission(self.picks, picker, self._load, slots)
         turn.refill = self._glimpse.unread()
@@ -201,13 +205,13 @@ class WaitingRoom:
                 self._load.end(pick.group, pick.type, pick.budget)
         self.picks.clear()
 
-    def _others_took(self, lanes: Mapping[int, Lane], result: TurnResult) -> None:
+    def _others_took(self, meant_to_begin: Collection[int], result: TurnResult) -> None:
         """Other nodes claim from the same lanes: what started may be others than were meant."""
         claimed = {task.id for task in result.claimed}
         for task in result.claimed:
-            if task.id not in lanes:
+            if task.id not in meant_to_begin:
                 self._glimpse.drop(task.lane, task.place)
-        lost = [pick for pick in self.picks if pick.id in lanes and pick.id not in claimed]
+        lost = [pick for pick in self.picks if pick.id in meant_to_begin and pick.id not in claimed]
         for pick in lost:
             # It may wait still: another of its lane, which nobody here knew, has started in its place.
             self.queue_again(pick.lane, pick.place)

@@ -6,7 +6,6 @@ Each function runs inside the writer's transaction. Endings and what follows fro
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -307,10 +306,13 @@ def _released_first(turn: Turn, result: TurnResult) -> list[int]:
 def _claim_fronts(connection: Connection, claims: Sequence[int], turn: Turn, result: TurnResult) -> list[int]:
     """Claim as many of each lane as were asked for, whichever come first by now; returns the claims of other lanes."""
     lanes = turn.lanes or {}
-    fronts = Counter(lanes[id] for id in claims if id in lanes)
-    if fronts:
-        rows = _one(connection, "claim_fronts", encoded([(*lane, count) for lane, count in fronts.items()]), turn.now)
-        result.claimed = _decode_claimed(rows)
+    wanted: dict[Lane, list[int]] = {}
+    for lane, queued_at in (lanes[id] for id in claims if id in lanes):
+        wanted.setdefault(lane, []).append(queued_at)
+    if wanted:
+        # What has left the lane is in the way for as long as somebody looks at the past: nobody begins before it.
+        fronts = encoded([(*lane, len(queued), min(queued)) for lane, queued in wanted.items()])
+        result.claimed = _decode_claimed(_one(connection, "claim_fronts", fronts, turn.now))
     return [id for id in claims if id not in lanes]
 
 

@@ -97,8 +97,9 @@ SELECT coalesce(json_agg({attempt}), '[]')
 FROM claimed;
 
 -- name: claim_fronts
--- The same for rows of [group, urgency, type, renewed, n]: the first n of each lane that nobody else claims right now, and
--- that may still start at $2. Those with a budget of IO are claimed by their ids only.
+-- The same for rows of [group, urgency, type, renewed, n, since]: the first n of each lane that have waited since then or
+-- less, that nobody else claims right now, and that may still start at $2. Those with a budget of IO are claimed by their
+-- ids only.
 WITH free AS MATERIALIZED (
     SELECT front.id
     FROM jsonb_array_elements($1::jsonb) AS lane (value)
@@ -107,6 +108,7 @@ WITH free AS MATERIALIZED (
         WHERE t.status = 'pending' AND t.stop IS NULL AND t.group_name = lane.value ->> 0
             AND t.urgency = (lane.value ->> 1)::smallint AND t.type = lane.value ->> 2
             AND (t.renewed_at IS NOT NULL) = (lane.value ->> 3)::boolean AND t.io IS NULL
+            AND t.queued_at >= (lane.value ->> 5)::bigint
             AND (t.expires_at IS NULL OR t.expires_at > $2::bigint OR t.interrupted)
         ORDER BY t.queued_at, t.id LIMIT (lane.value ->> 4)::bigint
         FOR UPDATE SKIP LOCKED
