@@ -60,7 +60,7 @@ def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Con
         ("next_due", "taskmill_task_due"),
         ("expired", "taskmill_task_expiry"),
         ("next_expiry", "taskmill_task_expiry"),
-        ("stop_requests", "taskmill_task_running"),
+        ("survey", "taskmill_task_running"),
         ("forget_full_buckets", "taskmill_control_full"),
         ("orphans", "taskmill_task_running"),
         ("oldest_of_ending", "taskmill_history_ending"),

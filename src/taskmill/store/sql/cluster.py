@@ -45,6 +45,8 @@ class _Survey(msgspec.Struct, array_like=True):
     next_due: int | None
     next_expiry: int | None
     away: list[tuple[int, int]]
+    stops: list[tuple[int, str]]
+    urgencies: list[tuple[int, int, int]]
     work: _Work
     nodes: list[int]
     own: int | None
@@ -68,6 +70,7 @@ def survey(connection: Connection, turn: Turn, result: TurnResult) -> None:
     causes = {cause for _, cause in found.away}
     result.lanes, result.hooks, result.next_due = found.lanes, found.hooks, found.next_due
     result.next_expiry = found.next_expiry
+    result.stops, result.urgencies = found.stops, found.urgencies
     result.has_preempted, result.has_eased = controls.FOR_A_TASK in causes, controls.FOR_PRESSURE in causes
     if turn.slots is not None:
         result.elsewhere = found.work.elsewhere()

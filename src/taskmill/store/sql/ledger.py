@@ -50,8 +50,6 @@ _decode = msgspec.json.Decoder().decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool, Ties]], strict=False).decode
-_decode_stops = msgspec.json.Decoder(list[tuple[int, str]]).decode
-_decode_urgencies = msgspec.json.Decoder(list[tuple[int, int, int]]).decode
 _decode_expired = msgspec.json.Decoder(list[tuple[int, bool, bool]], strict=False).decode
 _decode_orphans = msgspec.json.Decoder(list[_Orphan], strict=False).decode
 
@@ -115,8 +113,6 @@ def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
     """See what waits, as far as the turn wants to know."""
     refill = turn.refill
     if turn.survey or result.promoted:
-        result.stops = _decode_stops(_one(connection, "stop_requests"))
-        result.urgencies = _decode_urgencies(_one(connection, "running_urgencies"))
         cluster.survey(connection, turn, result)
         refill = result.lanes or ()
     elif turn.promote:

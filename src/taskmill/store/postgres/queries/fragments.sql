@@ -164,3 +164,12 @@ queued_at = task.queued_at + greatest(0, own.until - own.since),
     renewed_at = task.renewed_at + greatest(0, own.until - own.since),
     expires_at = task.expires_at + greatest(0, own.until - own.since),
     paused_at = greatest(own.until, own.since);
+
+-- name: stop_requests
+-- Running tasks of this node that someone, perhaps another one, has asked to stop.
+SELECT coalesce(json_agg(json_build_array(id, stop) ORDER BY id), '[]') FROM taskmill_task
+WHERE status = 'running' AND stop IS NOT NULL AND node_id IS NOT DISTINCT FROM {this_node};
+
+-- name: running_urgencies
+SELECT coalesce(json_agg(json_build_array(id, priority, urgency)), '[]') FROM taskmill_task
+WHERE status = 'running' AND node_id IS NOT DISTINCT FROM {this_node};

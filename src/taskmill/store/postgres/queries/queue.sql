@@ -5,11 +5,12 @@ SELECT {lanes_found};
 
 -- name: survey
 -- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, [id, for what] of
--- tasks that made way, what others are at, all nodes that begin tasks, this one, which types that wait others can run].
--- $1 as in elsewhere.
+-- tasks that made way, [id, why] of running ones that somebody has asked to stop, [id, priority, urgency] of all that run
+-- here, what others are at, all nodes that begin tasks, this one, which types that wait others can run]. $1 as in elsewhere.
 WITH RECURSIVE {every_lane}, {own_slots}
 SELECT json_build_array(
-    {lanes_found}, ({hooks_due}), ({first_due}), ({first_expiry}), ({made_way}), {others_at_work},
+    {lanes_found}, ({hooks_due}), ({first_due}), ({first_expiry}), ({made_way}), ({stop_requests}),
+    ({running_urgencies}), {others_at_work},
     (SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_node WHERE NOT stopped), {this_node},
     (
         SELECT coalesce(json_agg(DISTINCT known.type), '[]')
@@ -121,13 +122,3 @@ FROM claimed;
 -- name: claim
 -- Nothing is left to do: looking and claiming are one statement here.
 ;
-
--- name: stop_requests
--- Running tasks of this node that someone, perhaps another one, has asked to stop.
-SELECT coalesce(json_agg(json_build_array(id, stop) ORDER BY id), '[]') FROM taskmill_task
-WHERE status = 'running' AND stop IS NOT NULL
-    AND node_id IS NOT DISTINCT FROM {this_node};
-
--- name: running_urgencies
-SELECT coalesce(json_agg(json_build_array(id, priority, urgency)), '[]') FROM taskmill_task
-WHERE status = 'running' AND node_id IS NOT DISTINCT FROM {this_node};

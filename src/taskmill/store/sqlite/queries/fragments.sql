@@ -110,3 +110,10 @@ queued_at = queued_at + max(0, own.until - own.since),
     renewed_at = renewed_at + max(0, own.until - own.since),
     expires_at = expires_at + max(0, own.until - own.since),
     paused_at = max(own.until, own.since);
+
+-- name: stop_requests
+-- Running tasks that someone, perhaps another process, has asked to stop.
+SELECT json_group_array(json_array(id, stop)) FROM taskmill_task WHERE status = 'running' AND stop IS NOT NULL;
+
+-- name: running_urgencies
+SELECT json_group_array(json_array(id, priority, urgency)) FROM taskmill_task WHERE status = 'running';

@@ -5,11 +5,12 @@ SELECT {lanes_found};
 
 -- name: survey
 -- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, [id, for what] of
--- tasks that made way, what others are at, all nodes, this one, which types that wait others can run]. ?1 as in elsewhere.
+-- tasks that made way, [id, why] of running ones that somebody has asked to stop, [id, priority, urgency] of all that run
+-- here, what others are at, all nodes that begin tasks, this one, which types that wait others can run]. ?1 as in elsewhere.
 WITH RECURSIVE {every_lane}
 SELECT json_array(
-    json({lanes_found}), json(({hooks_due})), ({first_due}), ({first_expiry}), json(({made_way})), {others_at_work},
-    json_array(), NULL, json_array());
+    json({lanes_found}), json(({hooks_due})), ({first_due}), ({first_expiry}), json(({made_way})),
+    json(({stop_requests})), json(({running_urgencies})), {others_at_work}, json_array(), NULL, json_array());
 
 -- name: front_of_lanes
 -- The first ?2 places of each given lane, passing over what may no longer start at ?3: a sweep under way has not come to
@@ -89,11 +90,3 @@ UPDATE taskmill_task SET
     status = 'running', attempt = attempt + 1, started_at = ?2, expires_at = coalesce(expires_at, ?2 + ttl_ms)
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
     AND (expires_at IS NULL OR expires_at > ?2 OR stop IS NOT NULL OR interrupted);
-
--- name: stop_requests
--- Running tasks that someone, perhaps another process, has asked to stop.
-SELECT json_group_array(json_array(id, stop)) FROM taskmill_task
-WHERE status = 'running' AND stop IS NOT NULL;
-
--- name: running_urgencies
-SELECT json_group_array(json_array(id, priority, urgency)) FROM taskmill_task WHERE status = 'running';
