@@ -1,8 +1,8 @@
 """Noticing other processes on the same file.
 
 SQLite tells in microseconds whether anyone else has committed. While this scheduler dispatches, or somebody here waits
-for a task, we ask: often while others are active, seldom while they are not. This is real time even under a manual
-clock, because other processes live in real time.
+for a task, we ask: often while others are active, seldom while they are not. A store that tells of news by itself is
+hardly asked otherwise. This is real time even under a manual clock, because other processes live in real time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from taskmill.runtime.waiters import Waiters
 
 SOON = 0.02
 SELDOM = 0.2
+UNTOLD = 5.0
+"""Where news are told: so often all the same, and whether anybody still needs them."""
 ACTIVE_FOR = 100
 """How many quick looks follow the last foreign commit."""
 
@@ -53,19 +55,18 @@ class Neighbours:
         finally:
             self._watching = None
 
-    async def _wait(self, longest: float) -> None:
+    async def _wait(self, interval: float) -> None:
         """Until it is time to ask, or there is news; who writes all the time is not asked more often for that."""
         if self._store.news is None:
-            await asyncio.sleep(longest)
+            await asyncio.sleep(interval)
             return
         loop = asyncio.get_running_loop()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(longest):
+            async with asyncio.timeout(UNTOLD):
                 await self._store.news.wait()
-                await asyncio.sleep(self._looked_at + SOON - loop.time())
-        if self._store.news.is_set():
-            self._store.news.clear()
-            self._looked_at = loop.time()
+        await asyncio.sleep(self._looked_at + SOON - loop.time())
+        self._store.news.clear()
+        self._looked_at = loop.time()
 
     async def _look(self) -> bool:
         try:
