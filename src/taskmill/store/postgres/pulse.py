@@ -247,8 +247,10 @@ class Pulse:
             self._to_tell = False
             self._told_at = time.monotonic()
             session.script(f"NOTIFY {self._channel}, '{self._sender}'")
+        heard = False
         for told in session.raw.notifies(timeout=0) if self._listens else ():
             if told.payload != self._sender:
+                heard = True
                 self._news()
         for node in list(self._stopped - self._left):
             session.execute("stop_node", (node,))
@@ -270,6 +272,9 @@ class Pulse:
             self._beats += 1
             if self._beats % LOOK_ANYWAY == 0:
                 self._news()
+        elif heard and not self.somebody_dispatches:
+            # It may be the first node that says so.
+            self._look()
 
     def _beat(self, session: Session, node: int) -> None:
         now = steady_seconds()
