@@ -309,8 +309,12 @@ def _released_first(turn: Turn, result: TurnResult) -> list[int]:
 
 
 def _claim_fronts(connection: Connection, claims: Sequence[int], turn: Turn, result: TurnResult) -> list[int]:
-    """Claim as many of each lane as were asked for, whichever come first by now; returns the claims of other lanes."""
-    lanes = turn.lanes or {}
+    """Claim as many of each lane as were asked for, whichever come first by now; returns the claims of other lanes.
+
+    A task that was about to start when it was stopped is in no lane any longer: its hook is claimed by its id.
+    """
+    hooks = set(turn.hooks)
+    lanes = {id: lane for id, lane in (turn.lanes or {}).items() if id not in hooks}
     fronts = Counter(lanes[id] for id in claims if id in lanes)
     if fronts:
         rows = _one(connection, "claim_fronts", encoded([(*lane, count) for lane, count in fronts.items()]), turn.now)
