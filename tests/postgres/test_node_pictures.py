@@ -66,7 +66,7 @@ async def test_who_has_stopped_knows_at_once_that_nobody_dispatches(postgres_sto
     @short.task
     async def nothing() -> None: ...
 
-    seen: list[tuple[bool, int, list[str]]] = []
+    seen: list[object] = []
     async with Scheduler(postgres_store, domains=[short], max_concurrency=8) as scheduler:
         for slots in (3, 4):
             await nothing.submit()
