@@ -8,9 +8,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.postgres.fixtures import add_option, memory_on_postgres, own_server, postgres_server, postgres_store
+from tests.both_engines import engine, pytest_generate_tests, pytest_runtest_call, schemas
+from tests.postgres.fixtures import own_server, postgres_server, postgres_store
 
-__all__ = ["memory_on_postgres", "own_server", "postgres_server", "postgres_store"]
+__all__ = [
+    "engine",
+    "own_server",
+    "postgres_server",
+    "postgres_store",
+    "pytest_generate_tests",
+    "pytest_runtest_call",
+    "schemas",
+]
 
 settings.register_profile("taskmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("taskmill")
@@ -30,7 +39,3 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         address: str = request.getfixturevalue("postgres_store")
         return address
     return ":memory:" if request.param == "memory" else str(tmp_path / "tasks.db")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    add_option(parser)

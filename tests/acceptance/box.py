@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from taskmill import Domain
+from taskmill.store.opening import is_postgres
 from tests.acceptance.sqlite_library import sqlite3
+from tests.both_engines import name_of
 
 NAN = float("nan")
 MIB = 1024 * 1024
@@ -83,11 +85,30 @@ def shown(value: object) -> str:
 
 def dump(path: Path) -> dict[str, list[Any]]:
     """Every row of every table of taskmill."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
+    name = name_of(path)
+    return _dump_schema(name) if is_postgres(name) else _dump_file(name)
+
+
+def _dump_file(name: str) -> dict[str, list[Any]]:
+    with contextlib.closing(sqlite3.connect(name)) as connection:
         tables = connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'taskmill!_%' ESCAPE '!'"
         ).fetchall()
         return {name: connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall() for (name,) in tables}
+
+
+def _dump_schema(address: str) -> dict[str, list[Any]]:
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(address) as connection:
+        tables = connection.execute(
+            "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+            # Not what nodes say of themselves: that they are alive, and how far they have written.
+            " AND relname NOT IN ('taskmill_commit', 'taskmill_node', 'taskmill_writing')"
+        ).fetchall()
+        rows = sql.SQL("SELECT * FROM {} ORDER BY 1, 2")
+        return {name: connection.execute(rows.format(sql.Identifier(name))).fetchall() for (name,) in tables}
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Calling the command line, in a process of its own or in this one.
 
-Starting a process costs a third of a second, so the many small variations of one command call ``main`` instead.
+Starting a process costs a third of a second, so the many small variations of one command call ``main`` instead. Where
+the test runs on PostgreSQL, a command is given an address in place of the path of a database.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from taskmill.cli import main
+from tests.both_engines import name_of
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": SOURCE, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
@@ -26,7 +28,7 @@ def taskmill(
     *arguments: object, cwd: Path | None = None, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "taskmill", *map(str, arguments)],
+        [sys.executable, "-m", "taskmill", *map(name_of, arguments)],
         check=False,
         cwd=cwd,
         env={**ENVIRONMENT, **(environment or {})},
@@ -68,7 +70,7 @@ class Here:
 
     def _call(self, arguments: Sequence[object]) -> tuple[int, str, str]:
         try:
-            code = main([*map(str, arguments)])
+            code = main([*map(name_of, arguments)])
         except SystemExit as leaving:
             code = int(leaving.code or 0)
         said = self._capsys.readouterr()

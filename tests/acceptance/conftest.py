@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ import pytest
 from taskmill import Context, Domain, GiveUp, Retry, Scheduler
 from tests.acceptance.box import box, put
 from tests.acceptance.command_line import Here
+from tests.both_engines import Engine
+from tests.postgres.schemas import Schemas
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return Here(capsys)
 
 
-async def _fill(file: Path) -> None:
+async def _fill(store: Path | str) -> None:
     sync = Domain("sync", group="s3://prod")
 
     @sync.task(tags={"user": "ann"})
@@ -51,7 +53,7 @@ async def _fill(file: Path) -> None:
     async def break_down() -> None:
         raise ValueError("first line\nsecond line")
 
-    async with Scheduler(file, domains=[sync]) as scheduler:
+    async with Scheduler(store, domains=[sync]) as scheduler:
         await send.options(label="the first").submit("a.jpg")
         await lose.submit("b.jpg")
         await break_down.submit()
@@ -63,15 +65,33 @@ async def _fill(file: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("cli") / "tasks.db"
     asyncio.run(_fill(file))
     return file
 
 
+@pytest.fixture(scope="module")
+def template_schema(schemas: Schemas) -> Iterator[str]:
+    schema = schemas.take()
+    asyncio.run(_fill(schemas.address(schema)))
+    yield schema
+    schemas.give_back(schema)
+
+
 @pytest.fixture
-def file(template: Path, tmp_path: Path) -> Path:
+def file(engine: Engine, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The path of a store with something of everything; on PostgreSQL it is an address, for whoever asks for it."""
     copy = tmp_path / "tasks.db"
-    copy.write_bytes(template.read_bytes())
-    copy.chmod(0o600)
+    if engine.is_postgres:
+        engine.put(copy, request.getfixturevalue("template_schema"))
+    else:
+        copy.write_bytes(request.getfixturevalue("template_file").read_bytes())
+        copy.chmod(0o600)
     return copy
+
+
+@pytest.fixture
+def template(file: Path) -> Path:
+    """The same, for those who only look at it."""
+    return file

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command_line import ENVIRONMENT
+from tests.both_engines import name_of
 
 needs_a_terminal = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are a Unix thing")
 
@@ -23,7 +24,7 @@ def started(
     folder: Path, *command: object, stdout: int = subprocess.PIPE, columns: int = 100
 ) -> Generator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "taskmill", *map(str, command)],
+        [sys.executable, "-m", "taskmill", *map(name_of, command)],
         cwd=folder,
         env={**ENVIRONMENT, "TERM": "xterm", "LINES": "20", "COLUMNS": str(columns)},
         stdout=stdout,
@@ -35,6 +36,12 @@ def started(
     finally:
         process.kill()
         process.communicate()
+
+
+def write_app(folder: Path, module: str) -> None:
+    """Leave ``app.py`` in the folder; its store, ``tasks.db``, is one on the engine of this test."""
+    assert module.count('"tasks.db"') == 1
+    (folder / "app.py").write_text(module.replace('"tasks.db"', repr(name_of(folder / "tasks.db"))))
 
 
 def heard(process: subprocess.Popen[str], words: str) -> str:

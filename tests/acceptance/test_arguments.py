@@ -211,6 +211,7 @@ async def test_every_kind_of_parameter_round_trips() -> None:
     ]
 
 
+@pytest.mark.one_engine("no store is opened")
 async def test_stars_with_annotations_are_checked_one_by_one() -> None:
     domain = Domain("stars")
 
@@ -245,6 +246,7 @@ async def test_a_default_that_was_not_said_is_the_handlers_at_the_time_it_runs(t
         assert ended == {unsaid.id: 23, said.id: 13}
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_calling_a_task_calls_the_plain_function() -> None:
     domain = Domain("plain")
 

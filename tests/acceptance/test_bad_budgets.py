@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from taskmill import (
 )
 from taskmill.pressure import Pressure
 from tests.acceptance.box import NAN, SURROGATE, put, refused, shown, unchanged
-from tests.acceptance.sqlite_library import sqlite3
+from tests.raw_rows import raw
 
 BAD_IO: list[object] = [
     5,
@@ -62,6 +61,7 @@ def ids(values: list[object]) -> list[str]:
 
 
 @pytest.mark.parametrize("value", BAD_IO, ids=ids(BAD_IO))
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_budget_of_a_call_is_refused_and_nothing_is_stored(
     scheduler: Scheduler, path: Path, value: Any
 ) -> None:
@@ -83,6 +83,7 @@ FIXED = [value for value in BAD_IO if not callable(value)]
 
 
 @pytest.mark.parametrize("value", FIXED, ids=ids(FIXED))
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_wrong_budget_of_a_task_type_is_refused_when_it_is_defined(value: Any) -> None:
     domain = Domain("right")
     with pytest.raises(ConfigError, match=r"\bio\b"):
@@ -91,6 +92,7 @@ def test_a_wrong_budget_of_a_task_type_is_refused_when_it_is_defined(value: Any)
 
 
 @pytest.mark.parametrize("value", [*BAD_IO, lambda: None], ids=ids([*BAD_IO, "function"]))
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_budget_that_was_computed_is_refused_and_nothing_is_stored(path: Path, value: Any) -> None:
     domain = Domain("wrong")
 
@@ -106,6 +108,7 @@ async def test_a_wrong_budget_that_was_computed_is_refused_and_nothing_is_stored
         await refused(path, call, SubmissionError, "io")
 
 
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_function_that_cannot_compute_a_budget_refuses_the_submission(path: Path) -> None:
     domain = Domain("wrong")
 
@@ -124,6 +127,7 @@ async def test_a_function_that_cannot_compute_a_budget_refuses_the_submission(pa
             await negative.submit(5)
 
 
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_domain_has_no_budget() -> None:
     options: dict[str, Any] = {"io": IoBudget(1)}
     with pytest.raises(ConfigError, match="io"):
@@ -132,6 +136,7 @@ def test_a_domain_has_no_budget() -> None:
 
 @pytest.mark.parametrize("axis", AXES)
 @pytest.mark.parametrize("value", BAD_BYTES, ids=ids(BAD_BYTES))
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_bytes_of_a_budget_are_whole_numbers_that_are_not_too_large(axis: str, value: Any) -> None:
     amounts: dict[str, Any] = {axis: value}
     with pytest.raises(ConfigError, match=axis):
@@ -211,6 +216,7 @@ BAD_SETTINGS: list[tuple[str, object]] = [
     ("name", "value"),
     [pytest.param(n, v, id=f"{n}-{named(v)}-{i}") for i, (n, v) in enumerate(BAD_SETTINGS)],
 )
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_wrong_setting_about_the_machine_is_refused_by_name(name: str, value: Any) -> None:
     settings: dict[str, Any] = {name: value}
     with pytest.raises(ConfigError, match=name):
@@ -227,6 +233,7 @@ def test_a_wrong_setting_about_the_machine_is_refused_by_name(name: str, value: 
     ],
     ids=named,
 )
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_wrong_part_of_resources_is_refused_by_name(settings: dict[str, Any]) -> None:
     (name,) = settings
     with pytest.raises((ConfigError, TypeError), match=name) as caught:
@@ -253,11 +260,13 @@ def test_a_wrong_part_of_resources_is_refused_by_name(settings: dict[str, Any]) 
     ],
     ids=named,
 )
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_wrong_part_of_a_throttle_policy_is_refused_by_name(name: str, settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=name):
         ThrottlePolicy(**settings)
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_sources_of_pressure_may_come_from_any_iterable() -> None:
     Scheduler(pressure=(Pressure(name, calm) for name in ("a", "b")))
     Scheduler(pressure={Pressure("a", calm)})
@@ -297,5 +306,5 @@ async def test_a_budget_travels_with_those_who_submit_by_name(path: Path) -> Non
 
 
 def _stored_io(path: Path) -> list[str | None]:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        return [row[0] for row in connection.execute("SELECT io FROM taskmill_task ORDER BY id")]
+    with raw(path) as connection:
+        return [row[0] for row in connection.execute("SELECT io FROM taskmill_task ORDER BY id").fetchall()]

@@ -36,6 +36,7 @@ BAD_CALL_OPTIONS: list[tuple[str, object]] = [
     ("name", "value"),
     [pytest.param(n, v, id=f"{n}-{shown(v)}-{i}") for i, (n, v) in enumerate(BAD_CALL_OPTIONS)],
 )
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_option_of_a_call_is_refused_by_name(
     scheduler: Scheduler, path: Path, name: str, value: Any
 ) -> None:
@@ -105,6 +106,7 @@ BAD_TAGS: list[Any] = [
 
 
 @pytest.mark.parametrize("tags", [pytest.param(t, id=f"{i}-{shown(t)}") for i, t in enumerate(BAD_TAGS)])
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_tags_beyond_the_limits_or_not_text_are_refused(scheduler: Scheduler, path: Path, tags: Any) -> None:
     async def by_task() -> None:
         await put.options(tags=tags).submit("a")
@@ -154,6 +156,7 @@ async def test_tags_merged_from_several_levels_keep_to_the_limit(path: Path) -> 
         ("tags", lambda path: None, InvalidTag),
     ],
 )
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_what_an_options_function_returns_is_checked_like_the_option(
     path: Path, option: str, function: Callable[..., Any], error: type[Exception]
 ) -> None:

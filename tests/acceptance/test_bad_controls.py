@@ -58,6 +58,7 @@ Call = Callable[[], Coroutine[Any, Any, Any]]
         ("urgent", lambda: Aging(ceiling=64, urgent=63)),
     ],
 )
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_wrong_part_of_a_value_is_refused_by_name(name: str, make: Callable[[], object]) -> None:
     with pytest.raises(ConfigError, match=rf"\b{name}\b"):
         make()
@@ -78,6 +79,7 @@ def test_a_wrong_part_of_a_value_is_refused_by_name(name: str, make: Callable[[]
     ],
     ids=shown,
 )
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_wrong_setting_is_refused_by_name(name: str, value: Any) -> None:
     settings: dict[str, Any] = {"groups" if name == "name" else name: value}
     with pytest.raises(ConfigError, match=rf"\b{name}\b"):
@@ -85,6 +87,7 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", BAD_RATES, ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_wrong_rate_of_a_task_type_is_refused(value: Any) -> None:
     domain = Domain("d")
     with pytest.raises(ConfigError, match=r"\brate\b"):
@@ -94,6 +97,7 @@ def test_a_wrong_rate_of_a_task_type_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "3", True], ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_wrong_cap_of_a_domain_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"\bmax_concurrency\b"):
         Domain("d", max_concurrency=value)
@@ -103,21 +107,25 @@ def test_a_wrong_cap_of_a_domain_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", BAD_WEIGHTS, ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_weight_is_refused(scheduler: Scheduler, path: Path, value: Any) -> None:
     await refused(path, lambda: scheduler.group("g").set(weight=value), ConfigError, "weight")
 
 
 @pytest.mark.parametrize("value", BAD_CAPS, ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_cap_is_refused(scheduler: Scheduler, path: Path, value: Any) -> None:
     await refused(path, lambda: scheduler.group("g").set(cap=value), ConfigError, "cap")
 
 
 @pytest.mark.parametrize("value", BAD_MINIMUMS, ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_minimum_is_refused(scheduler: Scheduler, path: Path, value: Any) -> None:
     await refused(path, lambda: scheduler.group("g").set(min_slots=value), ConfigError, "min_slots")
 
 
 @pytest.mark.parametrize("value", BAD_RATES, ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_rate_is_refused(scheduler: Scheduler, path: Path, value: Any) -> None:
     await refused(path, lambda: scheduler.group("g").set(rate=value), ConfigError, "rate")
     await refused(path, lambda: scheduler.set_rate_limit("box::put", value), ConfigError, "rate")
@@ -133,6 +141,7 @@ async def test_a_group_is_set_to_something_that_makes_sense(scheduler: Scheduler
 
 
 @pytest.mark.parametrize("value", [5, b"g", True, SURROGATE, NUL], ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_name_is_a_text(scheduler: Scheduler, path: Path, value: Any) -> None:
     for call in (
         lambda: scheduler.group(value).pause(),
@@ -159,11 +168,13 @@ async def test_what_is_named_must_exist(scheduler: Scheduler, path: Path) -> Non
 
 
 @pytest.mark.parametrize("value", [*BAD_DURATIONS, 0], ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_duration_of_a_pause_is_refused(scheduler: Scheduler, path: Path, value: Any) -> None:
     await refused(path, lambda: scheduler.group("g").pause(duration=value), ConfigError, "duration")
 
 
 @pytest.mark.parametrize("value", [5, "2100-01-01", NAIVE, PAST, timedelta(1), True], ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_end_of_a_pause_is_refused(scheduler: Scheduler, path: Path, value: Any) -> None:
     await refused(path, lambda: scheduler.group("g").pause(until=value), ConfigError, "until")
 
@@ -174,11 +185,13 @@ async def test_a_pause_has_one_end(scheduler: Scheduler, path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "3", True], ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_concurrency_of_a_domain_is_refused(scheduler: Scheduler, path: Path, value: Any) -> None:
     await refused(path, lambda: scheduler.domain("box").set_max_concurrency(value), ConfigError, "max_concurrency")
 
 
 @pytest.mark.parametrize("value", BAD_PRIORITIES, ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_priority_is_refused(scheduler: Scheduler, path: Path, value: Any) -> None:
     await refused(path, lambda: scheduler.set_priority(1, value), ConfigError, "priority")
     with pytest.raises(ConfigError, match="priority"):
@@ -186,6 +199,7 @@ async def test_a_wrong_priority_is_refused(scheduler: Scheduler, path: Path, val
 
 
 @pytest.mark.parametrize("id", ["1", 1.0, True, None])
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_an_id_is_an_int(scheduler: Scheduler, path: Path, id: Any) -> None:
     await refused(path, lambda: scheduler.set_priority(id, 5), ConfigError, "id")
     await refused(path, lambda: scheduler.explain(id), ConfigError, "id")
@@ -197,6 +211,7 @@ async def test_an_id_that_nobody_has_is_not_found(scheduler: Scheduler, path: Pa
     await refused(path, lambda: scheduler.explain(id), TaskNotFound, str(id))
 
 
+@pytest.mark.one_engine("no store is opened")
 async def test_a_scheduler_that_is_not_open_says_so(path: Path) -> None:
     closed = Scheduler(path, domains=[box])
     calls: list[Call] = [

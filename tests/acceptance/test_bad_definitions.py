@@ -13,6 +13,8 @@ import pytest
 from taskmill import ConfigError, Context, Domain, Scheduler
 from tests.acceptance.box import BAD_DURATIONS, NUL, SURROGATE, Parcel, Size, put, shown
 
+pytestmark = pytest.mark.one_engine("it is refused before there is a store")
+
 if TYPE_CHECKING:
     from decimal import NotThere  # type: ignore[attr-defined]  # pyright: ignore
 

@@ -13,6 +13,8 @@ from taskmill import ConfigError, Scheduler, SchemaTooNew, StoreCorrupt, StoreEr
 from tests.acceptance.box import NUL, SURROGATE, box, put, unchanged
 from tests.acceptance.sqlite_library import sqlite3
 
+pytestmark = pytest.mark.one_engine("files are what is tested")
+
 
 async def _open_and_close(path: Path) -> None:
     async with Scheduler(path, domains=[box]):

@@ -61,6 +61,7 @@ from tests.acceptance.box import (
         pytest.param(lambda: untyped(anything).submit({1: {(): 2}}), "'value'", id="a key JSON has no word for"),
     ],
 )
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_payload_that_does_not_fit_the_handler_is_refused(
     scheduler: Scheduler, path: Path, submit: Callable[[], Any], names: str
 ) -> None:
@@ -78,6 +79,7 @@ async def test_a_payload_that_does_not_fit_the_handler_is_refused(
         ({"path": object()}, "path"),
     ],
 )
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_payload_by_name_is_held_to_the_handlers_signature(
     scheduler: Scheduler, path: Path, payload: dict[str, Any], names: str
 ) -> None:
@@ -130,6 +132,7 @@ async def test_a_result_beyond_a_mebibyte_fails_the_task_and_says_so(scheduler: 
 
 
 @pytest.mark.parametrize("payload", [["a"], "a", 5, [("path", "a")], b"{}"])
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_payload_by_name_must_be_a_mapping(payload: Any) -> None:
     with pytest.raises(SubmissionError, match="payload"):
         Submission("box::put", payload)

@@ -13,6 +13,8 @@ from taskmill import ConfigError, Retention, Retry, RetryLater, Scheduler
 from taskmill.testing import ManualClock
 from tests.acceptance.box import BAD_DURATIONS, NAN, box, shown
 
+pytestmark = pytest.mark.one_engine("it is refused before there is a store")
+
 BAD_SETTINGS: list[tuple[str, object]] = [
     *(("max_concurrency", value) for value in (0, -1, 1.5, "8", True, None)),
     *(("retry", value) for value in (3, "none")),

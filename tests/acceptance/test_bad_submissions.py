@@ -22,6 +22,7 @@ async def test_an_unknown_task_type_is_refused_by_its_name(scheduler: Scheduler,
 
 
 @pytest.mark.parametrize("type", ["", None, 5, put])
+@pytest.mark.one_engine("it is refused before the store is asked")
 def test_a_submission_needs_the_name_of_a_task_type(type: Any) -> None:
     with pytest.raises(SubmissionError, match="type"):
         Submission(type, {})

@@ -18,6 +18,7 @@ async def _call(verb: Callable[..., Coroutine[Any, Any, Any]], *arguments: objec
 
 
 @pytest.mark.parametrize("id", ["1", 1.0, True, None, b"1"])
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_an_id_is_an_int(scheduler: Scheduler, path: Path, id: Any) -> None:
     for verb in (scheduler.get, scheduler.cancel, scheduler.retry_dead, scheduler.wait):
         await refused(path, functools.partial(_call, verb, id), ConfigError, "id")
@@ -40,6 +41,7 @@ async def test_an_id_that_nobody_has_is_not_found(scheduler: Scheduler, path: Pa
         *((name, value) for name in ("limit", "before", "parent") for value in (-1, True, 1.5, "5", 2**70)),
     ],
 )
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_filter_is_refused_by_name(scheduler: Scheduler, path: Path, name: str, value: Any) -> None:
     filters: dict[str, Any] = {name: value}
     for verb in (scheduler.tasks, scheduler.history, scheduler.count, scheduler.cancel_where):
@@ -52,6 +54,7 @@ async def test_cancelling_everything_must_be_said(scheduler: Scheduler, path: Pa
 
 
 @pytest.mark.parametrize("value", [5, None, SURROGATE])
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_texts_to_look_up_are_texts(scheduler: Scheduler, path: Path, value: Any) -> None:
     await refused(path, lambda: scheduler.find(value, "held"), ConfigError, "type")
     await refused(path, lambda: scheduler.find("box::put", value), ConfigError, "key")
@@ -60,6 +63,7 @@ async def test_texts_to_look_up_are_texts(scheduler: Scheduler, path: Path, valu
 
 
 @pytest.mark.parametrize("value", BAD_DURATIONS, ids=shown)
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_duration_of_a_verb_is_refused_by_name(scheduler: Scheduler, path: Path, value: Any) -> None:
     handle = await put.submit("a")
     await refused(path, lambda: scheduler.run_until_idle(timeout=value), ConfigError, "timeout")
@@ -69,6 +73,7 @@ async def test_a_wrong_duration_of_a_verb_is_refused_by_name(scheduler: Schedule
 
 
 @pytest.mark.parametrize("n", [0, -1, True, 1.5, "8", None])
+@pytest.mark.one_engine("it is refused before the store is asked")
 async def test_a_wrong_concurrency_is_refused(scheduler: Scheduler, path: Path, n: Any) -> None:
     await refused(path, lambda: scheduler.set_max_concurrency(n), ConfigError, "max_concurrency")
     assert (await scheduler.snapshot()).max_concurrency == 8
@@ -80,6 +85,7 @@ async def test_events_takes_kinds_of_events(scheduler: Scheduler) -> None:
             scheduler.events(kind)  # type: ignore[arg-type]
 
 
+@pytest.mark.one_engine("no store is opened")
 async def test_a_scheduler_that_is_not_open_says_so(path: Path) -> None:
     closed = Scheduler(path, domains=[box])
     calls: list[Callable[[], Coroutine[Any, Any, Any]]] = [

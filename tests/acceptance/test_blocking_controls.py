@@ -38,6 +38,7 @@ def _parameters(function: object) -> list[tuple[str, object, object]]:
 
 
 @pytest.mark.parametrize("verb", CONTROLS)
+@pytest.mark.one_engine("no store is opened")
 def test_every_control_is_there_with_the_same_arguments(verb: str) -> None:
     ours, theirs = getattr(blocking.Scheduler, verb), getattr(Scheduler, verb)
     assert _parameters(ours) == _parameters(theirs)
@@ -45,6 +46,7 @@ def test_every_control_is_there_with_the_same_arguments(verb: str) -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(GroupControl, AsyncGroupControl), (DomainControl, AsyncDomainControl)])
+@pytest.mark.one_engine("no store is opened")
 def test_groups_and_domains_have_the_same_verbs(ours: type, theirs: type) -> None:
     verbs = [name for name, _ in inspect.getmembers(theirs, inspect.isfunction) if not name.startswith("_")]
     assert verbs

@@ -11,10 +11,12 @@ import pytest
 
 from taskmill.cli import COMMANDS
 from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
+from tests.both_engines import name_of
 
 pytestmark = pytest.mark.timeout(40)
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_help_and_version(here: Here) -> None:
     assert taskmill("--version").stdout.startswith("taskmill ")
     text = here("--help")
@@ -28,7 +30,7 @@ def test_help_and_version(here: Here) -> None:
 def test_the_file_may_come_from_the_environment(here: Here, template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "TASKMILL_STORE" in here.refusal("status", code=2)
     assert "TASKMILL_STORE" in here.refusal("show", "1", code=2)
-    monkeypatch.setenv("TASKMILL_STORE", str(template))
+    monkeypatch.setenv("TASKMILL_STORE", name_of(template))
     assert "4: 3 pending" in here("status")
     assert "the first" in here("show", "1")
     assert here("doctor")
@@ -60,6 +62,7 @@ AFTER_FILE = {
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"demo", "run"}))
+@pytest.mark.one_engine("a file is missing; for schemas without tables see test_cli_postgres.py")
 def test_no_command_creates_a_database(here: Here, tmp_path: Path, command: str) -> None:
     rest = AFTER_FILE.get(command, [])
     missing = tmp_path / "missing.db"
@@ -73,6 +76,7 @@ def test_no_command_creates_a_database(here: Here, tmp_path: Path, command: str)
     assert "is a folder" in here.refusal(command, tmp_path, *rest, code=2)
 
 
+@pytest.mark.one_engine("the file is what is tested")
 def test_the_database_of_another_program_is_left_alone(here: Here, tmp_path: Path) -> None:
     other = tmp_path / "app.db"
     connection = sqlite3.connect(other)
@@ -107,7 +111,7 @@ assert "rich" not in sys.modules
 
 def test_everything_but_the_live_view_works_without_rich(template: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", f"FILE = {str(template)!r}\n{WITHOUT_RICH}"],
+        [sys.executable, "-c", f"FILE = {name_of(template)!r}\n{WITHOUT_RICH}"],
         check=False,
         env=ENVIRONMENT,
         capture_output=True,

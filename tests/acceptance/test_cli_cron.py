@@ -107,5 +107,6 @@ def test_cron_says_that_nothing_is_declared(here: Here, tmp_path: Path) -> None:
     assert here.answer("cron", file) == []
 
 
+@pytest.mark.one_engine("a file is missing; for schemas without tables see test_cli_postgres.py")
 def test_cron_refuses_a_file_that_is_not_there(here: Here, tmp_path: Path) -> None:
     assert "does not exist" in here.refusal("cron", tmp_path / "none.db", code=2)

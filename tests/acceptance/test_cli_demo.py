@@ -12,7 +12,7 @@ import pytest
 
 from tests.acceptance.command_line import ENVIRONMENT, Here, answer, taskmill
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = [pytest.mark.timeout(40), pytest.mark.one_engine("the demonstration has a file of its own")]
 
 
 def test_the_demonstration_accounts_for_every_task(tmp_path: Path) -> None:

@@ -9,7 +9,12 @@ import pytest
 
 from tests.acceptance.command_line import Here, answer, taskmill
 
-pytestmark = pytest.mark.timeout(40)
+pytestmark = [
+    pytest.mark.timeout(40),
+    pytest.mark.one_engine(
+        "the file is what is examined; what is said of a database is in test_cli_doctor_postgres.py"
+    ),
+]
 
 
 def test_doctor_finds_a_sound_file_healthy(template: Path) -> None:

@@ -18,6 +18,8 @@ from tests.acceptance.command_line import Here
 from tests.postgres.keeper import Server
 from tests.postgres.server import address
 
+pytestmark = pytest.mark.one_engine("PostgreSQL is what is tested")
+
 domain = Domain("d")
 
 

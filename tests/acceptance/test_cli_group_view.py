@@ -11,6 +11,8 @@ from taskmill import GroupSnapshot, RateLimit, Snapshot
 from taskmill.cli.group_table import group_table
 from taskmill.cli.group_view import bar, groups_on_screen
 
+pytestmark = pytest.mark.one_engine("no store is opened")
+
 
 def group(name: str, **settings: object) -> GroupSnapshot:
     usual: dict[str, object] = {

@@ -16,7 +16,8 @@ import pytest
 
 from taskmill import Scheduler, Submission
 from tests.acceptance.command_line import Here, answer, taskmill
-from tests.acceptance.terminal import heard, started
+from tests.acceptance.terminal import heard, started, write_app
+from tests.both_engines import name_of
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -181,7 +182,7 @@ def test_the_file_of_groups_may_come_from_the_environment(
     here: Here, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "TASKMILL_STORE" in here.refusal("groups", code=2)
-    monkeypatch.setenv("TASKMILL_STORE", str(file))
+    monkeypatch.setenv("TASKMILL_STORE", name_of(file))
     assert "s3://prod" in here("groups")
     assert "paused until" in here("groups", "pause", "s3://prod")
 
@@ -192,7 +193,7 @@ def test_the_file_of_groups_may_come_from_the_environment(
 @pytest.fixture
 def dispatching(tmp_path: Path) -> Generator[Path]:
     """A folder with tasks.db, where 3 tasks of ``heavy`` run for each of ``light``."""
-    (tmp_path / "app.py").write_text(MODULE)
+    write_app(tmp_path, MODULE)
     with started(tmp_path, "run", "app:scheduler", "--json") as process:
         heard(process, '"started"')
         asyncio.run(_submit(tmp_path / "tasks.db"))
@@ -221,7 +222,7 @@ def test_shares_are_those_of_the_process_that_dispatches(dispatching: Path) -> N
 
 
 def test_watch_follows_changes_of_others_and_ends_with_an_interrupt(dispatching: Path) -> None:
-    with started(dispatching, "groups", "tasks.db", "--watch", "--json") as watching:
+    with started(dispatching, "groups", dispatching / "tasks.db", "--watch", "--json") as watching:
         assert watching.stdout is not None
         first = json.loads(watching.stdout.readline())
         assert first["groups"]["heavy"]["slots"] == 6
@@ -237,7 +238,7 @@ def test_watch_follows_changes_of_others_and_ends_with_an_interrupt(dispatching:
 
 
 def test_watch_into_a_pipe_is_plain(dispatching: Path) -> None:
-    with started(dispatching, "groups", "tasks.db", "--watch") as watching:
+    with started(dispatching, "groups", dispatching / "tasks.db", "--watch") as watching:
         assert heard(watching, "heavy").split() == ["heavy", "3", "-", "6", "6", "14", "normal"]
         heard(watching, "total")
         heard(watching, "heavy")
@@ -250,7 +251,7 @@ def test_watch_into_a_pipe_is_plain(dispatching: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are a Unix thing")
 def test_watch_draws_on_a_terminal_and_leaves_it_as_it_was_with_the_last_picture(dispatching: Path) -> None:
     terminal, end = os.openpty()
-    with started(dispatching, "groups", "tasks.db", "--watch", stdout=end, columns=110) as watching:
+    with started(dispatching, "groups", dispatching / "tasks.db", "--watch", stdout=end, columns=110) as watching:
         os.close(end)
         seen = ""
         while seen.count("Ctrl-C ends") < 2:

@@ -13,6 +13,8 @@ from taskmill import Scheduler
 from tests.acceptance.command_line import Here, taskmill
 from tests.acceptance.terminal import CURSOR_IS_BACK, needs_a_terminal, on_terminal, started
 
+pytestmark = pytest.mark.one_engine("a move names both of its ends")
+
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:

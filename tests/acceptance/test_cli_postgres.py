@@ -83,7 +83,18 @@ def test_no_command_makes_tables(here: Here, postgres_store: str, name: str) -> 
         assert connection.execute("SELECT to_regclass('taskmill_schema')").fetchone() == (None,)
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_a_password_is_not_shown() -> None:
     assert without_password("postgresql://ann:se:cret@db.example/app") == "postgresql://ann@db.example/app"
     assert without_password("postgresql://db.example:5432/app") == "postgresql://db.example:5432/app"
     assert without_password("odd:name@file.db") == "odd:name@file.db"
+
+
+def test_no_command_tells_a_password(here: Here, postgres_store: str) -> None:
+    _fill(postgres_store)
+    secret = postgres_store.replace("taskmill@", "taskmill:se-cret@")
+    for name in ("status", "groups", "nodes", "doctor"):
+        assert "se-cret" not in here(name, secret)
+        told = str(here.answer(name, secret))
+        assert "se-cret" not in told
+        assert "postgresql://taskmill@/" in told, name

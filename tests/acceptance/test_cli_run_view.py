@@ -28,7 +28,7 @@ from taskmill.cli.run_view import CALM, Places, RunView
 from taskmill.cli.sight import Family, Sight
 from taskmill.cli.watch_view import picture
 from taskmill.testing import ManualClock
-from tests.acceptance.terminal import CURSOR_IS_BACK, needs_a_terminal, on_terminal
+from tests.acceptance.terminal import CURSOR_IS_BACK, needs_a_terminal, on_terminal, write_app
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -67,7 +67,7 @@ scheduler = Scheduler("tasks.db", domains=[work], max_concurrency=3, shutdown_gr
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    (tmp_path / "app.py").write_text(MODULE)
+    write_app(tmp_path, MODULE)
     return tmp_path
 
 
@@ -110,7 +110,7 @@ def test_a_terminal_shows_what_runs_and_what_waits_below_what_is_said(app: Path)
 
 @needs_a_terminal
 def test_a_second_signal_leaves_the_cursor_behind(app: Path) -> None:
-    (app / "app.py").write_text(MODULE.replace("shutdown_grace=0.1", "shutdown_grace=600"))
+    write_app(app, MODULE.replace("shutdown_grace=0.1", "shutdown_grace=600"))
     with on_terminal(app, "run", "app:scheduler") as terminal:
         terminal.until("0 of 3 slots at work")
         submit(app, Submission("work::send", {"gate": "never"}))
@@ -168,6 +168,7 @@ def lines(places: Places, ids: Sequence[int], most: int = 4) -> tuple[list[int |
     return [None if one is None else one.id for one in shown], [one.id for one in rest]
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_a_task_keeps_its_line_until_it_ends() -> None:
     places = Places()
     assert lines(places, [1, 2, 3]) == ([1, 2, 3], [])
@@ -175,6 +176,7 @@ def test_a_task_keeps_its_line_until_it_ends() -> None:
     assert lines(places, [1, 3, 4, 5]) == ([1, 4, 3, 5], [])
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_there_are_as_many_lines_as_fit_and_the_rest_is_counted() -> None:
     places = Places()
     assert lines(places, range(1, 8)) == ([1, 2, 3, 4], [5, 6, 7])
@@ -183,6 +185,7 @@ def test_there_are_as_many_lines_as_fit_and_the_rest_is_counted() -> None:
     assert lines(places, [1, 5, 3, 6, 7], most=9)[0] == [1, 5, 3, 6, 7]
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_the_view_shrinks_only_after_a_while() -> None:
     places = Places()
     lines(places, [1, 2, 3])
@@ -289,6 +292,7 @@ def drawn(sight: Sight, width: int, height: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "height"), [(60, 12), (80, 20), (120, 40)])
+@pytest.mark.one_engine("no store is opened")
 def test_many_children_are_summed_where_there_is_no_room_for_lines(width: int, height: int) -> None:
     children = [record(id, 0.5) for id in range(2, 42)]
     parent = record(1, 0.25, status=Status.WAITING)
@@ -304,6 +308,7 @@ def test_many_children_are_summed_where_there_is_no_room_for_lines(width: int, h
     assert shown[-1].strip() == f"… and {400 - len(lines):,} more under way, 50% together, {hidden:.1f} MB/s"
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_stored_text_cannot_drive_the_terminal_while_it_is_watched() -> None:
     evil = "\x1b[2J[bold]evil"
     progress = TaskProgress(0.5, evil)

@@ -125,7 +125,7 @@ async def test_graph_shows_a_family_and_what_waits_for_what(tmp_path: Path, here
     async def whole(ctx: Context) -> None:
         await ctx.spawn_many(photo.prepare(n) for n in range(3))
 
-    file = str(tmp_path / "tasks.db")
+    file = tmp_path / "tasks.db"
     async with Scheduler(file, domains=[domain]) as scheduler:
         album = await whole.submit()
         await scheduler.run_until_idle()

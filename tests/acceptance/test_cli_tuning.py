@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command_line import Here, answer, taskmill
+from tests.both_engines import name_of
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -160,5 +161,5 @@ def test_a_priority_that_cannot_be_given_is_refused(
     assert "task 1 is completed" in here.refusal("priority", template, 1, "low", code=1)
     assert "one id" in here.refusal("priority", template, 4, 5, "low", code=2)
     assert "after FILE" in here.refusal("priority", template, code=2)
-    monkeypatch.setenv("TASKMILL_STORE", str(template))
+    monkeypatch.setenv("TASKMILL_STORE", name_of(template))
     assert json.loads(here("priority", 5, 100, "--json"))["previous"] == 100

@@ -15,7 +15,8 @@ from taskmill.cli.pace import Pace
 from taskmill.cli.refusal import Refusal
 from taskmill.cli.sight import Watcher
 from tests.acceptance.command_line import Here, taskmill
-from tests.acceptance.terminal import CURSOR_IS_BACK, heard, needs_a_terminal, on_terminal, started
+from tests.acceptance.terminal import CURSOR_IS_BACK, heard, needs_a_terminal, on_terminal, started, write_app
+from tests.both_engines import name_of
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -57,7 +58,7 @@ scheduler = Scheduler("tasks.db", domains=[work], max_concurrency=4, shutdown_gr
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "app.py").write_text(MODULE)
+    write_app(tmp_path, MODULE)
 
     async def create() -> None:
         async with Scheduler(tmp_path / "tasks.db"):
@@ -133,7 +134,7 @@ async def test_a_task_that_leaves_history_meanwhile_is_not_waited_for(tmp_path: 
 
 def test_lines_appear_when_something_changes_and_end_with_the_task(dispatching: Path) -> None:
     id = submit(dispatching, "send", gate="gate")
-    with started(dispatching, "watch", "tasks.db", id) as watching:
+    with started(dispatching, "watch", dispatching / "tasks.db", id) as watching:
         line = heard(watching, "sending")
         assert "work::send: running, 40%, 400 B of 1.0 kB" in line
         (dispatching / "gate").touch()
@@ -150,7 +151,7 @@ def test_lines_appear_when_something_changes_and_end_with_the_task(dispatching: 
 def test_a_task_that_waits_says_why_and_an_interrupt_leaves_quietly(folder: Path) -> None:
     _publish(folder)
     id = submit(folder, "send", gate="gate")
-    with started(folder, "watch", "tasks.db", id) as watching:
+    with started(folder, "watch", folder / "tasks.db", id) as watching:
         line = heard(watching, f"Task {id} (work::send) is pending")
         assert "no scheduler runs the tasks of this store now" in line
         watching.send_signal(signal.SIGINT)
@@ -169,7 +170,7 @@ def _publish(folder: Path) -> None:
 def test_a_program_follows_a_parent_through_its_children(dispatching: Path) -> None:
     gates = ["a", "b", "c"]
     id = submit(dispatching, "album", gates=gates)
-    with started(dispatching, "watch", "tasks.db", id, "--json") as watching:
+    with started(dispatching, "watch", dispatching / "tasks.db", id, "--json") as watching:
         told = json.loads(heard(watching, '"children":{"running":3}'))
         assert told["status"] == "waiting"
         (dispatching / "a").touch()
@@ -185,7 +186,7 @@ def test_a_program_follows_a_parent_through_its_children(dispatching: Path) -> N
 
 def test_a_task_that_fails_meanwhile_gives_another_exit_code(dispatching: Path) -> None:
     id = submit(dispatching, "lose", gate="gate")
-    with started(dispatching, "watch", "tasks.db", id) as watching:
+    with started(dispatching, "watch", dispatching / "tasks.db", id) as watching:
         heard(watching, "running")
         (dispatching / "gate").touch()
         assert "failed after" in heard(watching, "it is gone")
@@ -198,7 +199,7 @@ def test_a_task_that_fails_meanwhile_gives_another_exit_code(dispatching: Path) 
 @needs_a_terminal
 def test_on_a_terminal_the_last_picture_stays(dispatching: Path) -> None:
     id = submit(dispatching, "album", gates=["a", "b"])
-    with on_terminal(dispatching, "watch", "tasks.db", id) as terminal:
+    with on_terminal(dispatching, "watch", dispatching / "tasks.db", id) as terminal:
         terminal.until("children: 2 running")
         drawn = terminal.until("40%")
         assert "waiting" in drawn
@@ -219,7 +220,7 @@ def test_on_a_terminal_the_last_picture_stays(dispatching: Path) -> None:
 @needs_a_terminal
 def test_an_interrupt_on_a_terminal_gives_the_cursor_back(dispatching: Path) -> None:
     id = submit(dispatching, "send", gate="never")
-    with on_terminal(dispatching, "watch", "tasks.db", id) as terminal:
+    with on_terminal(dispatching, "watch", dispatching / "tasks.db", id) as terminal:
         terminal.until("running for")
         terminal.process.send_signal(signal.SIGINT)
         seen = terminal.rest()
@@ -240,6 +241,7 @@ def test_plain_lines_can_be_had_on_a_terminal(template: Path) -> None:
 # The pace
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_looks_that_are_dear_are_rare() -> None:
     now = 0.0
     pace = Pace(0.5, 0.1, clock=lambda: now)
@@ -258,6 +260,6 @@ def test_looks_that_are_dear_are_rare() -> None:
 
 
 def test_watch_may_find_its_file_in_the_environment(template: Path) -> None:
-    done = taskmill("watch", 1, environment={"TASKMILL_STORE": str(template)})
+    done = taskmill("watch", 1, environment={"TASKMILL_STORE": name_of(template)})
     assert done.returncode == 0
     assert "completed" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from taskmill import Context, Domain, IoBudget, Reading, Resources, Retry, Scheduler, StoreCorrupt, Submission
 from taskmill.model.machine import UNSEEN
 from tests.acceptance.box import box, put
-from tests.acceptance.sqlite_library import sqlite3
+from tests.raw_rows import raw
 
 DAMAGE: list[object] = ["not JSON", "", "[]", "5", '{"disk_write":-1}', '{"disk_write":"much"}', b"\xff\xfe", 7, 1.5]
 MB = 1_000_000
@@ -23,7 +22,7 @@ class Idle:
 
 
 def execute(path: Path, statement: str, *values: object) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+    with raw(path) as connection:
         assert connection.execute(statement, values).rowcount == 1
 
 
@@ -68,8 +67,8 @@ async def test_a_budget_that_cannot_be_read_stops_nobody_else(
 
 
 def _endings(path: Path) -> list[str]:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        return [row[0] for row in connection.execute("SELECT ending FROM taskmill_history ORDER BY id")]
+    with raw(path) as connection:
+        return [row[0] for row in connection.execute("SELECT ending FROM taskmill_history ORDER BY id").fetchall()]
 
 
 @pytest.mark.parametrize("column", ["io", "actual_io"])
@@ -97,7 +96,8 @@ async def test_what_cannot_be_read_of_the_machine_is_seen_again(path: Path, valu
             explained = await scheduler.explain(handle.id)
             await scheduler.run_until_idle(timeout=20)
             noted = await scheduler._store.machine()
-        damage(path, "taskmill_setting", "value", value, "name", "machine")
+            name = scheduler._store.machine_name  # type: ignore[attr-defined]
+        damage(path, "taskmill_setting", "value", value, "name", name)
     assert ran == [1, 1]
     assert explained.status == "pending"
     assert noted is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ import pytest
 from taskmill import Retry, Scheduler, StoreCorrupt
 from taskmill.testing import ManualClock
 from tests.acceptance.box import box, explode, put
-from tests.acceptance.sqlite_library import sqlite3
+from tests.raw_rows import raw
 
 
 def damage(path: Path, column: str, value: object, id: int) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+    with raw(path) as connection:
         changed = connection.execute(f"UPDATE taskmill_task SET {column} = CAST(? AS TEXT) WHERE id = ?", (value, id))
         assert changed.rowcount == 1
 
@@ -68,7 +67,7 @@ HARMLESS_DAMAGE = [("tags", "not JSON"), ("tags", b"\xff\xfe"), ("progress", "no
 
 def _history(path: Path, id: int) -> tuple[str, str | None] | None:
     """Ending and error of a row that may be unreadable through the front door."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
+    with raw(path) as connection:
         row: tuple[str, str | None] | None = connection.execute(
             "SELECT ending, error FROM taskmill_history WHERE id = ?", (id,)
         ).fetchone()

@@ -13,6 +13,8 @@ import pytest
 from taskmill import Scheduler
 from taskmill.metrics import Collector
 
+pytestmark = pytest.mark.one_engine("no store is opened")
+
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "docs" / "grafana" / "taskmill.json").read_text(encoding="utf-8"))
 REFERENCE = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")

@@ -46,6 +46,8 @@ from taskmill.model.explanation import Reason
 from taskmill.model.filters import FilterOptions
 from taskmill.model.submission import CallOptions
 
+pytestmark = pytest.mark.one_engine("a page names its own store, as a reader would")
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"

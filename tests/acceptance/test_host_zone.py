@@ -17,6 +17,8 @@ from taskmill.clock import SystemClock
 from taskmill.host_zone import host_zone
 from taskmill.testing import ManualClock
 
+pytestmark = pytest.mark.one_engine("no store is opened")
+
 BERLIN = ZoneInfo("Europe/Berlin")
 DATABASE = next(Path(folder) for folder in TZPATH if (Path(folder) / "Europe" / "Berlin").is_file())
 

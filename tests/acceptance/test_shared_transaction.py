@@ -10,6 +10,10 @@ import pytest
 from taskmill import Domain, Scheduler, Submission, SubmissionError
 from tests.acceptance.sqlite_library import sqlite3
 
+pytestmark = pytest.mark.one_engine(
+    "connections of SQLite are what is tested; those of PostgreSQL are in tests/postgres"
+)
+
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:

@@ -26,6 +26,8 @@ from taskmill.testing import ManualClock
 from tests.acceptance.box import MIB, box, put, unchanged
 from tests.acceptance.sqlite_library import sqlite3
 
+pytestmark = pytest.mark.one_engine("files and folders are what is tested")
+
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 

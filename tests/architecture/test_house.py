@@ -129,3 +129,16 @@ def test_the_command_and_the_plugin_that_are_declared_exist() -> None:
     for module in declared:
         path = PACKAGE.parent.joinpath(*module.split("."))
         assert path.with_suffix(".py").is_file() or (path / "__init__.py").is_file(), module
+
+
+def test_a_test_that_runs_on_one_engine_says_why() -> None:
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    marks = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr == "one_engine"]
+    reasons = [
+        ast.literal_eval(node.args[0])
+        for node in nodes
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.one_engine"
+    ]
+    assert len(marks) == len(reasons) > 0
+    assert [reason for reason in reasons if len(reason.split()) < 3] == []

@@ -13,6 +13,7 @@ from taskmill.metrics import Collector
 from taskmill.runtime.gauges import level_of
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
+from tests.both_engines import Engine
 from tests.metrics.scraping import Scrape
 from tests.metrics.test_holds import Bench
 
@@ -74,6 +75,7 @@ async def test_effective_priorities_are_shown_by_level_as_tasks_age(
     ("effective", "level"),
     [(0, "critical"), (1, "high"), (64, "high"), (65, "normal"), (128, "normal"), (192, "low"), (193, "idle")],
 )
+@pytest.mark.one_engine("no store is opened")
 def test_a_level_counts_as_reached_where_aging_crosses_it(effective: int, level: str) -> None:
     assert level_of(effective) == level
 
@@ -178,8 +180,8 @@ async def test_a_scrape_needs_neither_the_loop_nor_the_store(tmp_path: object) -
     assert scraped == [1]
 
 
-async def test_scraping_all_the_time_disturbs_nothing(tmp_path: object) -> None:
-    domain = Domain("d")
+async def test_scraping_all_the_time_disturbs_nothing(tmp_path: object, engine: Engine) -> None:
+    domain, count = Domain("d"), engine.fewer(1000)
 
     @domain.task
     async def work(n: int) -> None:
@@ -200,7 +202,7 @@ async def test_scraping_all_the_time_disturbs_nothing(tmp_path: object) -> None:
             scrapers = [threads.submit(scrape_on) for _ in range(2)]
             try:
                 async with scheduler.running():
-                    for at in range(0, 1000, 100):
+                    for at in range(0, count, 100):
                         await scheduler.submit_many(
                             [work.options(group=f"g{n % 40}").prepare(n) for n in range(at, at + 100)]
                         )
@@ -208,7 +210,7 @@ async def test_scraping_all_the_time_disturbs_nothing(tmp_path: object) -> None:
             finally:
                 over.set()
         assert min(scraper.result() for scraper in scrapers) > 0
-        assert scrape.events("TaskCompleted") == 1000
+        assert scrape.events("TaskCompleted") == count
 
 
 def test_the_blocking_scheduler_is_measured_alike() -> None:
@@ -226,6 +228,7 @@ def test_the_blocking_scheduler_is_measured_alike() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, "tasks.db", Scheduler])
+@pytest.mark.one_engine("no store is opened")
 def test_a_collector_wants_a_scheduler(wrong: object) -> None:
     with pytest.raises(ConfigError, match="scheduler must be a Scheduler"):
         Collector(wrong)  # type: ignore[arg-type]

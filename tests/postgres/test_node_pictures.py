@@ -58,3 +58,22 @@ async def test_a_dead_node_is_shown_with_its_tasks_and_looking_changes_nothing(
             (node,) = (await looking.snapshot()).nodes
             assert (node.name, node.is_alive, list(node.running)) == ("far:1", False, [handle.id])
         assert (await looking.get(handle.id)).attempt == 1
+
+
+async def test_who_has_stopped_knows_at_once_that_nobody_dispatches(postgres_store: str) -> None:
+    short = Domain("short")
+
+    @short.task
+    async def nothing() -> None: ...
+
+    seen: list[object] = []
+    async with Scheduler(postgres_store, domains=[short], max_concurrency=8) as scheduler:
+        for slots in (3, 4):
+            await nothing.submit()
+            await scheduler.run_until_idle(timeout=LONG)
+            await scheduler.set_max_concurrency(slots)
+            waiting = await nothing.submit()
+            picture = await scheduler.snapshot()
+            reasons = [hold.reason for hold in (await waiting.explain()).holds]
+            seen.append((picture.has_dispatcher, picture.max_concurrency, reasons))
+    assert seen == [(False, 3, ["no_dispatcher"]), (False, 4, ["no_dispatcher"])]

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from taskmill.cron import Cron, CronScheduler
 from taskmill.model.durations import from_ms
 from taskmill.testing import ManualClock
+from tests.both_engines import copied_as_killed
 from tests.policy.cron.simulation import Plan, World
 
 Task = tuple[str, str, float]
@@ -98,11 +99,12 @@ class EngineWorld:
         """Life goes on with the file as it is now, as after a kill: nobody was told."""
         before, old = self._file, self._scheduler
         self._generation += 1
-        # By another process: whoever closes a file gives up every lock its process has on it.
-        cp = shutil.which("cp") or "cp"
-        subprocess.run([cp, before, self._file], check=True)
-        if Path(f"{before}-wal").exists():
-            subprocess.run([cp, f"{before}-wal", f"{self._file}-wal"], check=True)
+        if not copied_as_killed(before, self._file):
+            # By another process: whoever closes a file gives up every lock its process has on it.
+            cp = shutil.which("cp") or "cp"
+            subprocess.run([cp, before, self._file], check=True)
+            if Path(f"{before}-wal").exists():
+                subprocess.run([cp, f"{before}-wal", f"{self._file}-wal"], check=True)
         self._at_work.clear()
         self._is_active = False
         await old.stop(timeout=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from taskmill import Scheduler
 from taskmill.model.records import HistoryRecord, TaskRecord
 
@@ -27,3 +29,9 @@ async def only_active(scheduler: Scheduler) -> TaskRecord:
 async def endings(scheduler: Scheduler) -> list[tuple[int, str]]:
     """Id and ending of all that ended, by id."""
     return sorted((record.id, str(record.ending)) for record in await scheduler.history())
+
+
+async def sees_a_dispatcher(scheduler: Scheduler) -> None:
+    """Wait until it does: word of a node needs a moment to get around."""
+    while not (await scheduler.snapshot()).has_dispatcher:
+        await asyncio.sleep(0.01)

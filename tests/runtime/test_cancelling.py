@@ -11,6 +11,7 @@ from taskmill import ConfigError, Context, Domain, Retry, Scheduler, TaskFailed
 from taskmill.events import TaskCancelled
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
+from tests.raw_rows import raw
 
 
 async def test_a_waiting_task_ends_at_once_and_never_runs(taskmill_scheduler: SchedulerFactory, any_store: str) -> None:
@@ -228,8 +229,6 @@ async def test_another_scheduler_on_the_file_can_cancel_a_running_task(tmp_path:
 
 async def test_a_cancellation_that_loses_its_process_still_runs_the_hook(tmp_path: object) -> None:
     """The request is durable: whoever dispatches next runs the hook and records the ending."""
-    import sqlite3
-
     domain = Domain("d")
     hooked: list[str] = []
     ran: list[int] = []
@@ -244,9 +243,10 @@ async def test_a_cancellation_that_loses_its_process_still_runs_the_hook(tmp_pat
 
     async with Scheduler(f"{tmp_path}/t.db", domains=[domain]) as scheduler:
         handle = await work.submit(1)
-    with sqlite3.connect(f"{tmp_path}/t.db") as raw:
-        raw.execute("UPDATE taskmill_task SET status = 'running', attempt = 1, stop = 'cancel', saved = '{\"a\": 1}'")
-    raw.close()
+    with raw(f"{tmp_path}/t.db") as connection:
+        connection.execute(
+            "UPDATE taskmill_task SET status = 'running', attempt = 1, stop = 'cancel', saved = '{\"a\": 1}'"
+        )
     async with Scheduler(f"{tmp_path}/t.db", domains=[domain]) as scheduler:
         await scheduler.run_until_idle()
         record = await scheduler.get(handle.id)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +16,9 @@ from taskmill import Context, Domain, Priority, Reading, Resources, Scheduler, T
 from taskmill.events import TaskCompleted
 from taskmill.pressure import Pressure
 from taskmill.testing import ManualClock
+from tests.raw_rows import refusing
 from tests.runtime.machine_world import CAPACITY, MB, Gate, PlayedMachine, a_scheduler, statuses, submit
+from tests.runtime.records import sees_a_dispatcher
 
 
 @pytest.fixture
@@ -44,19 +44,6 @@ class Hanging:
     def sample(self) -> Reading:
         self.let_go.wait()
         return Reading()
-
-
-@contextlib.contextmanager
-def refusing(file: Path, verb: str) -> Iterator[None]:
-    """A store that cannot keep settings."""
-    for statement in (
-        f"CREATE TRIGGER full BEFORE {verb} ON taskmill_setting BEGIN SELECT RAISE(ABORT, 'full'); END",
-        "DROP TRIGGER full",
-    ):
-        with contextlib.closing(sqlite3.connect(file)) as connection, connection:
-            connection.execute(statement)
-        if statement.startswith("CREATE"):
-            yield
 
 
 async def test_who_does_not_answer_at_first_keeps_tasks_waiting_for_a_second_and_counts_when_it_does(
@@ -225,16 +212,17 @@ async def test_what_cannot_be_noted_stops_nothing_and_is_noted_later(
         async with scheduler.running():
             await clock.advance(1)
             machine.pressures["cpu"] = 0.9
-            with refusing(file, "INSERT"), caplog.at_level(logging.WARNING):
+            with refusing(file, "INSERT", "taskmill_setting"), caplog.at_level(logging.WARNING):
                 await clock.advance(2)
                 normal = await submit(scheduler, "normal")
                 await submit(scheduler, "high", priority=Priority.HIGH)
                 await clock.advance(2)
                 during = list(gate.started)
             await clock.advance(2)
+            await sees_a_dispatcher(elsewhere)
             said = await elsewhere.explain(normal)
             machine.pressures["cpu"] = 0.0
-            with refusing(file, "INSERT"):
+            with refusing(file, "INSERT", "taskmill_setting"):
                 await clock.advance(2)
                 after = list(gate.started)
             await gate.end_all(clock)

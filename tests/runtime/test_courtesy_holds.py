@@ -12,6 +12,7 @@ import pytest
 from taskmill import Domain, Group, IoBudget, Priority, Scheduler, Submission
 from taskmill.testing import ManualClock
 from tests.runtime.machine_world import CAPACITY, MB, Gate, PlayedMachine, a_scheduler, statuses, submit
+from tests.runtime.records import sees_a_dispatcher
 
 
 async def cancelled(scheduler: Scheduler, large: int, _clock: ManualClock) -> None:
@@ -266,6 +267,7 @@ async def test_what_was_seen_before_holds_nobody_where_nobody_watches(
             await submit(scheduler, "first", 100)
             await clock.advance(0)
             second = await submit(scheduler, "second", 100)
+            await sees_a_dispatcher(elsewhere)
             said, pressure = await elsewhere.explain(second), (await elsewhere.snapshot()).pressure
             await gate.end_all(clock)
         known = await elsewhere._store.machine()

@@ -33,6 +33,8 @@ from tests.runtime.picking_stories import (
 )
 from tests.runtime.picking_world import Look, Running, World
 
+pytestmark = pytest.mark.one_engine("no store is opened")
+
 MB = 1_000_000
 CAPACITY = Capacity(disk_read=50.0 * MB, disk_write=100.0 * MB)
 """80 MB read and 160 MB written at once; the network is not known."""

@@ -19,6 +19,7 @@ from taskmill.events import CronFired
 from taskmill.model.status import Ending, Status
 from taskmill.runtime import cron_clock
 from taskmill.store.sql import cron_firing
+from tests.raw_rows import raw
 from tests.runtime.cron_bench import TEN, Bench, heard
 
 HOURLY = "0 * * * *"
@@ -197,8 +198,8 @@ async def test_a_dead_letter_that_is_revived_is_the_firing_again(tmp_path: Path)
     async with Scheduler(tmp_path / "t.db", cron=cron, clock=bench.clock) as scheduler:
         store = scheduler._store
         for _ in range(3):
-            async with _claimed(scheduler, bench):
-                await store.recover(bench.clock.now_ms())
+            await _claim(scheduler, tmp_path / "t.db")
+            await store.recover(bench.clock.now_ms())
         (dead,) = await scheduler.dead_letters()
         (schedule,) = (await scheduler.snapshot()).schedules
         assert (dead.error, schedule.last_outcome, schedule.task_id) == ("crashed 3 times", "quarantined", None)
@@ -212,25 +213,16 @@ async def test_a_dead_letter_that_is_revived_is_the_firing_again(tmp_path: Path)
         assert (await scheduler.get(dead.id)).ending == Ending.COMPLETED  # type: ignore[union-attr]
 
 
-class _claimed:
+async def _claim(scheduler: Scheduler, file: Path) -> None:
     """The firing is claimed as if a dispatcher had done so, which then dies."""
-
-    def __init__(self, scheduler: Scheduler, bench: Bench) -> None:
-        self._scheduler, self._bench = scheduler, bench
-
-    async def __aenter__(self) -> None:
-        from taskmill.ports import Turn
-
-        if not await self._scheduler.tasks():
-            await self._scheduler.pause()
-            await self._scheduler.run_until_idle()
-            await self._scheduler.resume()
-        (task,) = await self._scheduler.tasks()
-        assert task.status == Status.PENDING
-        await self._scheduler._store.turn(Turn(now=self._bench.clock.now_ms(), claims=[task.id]))
-
-    async def __aexit__(self, *_: object) -> None:
-        return
+    if not await scheduler.tasks():
+        await scheduler.pause()
+        await scheduler.run_until_idle()
+        await scheduler.resume()
+    (task,) = await scheduler.tasks()
+    assert task.status == Status.PENDING
+    with raw(file) as connection:
+        connection.execute("UPDATE taskmill_task SET status = 'running', attempt = attempt + 1")
 
 
 async def _second_dead_letter(scheduler: Scheduler, id: int) -> None:

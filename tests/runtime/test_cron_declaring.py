@@ -157,6 +157,7 @@ async def test_a_bad_list_is_refused_before_anything_is_stored(
     await cron.stop()
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_the_domain_of_plain_callables_is_not_for_others() -> None:
     with pytest.raises(ConfigError, match="domains: the name 'cron'"):
         Scheduler(domains=[Domain("cron")], cron=[GOOD])

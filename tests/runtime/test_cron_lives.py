@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.policy.cron.simulation import Plan
@@ -92,12 +93,31 @@ def watched(program: list[Act]) -> list[Act]:
     ]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-@given(beginnings(), declarations.filter(bool), plans, programs.filter(steps_are_noticed).map(watched))
-def test_the_engine_starts_what_is_due_when_it_is_due_and_nothing_else(
+UNHURRIED = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+lives = given(beginnings(), declarations.filter(bool), plans, programs.filter(steps_are_noticed).map(watched))
+
+
+def starts_what_is_due_and_nothing_else(
     beginning: tuple[ZoneInfo, int], declared: list[Task], plans: list[Plan], program: list[Act]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         thought, lived = asyncio.run(both_lived(Path(folder), beginning, plans, declared, program))
     assert lived.wrong == []
     assert sorted(lived.starts) == sorted((start.at, start.name) for start in thought.starts)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=UNHURRIED)
+@lives
+def test_the_engine_starts_what_is_due_when_it_is_due_and_nothing_else(
+    beginning: tuple[ZoneInfo, int], declared: list[Task], plans: list[Plan], program: list[Act]
+) -> None:
+    starts_what_is_due_and_nothing_else(beginning, declared, plans, program)
+
+
+@pytest.mark.one_engine("many lives; a few are lived on both")
+@settings(max_examples=40, deadline=None, suppress_health_check=UNHURRIED)
+@lives
+def test_it_does_so_in_many_lives(
+    beginning: tuple[ZoneInfo, int], declared: list[Task], plans: list[Plan], program: list[Act]
+) -> None:
+    starts_what_is_due_and_nothing_else(beginning, declared, plans, program)

@@ -13,6 +13,7 @@ import pytest
 
 from taskmill import AlreadyRunning, ConfigError, Domain, InvalidState, Scheduler, StoreError
 from taskmill.cron import AlreadyActive, Cron, CronScheduler
+from tests.both_engines import Engine
 from tests.runtime.cron_bench import TEN, Bench
 
 HOURLY, EACH_MINUTE = "0 * * * *", "* * * * *"
@@ -34,6 +35,7 @@ async def test_nothing_starts_before_initialize_or_after_stop(any_store: str) ->
     assert bench.starts == ["10:02:00", "10:03:00", "10:08:00"], "missed five times, run once"
 
 
+@pytest.mark.one_engine("no store is opened")
 async def test_its_whole_surface_is_two_verbs() -> None:
     assert [name for name in dir(CronScheduler) if not name.startswith("_")] == ["initialize", "stop"]
 
@@ -76,6 +78,7 @@ async def test_stopped_during_initialize_it_starts_nothing(tmp_path: Path, turns
     assert bench.starts == [*before, "10:05:00"]
 
 
+@pytest.mark.one_engine("a folder that is not there is tested")
 async def test_stop_never_raises_what_is_wrong_with_initialize(tmp_path: Path) -> None:
     folder = tmp_path / "missing" / "t.db"
     cron = CronScheduler(folder)
@@ -87,6 +90,7 @@ async def test_stop_never_raises_what_is_wrong_with_initialize(tmp_path: Path) -
     await cron.stop()
 
 
+@pytest.mark.one_engine("a file has one dispatcher; for nodes that share cron see tests/cluster")
 async def test_a_second_one_on_the_file_is_told_so_and_the_first_goes_on(tmp_path: Path) -> None:
     bench, file = Bench(), tmp_path / "t.db"
     first, second = CronScheduler(file, bench.clock), CronScheduler(file, bench.clock)
@@ -255,13 +259,13 @@ async def test_while_stop_waits_nothing_fires_and_timeouts_of_tasks_hold() -> No
     assert sorted(bench.starts[2:]) == ["10:05:01", "tick 10:05:00"], "the failure is tried again, the missed runs once"
 
 
-async def test_a_thousand_that_are_due_at_once_all_run_at_once() -> None:
-    bench = Bench(TEN + timedelta(minutes=1))
+async def test_a_thousand_that_are_due_at_once_all_run_at_once(engine: Engine) -> None:
+    bench, count = Bench(TEN + timedelta(minutes=1)), engine.fewer(1200)
     cron = CronScheduler(":memory:", bench.clock)
-    await cron.initialize([(f"{n}", HOURLY, bench.handler(), 1) for n in range(1200)])
+    await cron.initialize([(f"{n}", HOURLY, bench.handler(), 1) for n in range(count)])
     await bench.clock.advance(3600)
     await cron.stop()
-    assert bench.starts == ["11:00:00"] * 1200
+    assert bench.starts == ["11:00:00"] * count
 
 
 async def test_whatever_kills_the_loop_is_logged_at_once_and_raised_by_stop(

@@ -15,6 +15,7 @@ from taskmill.events import TaskBlocked, TaskDependencyFailed, TaskUnblocked
 from taskmill.model.records import HistoryRecord
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
+from tests.both_engines import Engine
 from tests.runtime.dependency_works import Works, states, urgency
 
 
@@ -55,13 +56,15 @@ async def test_ten_thousand_may_be_awaited_by_one(taskmill_scheduler: SchedulerF
     assert await states(scheduler, last) == ["completed"]
 
 
-async def test_a_chain_of_a_thousand_runs_in_order(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
-    scheduler = await taskmill_scheduler(domains=[works.domain])
+async def test_a_chain_of_a_thousand_runs_in_order(
+    taskmill_scheduler: SchedulerFactory, works: Works, engine: Engine
+) -> None:
+    scheduler, count = await taskmill_scheduler(domains=[works.domain]), engine.fewer(1000)
     chain = [works.note.options(ref="0").prepare("0")]
-    chain += [works.note.options(ref=str(n), depends_on=[str(n - 1)]).prepare(str(n)) for n in range(1, 1000)]
+    chain += [works.note.options(ref=str(n), depends_on=[str(n - 1)]).prepare(str(n)) for n in range(1, count)]
     await scheduler.submit_many(reversed(chain))
     await scheduler.run_until_idle()
-    assert works.ran == [str(n) for n in range(1000)]
+    assert works.ran == [str(n) for n in range(count)]
 
 
 async def test_a_failure_falls_down_a_chain_of_a_thousand_at_once(

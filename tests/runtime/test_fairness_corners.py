@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from taskmill import Aging, Context, Domain
 from taskmill.events import TaskAged, TaskResumed
 from taskmill.model.cluster import Claim
@@ -12,6 +14,7 @@ from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_a_debt_does_not_grow_with_the_groups_that_happen_to_be_there_when_it_is_made() -> None:
     shares = ShareKeeper()
     shares.rules_changed(shared=True, weights_changed=False)

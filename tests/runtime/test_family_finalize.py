@@ -114,7 +114,7 @@ async def test_a_crash_around_finalize_runs_finalize_and_never_the_handler_again
     assert happened == ["handler", "part", "finalize [<Ending.COMPLETED: 'completed'>]"]
 
 
-async def test_finalize_runs_inside_the_limit(taskmill_scheduler: SchedulerFactory) -> None:
+async def test_finalize_runs_inside_the_limit(taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock) -> None:
     domain = Domain("d")
     at_work = most = 0
 
@@ -131,13 +131,15 @@ async def test_finalize_runs_inside_the_limit(taskmill_scheduler: SchedulerFacto
         nonlocal at_work, most
         at_work += 1
         most = max(most, at_work)
-        await asyncio.sleep(0)
+        await manual_clock.sleep(1)
         at_work -= 1
 
     scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=2)
     await scheduler.submit_many(whole.prepare() for _ in range(10))
-    await scheduler.run_until_idle()
-    assert most == 2
+    async with scheduler.running():
+        await manual_clock.advance(20)
+        left = await scheduler.count()
+    assert (most, left) == (2, 0)
 
 
 @pytest.mark.parametrize("how", ["def", "process", "async process"])

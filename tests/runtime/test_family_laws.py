@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.both_engines import Engine
 from tests.runtime.family_world import World
 
 PROGRAMS = int(os.environ.get("TASKMILL_FAMILY_PROGRAMS", "180"))
@@ -46,13 +47,13 @@ def quiet() -> Any:
 
 
 @pytest.mark.timeout(60 + PROGRAMS * 3)
-async def test_families_in_memory_keep_the_laws() -> None:
-    for seed in range(FIRST_SEED, FIRST_SEED + PROGRAMS):
+async def test_families_in_memory_keep_the_laws(engine: Engine) -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + engine.fewer(PROGRAMS)):
         await run_program(seed, None)
 
 
 @pytest.mark.timeout(60 + PROGRAMS * 3)
-async def test_families_in_a_file_keep_the_laws_through_crashes_and_restarts() -> None:
-    for seed in range(FIRST_SEED, FIRST_SEED + max(1, PROGRAMS // 2)):
+async def test_families_in_a_file_keep_the_laws_through_crashes_and_restarts(engine: Engine) -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + engine.fewer(max(1, PROGRAMS // 2))):
         with tempfile.TemporaryDirectory() as folder:
             await run_program(seed, Path(folder))

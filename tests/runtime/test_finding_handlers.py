@@ -56,12 +56,14 @@ MAIN_SCRIPT = """
 """
 
 
+@pytest.mark.one_engine("how a process finds handlers is tested")
 async def test_a_handler_of_the_main_script_is_found(tmp_path: Path) -> None:
     script = MAIN_SCRIPT + '\n    if __name__ == "__main__":\n        asyncio.run(main())\n'
     said = await run_script(tmp_path / "script.py", script)
     assert said == "Succeeded(result='\"__mp_main__ 42\"')\n"
 
 
+@pytest.mark.one_engine("how a process finds handlers is tested")
 async def test_a_main_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     said = await run_script(tmp_path / "script.py", MAIN_SCRIPT + "\n    asyncio.run(main())\n")
     assert "Failed(error='ConfigError: a worker process loads the main script" in said
@@ -74,6 +76,7 @@ def make_local() -> Callable[[], None]:
     return local
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_a_handler_that_no_process_can_import_is_refused() -> None:
     domain = Domain("refused")
     check_importable(handlers.move.type.function, handlers.move.name)
@@ -83,6 +86,7 @@ def test_a_handler_that_no_process_can_import_is_refused() -> None:
         check_importable(domain.task(name="b")(lambda: None).type.function, "refused::b")
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_a_name_that_means_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "plain", None)
     with pytest.raises(ConfigError, match=r"process_handlers\.plain is something else"):
@@ -90,6 +94,7 @@ def test_a_name_that_means_something_else_is_refused(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("spec", "path"), [(None, None), ("package.__main__", "/somewhere/__main__.py")])
+@pytest.mark.one_engine("no store is opened")
 def test_an_interactive_session_and_a_main_file_are_refused(
     monkeypatch: pytest.MonkeyPatch, spec: str | None, path: str | None
 ) -> None:

@@ -12,6 +12,8 @@ from taskmill import Aging, Domain, Group, RateLimit, Scheduler
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
+pytestmark = pytest.mark.one_engine("what a dispatcher remembers is looked at")
+
 GONE = "gone-"
 FEW = 100
 """A fixed number of names may be remembered; it does not grow with how many there were."""

@@ -161,4 +161,6 @@ async def test_all_ending_at_once_leaves_nobody_waiting(
         await manual_clock.advance(0)
         ending = await state(scheduler, after)
     assert ending == "completed"
-    assert stage.seen == ["keyed 1", "stopped 1", "after"]
+    # The hook of the first may have ended before the second was cancelled.
+    second = [] if len(stage.seen) == 3 else ["keyed 2", "stopped 2"]
+    assert stage.seen == ["keyed 1", "stopped 1", *second, "after"]

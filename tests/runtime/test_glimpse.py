@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from bisect import bisect_left, insort
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmill.model.stages import Lane, Place
 from taskmill.policy.ranking import MOST_IN_SIGHT, rank
 from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
+
+pytestmark = pytest.mark.one_engine("no store is opened")
 
 FRONT = 200
 LANES = [Lane("", 1, "d::t"), Lane("", 2, "d::t"), Lane("g", 1, "d::t")]

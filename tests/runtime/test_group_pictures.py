@@ -8,6 +8,7 @@ from pathlib import Path
 from taskmill import Domain, Group, Scheduler, Submission
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
+from tests.runtime.records import sees_a_dispatcher
 
 domain = Domain("d")
 
@@ -60,6 +61,7 @@ async def test_a_snapshot_says_whether_another_scheduler_dispatches(tmp_path: Pa
     async with Scheduler(file, domains=[domain]) as one, Scheduler(file) as other:
         before = await other.snapshot()
         async with one.running():
+            await sees_a_dispatcher(other)
             during = await other.snapshot()
             own = await one.snapshot()
     assert (before.dispatching, before.has_dispatcher) == (False, False)

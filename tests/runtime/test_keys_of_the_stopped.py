@@ -112,6 +112,7 @@ async def test_a_second_request_to_stop_does_not_cut_a_clean_up_short(
     assert happened == ["cleaned"]
 
 
+@pytest.mark.one_engine("a file has one dispatcher; for nodes that linger see tests/postgres/test_lingering.py")
 async def test_a_hook_that_outlives_shutdown_keeps_the_right_to_dispatch(
     taskmill_scheduler: SchedulerFactory, tmp_path: Path
 ) -> None:

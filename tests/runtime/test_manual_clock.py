@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from taskmill.testing import ManualClock
+
+pytestmark = pytest.mark.one_engine("no store is opened")
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -18,6 +18,8 @@ from taskmill.runtime.gates import Gates
 from tests.runtime.picking_stories import GROUPS, Step, declarations, fronts, plain, shared, stories
 from tests.runtime.picking_world import World
 
+pytestmark = pytest.mark.one_engine("no store is opened")
+
 
 @settings(max_examples=200)
 @given(declarations, fronts, stories)

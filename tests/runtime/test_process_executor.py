@@ -22,7 +22,10 @@ from taskmill.model.outcome import Crashed, Failed, GaveUp, Interrupted, Succeed
 from tests.runtime import process_handlers as handlers
 from tests.runtime.process_calls import MOMENT, CountingClock, outcome_of, start
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="worker processes need POSIX")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="worker processes need POSIX"),
+    pytest.mark.one_engine("the executor is tested without a store"),
+]
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,16 +12,10 @@ from taskmill import Context, Domain, Group, Scheduler, StoreError
 from taskmill.events import Event, TaskCompleted
 from taskmill.ports import Turn, TurnResult
 from taskmill.testing import ManualClock
+from tests.raw_rows import raw, refusing
 from tests.runtime.records import ended
 
 GROUPS = {"a": Group(weight=2), "b": Group(weight=2)}
-
-
-def write(file: Path, statement: str) -> None:
-    connection = sqlite3.connect(file)
-    connection.execute(statement)
-    connection.commit()
-    connection.close()
 
 
 async def test_after_a_refused_turn_the_most_urgent_still_starts_first(
@@ -44,9 +37,8 @@ async def test_after_a_refused_turn_the_most_urgent_still_starts_first(
         await manual_clock.advance(0.5)
         for priority in (3, 1, 2):
             await scheduler.submit(work.options(priority=priority).prepare())
-        write(file, "CREATE TRIGGER full BEFORE INSERT ON taskmill_history BEGIN SELECT RAISE(ABORT, 'full'); END")
-        await manual_clock.advance(1)
-        write(file, "DROP TRIGGER full")
+        with refusing(file, "INSERT", "taskmill_history"):
+            await manual_clock.advance(1)
         await manual_clock.advance(15)
     assert order == [9, 1, 2, 3]
 
@@ -67,9 +59,8 @@ async def test_a_turn_that_the_store_refuses_charges_its_groups_once(manual_cloc
             await manual_clock.advance(0.5)
             for group in "bababab":
                 await scheduler.submit(work.options(group=group).prepare())
-            write(file, "CREATE TRIGGER full BEFORE INSERT ON taskmill_history BEGIN SELECT RAISE(ABORT, 'full'); END")
-            await manual_clock.advance(5)
-            write(file, "DROP TRIGGER full")
+            with refusing(file, "INSERT", "taskmill_history"):
+                await manual_clock.advance(5)
             await manual_clock.advance(15)
         told: list[Event] = [await anext(events) for _ in range(8)]
     assert "".join(order) == "abababab"
@@ -88,7 +79,8 @@ async def test_a_verdict_that_a_stop_request_defeats_charges_its_group_once(
         await manual_clock.sleep(1)
         if defeated:
             # Another process cancels the task in the moment in which the handler ends: its verdict does not count.
-            write(file, f"UPDATE taskmill_task SET stop = 'cancel' WHERE id = {ctx.task.id}")
+            with raw(file) as connection:
+                connection.execute("UPDATE taskmill_task SET stop = 'cancel' WHERE id = ?", (ctx.task.id,))
 
     @work.on_cancel
     async def undo(ctx: Context, defeated: bool = False) -> None:
@@ -106,17 +98,16 @@ async def test_a_verdict_that_a_stop_request_defeats_charges_its_group_once(
     assert "".join(order) == "ababababa"
 
 
-async def _time_out(scheduler: Scheduler, clock: ManualClock, file: Path, refuse: str) -> float:
+async def _time_out(scheduler: Scheduler, clock: ManualClock, file: Path, verb: str, table: str) -> float:
     """Run until idle for at most 5 s while the store refuses something; returns how long that took."""
-    write(file, f"CREATE TRIGGER full {refuse} BEGIN SELECT RAISE(ABORT, 'full'); END")
-    since = clock.monotonic()
-    running = asyncio.create_task(scheduler.run_until_idle(timeout=5))
-    for _ in range(30):
-        await clock.advance(1)
-        if running.done():
-            break
-    took = clock.monotonic() - since
-    write(file, "DROP TRIGGER full")
+    with refusing(file, verb, table):
+        since = clock.monotonic()
+        running = asyncio.create_task(scheduler.run_until_idle(timeout=5))
+        for _ in range(30):
+            await clock.advance(1)
+            if running.done():
+                break
+        took = clock.monotonic() - since
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(running, 10)
     return took
@@ -134,9 +125,9 @@ async def test_waiting_until_idle_ends_in_time_though_the_store_refuses_every_tu
 
     async with Scheduler(file, domains=[domain], shutdown_grace=1, clock=manual_clock) as scheduler:
         await work.submit()
-        nothing_starts = await _time_out(scheduler, manual_clock, file, "BEFORE UPDATE ON taskmill_task")
+        nothing_starts = await _time_out(scheduler, manual_clock, file, "UPDATE", "taskmill_task")
         begun = list(runs)
-        nothing_ends = await _time_out(scheduler, manual_clock, file, "BEFORE INSERT ON taskmill_history")
+        nothing_ends = await _time_out(scheduler, manual_clock, file, "INSERT", "taskmill_history")
         await scheduler.run_until_idle()
     assert begun == []
     assert 5 <= nothing_starts <= 15

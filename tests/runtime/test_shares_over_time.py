@@ -24,6 +24,8 @@ from taskmill.runtime.glimpse import Glimpse
 from taskmill.runtime.load import Load
 from taskmill.runtime.picking import Picker
 
+pytestmark = pytest.mark.one_engine("no store is opened")
+
 DISPATCHES = int(os.environ.get("TASKMILL_DISPATCHES", "100000"))
 TYPE = "d::t"
 

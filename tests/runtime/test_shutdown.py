@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from taskmill import AlreadyRunning, Context, Domain, InvalidState, Scheduler
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
+from tests.raw_rows import raw
 
 
 async def test_running_tasks_may_finish_within_the_grace(
@@ -79,6 +79,7 @@ async def test_what_does_not_end_returns_to_the_queue_without_cost_and_runs_agai
     assert (await handle.wait()).ending == "completed"
 
 
+@pytest.mark.one_engine("a file has one dispatcher; for nodes that linger see tests/postgres/test_lingering.py")
 async def test_a_thread_that_cannot_be_stopped_delays_nobody_but_keeps_the_right_to_dispatch(
     tmp_path: Path, manual_clock: ManualClock
 ) -> None:
@@ -117,6 +118,7 @@ async def test_a_thread_that_cannot_be_stopped_delays_nobody_but_keeps_the_right
     assert overlaps == [1, 1]
 
 
+@pytest.mark.one_engine("a file has one dispatcher, a database has many")
 async def test_only_one_scheduler_dispatches_a_file_and_a_standby_takes_over(tmp_path: Path) -> None:
     domain = Domain("d")
     ran: list[int] = []
@@ -152,22 +154,25 @@ async def test_tasks_of_a_dead_dispatcher_run_again_without_cost_and_poison_is_q
         attempts.append(ctx.attempt)
 
     async def crash() -> None:
-        raw = sqlite3.connect(tmp_path / "t.db")
-        raw.execute("UPDATE taskmill_task SET status = 'running', attempt = attempt + 1")
-        raw.commit()
-        raw.close()
+        with raw(tmp_path / "t.db") as connection:
+            connection.execute("UPDATE taskmill_task SET status = 'running', attempt = attempt + 1")
 
     async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:
         handle = await work.submit()
+        await scheduler.pause()
     for crashes in (1, 2):
         await crash()
         async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:
+            # Whoever dispatches has noticed.
+            await scheduler.run_until_idle()
             record = await scheduler.get(handle.id)
-            assert (record.status, record.retries, record.attempt) == ("pending", 0, crashes)  # type: ignore[union-attr]
+            assert (record.status, record.retries, record.attempt) == ("paused", 0, crashes)  # type: ignore[union-attr]
     await crash()
     async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:
+        await scheduler.run_until_idle()
         record = await scheduler.get(handle.id)
         assert (record.ending, record.error) == ("dead_letter", "crashed 3 times")  # type: ignore[union-attr]
+        await scheduler.resume()
         again = await scheduler.retry_dead(handle.id)
         await scheduler.run_until_idle()
         assert (await again.wait()).ending == "completed"

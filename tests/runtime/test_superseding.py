@@ -12,6 +12,7 @@ from taskmill import Context, Domain, Scheduler
 from taskmill.events import TaskSuperseded
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
+from tests.raw_rows import raw
 from tests.runtime.records import active, ended
 
 
@@ -188,8 +189,6 @@ async def test_a_handler_that_ignores_cancellation_is_ended_and_a_thread_is_wait
 
 
 async def test_a_replaced_attempt_that_loses_its_process_still_makes_way(tmp_path: Path) -> None:
-    import sqlite3
-
     domain = Domain("d")
     happened: list[str] = []
 
@@ -203,10 +202,8 @@ async def test_a_replaced_attempt_that_loses_its_process_still_makes_way(tmp_pat
 
     async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:
         old = await work.submit(1)
-        raw = sqlite3.connect(tmp_path / "t.db")
-        raw.execute("UPDATE taskmill_task SET status = 'running', attempt = 1, saved = '{\"a\": 1}'")
-        raw.commit()
-        raw.close()
+        with raw(tmp_path / "t.db") as connection:
+            connection.execute("UPDATE taskmill_task SET status = 'running', attempt = 1, saved = '{\"a\": 1}'")
         new = await work.submit(2)
         assert (await active(scheduler, new.id)).status == "blocked"
     async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:

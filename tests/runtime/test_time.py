@@ -164,6 +164,7 @@ async def test_a_time_to_live_of_zero_starts_at_once_or_never(
     assert (await late.wait()).ending == "expired"
 
 
+@pytest.mark.one_engine("no store is opened")
 def test_a_clock_may_be_used_in_one_event_loop_after_the_other() -> None:
     clock = ManualClock()
 

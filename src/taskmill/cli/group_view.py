@@ -31,7 +31,8 @@ class GroupView(Redrawn):
 
     def draw(self, picture: Snapshot) -> None:
         title = Table.grid(expand=True)
-        title.add_column(no_wrap=True, overflow="ellipsis")
+        # The address of a database may be longer than the line.
+        title.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         title.add_column(no_wrap=True, justify="right", style="dim")
         title.add_row(Text(printable(self._file), style="bold"), f"{datetime.now().astimezone():%H:%M:%S}  Ctrl-C ends")
         console = self._live.console

@@ -46,6 +46,7 @@ NEVER = 1e9
 LOOK_ANYWAY = 10
 """Every so many beats the queue is looked at even if nothing seems to have changed."""
 
+_decode_ids = msgspec.json.Decoder(frozenset[int]).decode
 _decode_states = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 
 
@@ -97,8 +98,10 @@ class Pulse:
         self._changed = False
         self._beats = 0
         self._watched: set[str] = set()
-        self.somebody_dispatches = False
-        """Whether any node was alive at the last look."""
+        self._alive: frozenset[int] = frozenset()
+        """The nodes that were alive at the last look."""
+        self._own: set[int] = set()
+        """All nodes that this one was so far."""
         self.somebody_died = False
         """Whether the tasks of a dead node wait to be rescued."""
 
@@ -127,9 +130,9 @@ class Pulse:
 
     def enter(self, node: int) -> None:
         """Beat for this node."""
+        self._own.add(node)
         self._node = node
         self._lease.begin(node)
-        self.somebody_dispatches = True
 
     def linger(self, node: int) -> None:
         """The node stops, but not all that it runs; it stays alive until it leaves."""
@@ -167,6 +170,12 @@ class Pulse:
         self._nudge()
         if self._node is None or self._node in self._left:
             self._closed.wait(timeout)
+
+    @property
+    def somebody_dispatches(self) -> bool:
+        """Whether any node is alive: of ours as it is now, of others' at the last look."""
+        is_here = self._node is not None and self._node not in self._left
+        return is_here or bool(self._lingering) or not self._alive <= self._own
 
     @property
     def is_lost(self) -> bool:
@@ -238,8 +247,10 @@ class Pulse:
             self._to_tell = False
             self._told_at = time.monotonic()
             session.script(f"NOTIFY {self._channel}, '{self._sender}'")
+        heard = False
         for told in session.raw.notifies(timeout=0) if self._listens else ():
             if told.payload != self._sender:
+                heard = True
                 self._news()
         for node in list(self._stopped - self._left):
             session.execute("stop_node", (node,))
@@ -248,9 +259,9 @@ class Pulse:
             session.execute("leave_node", (node,))
             self._lingering.discard(node)
             self._stopped.discard(node)
-            self._left.discard(node)
             if node == self._node:
                 self._forget_node()
+            self._left.discard(node)
             self._to_tell = True
         if is_due:
             if self._node is not None:
@@ -261,6 +272,9 @@ class Pulse:
             self._beats += 1
             if self._beats % LOOK_ANYWAY == 0:
                 self._news()
+        elif heard and not self.somebody_dispatches:
+            # It may be the first node that says so.
+            self._look()
 
     def _beat(self, session: Session, node: int) -> None:
         now = steady_seconds()
@@ -289,7 +303,8 @@ class Pulse:
         """Whether somebody has committed, is alive, has died or left."""
         session = self._session
         assert session is not None  # noqa: S101 - the caller has connected
-        moved, self.somebody_dispatches, died, left = session.execute("pulse", (lease.LEASE,)).fetchone()
+        moved, alive, died, left = session.execute("pulse", (lease.LEASE,)).fetchone()
+        self._alive = _decode_ids(alive)
         # Our own changes are counted after they were made: read in this order, the difference never hides others'.
         foreign = moved - self._own_changes()
         if self._foreign is not None and (foreign > self._foreign or self._look_again):

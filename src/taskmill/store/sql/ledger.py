@@ -104,6 +104,10 @@ def _start(connection: Connection, turn: Turn, result: TurnResult) -> None:
         claims = _claim_fronts(connection, claims, turn, result)
     if claims:
         _claim(connection, claims, turn.now, result)
+    cron.claimed(connection, result.claimed, turn.now, result.effects)
+    if result.effects.released:
+        started = {task.id for task in result.claimed}
+        result.effects.released = [task for task in result.effects.released if task.id not in started]
     if turn.meters and result.claimed:
         among_nodes = turn.admission is not None
         controls.take_from(connection, turn.meters, result.claimed, turn.now, result, among_nodes=among_nodes)
@@ -300,8 +304,12 @@ def _released_first(turn: Turn, result: TurnResult) -> list[int]:
 
 
 def _claim_fronts(connection: Connection, claims: Sequence[int], turn: Turn, result: TurnResult) -> list[int]:
-    """Claim as many of each lane as were asked for, whichever come first by now; returns the claims of other lanes."""
-    lanes = turn.lanes or {}
+    """Claim as many of each lane as were asked for, whichever come first by now; returns the claims of other lanes.
+
+    A task that was about to start when it was stopped is in no lane any longer: its hook is claimed by its id.
+    """
+    hooks = set(turn.hooks)
+    lanes = {id: lane for id, lane in (turn.lanes or {}).items() if id not in hooks}
     wanted: dict[Lane, list[int]] = {}
     for lane, queued_at in (lanes[id] for id in claims if id in lanes):
         wanted.setdefault(lane, []).append(queued_at)
@@ -326,14 +334,10 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
             except UNREADABLE:
                 damaged.append(id)
     connection.execute(SQL["claim"], (ids, now))
-    cron.claimed(connection, result.claimed, now, result.effects)
     if damaged:
         connection.be_alone()
         rows = [EndingRow(id, Ending.DEAD_LETTER, now, None, None, UNREADABLE_ROW) for id in damaged]
         end_tasks(connection, rows, now, result.effects)
-    if result.effects.released:
-        started = {task.id for task in result.claimed}
-        result.effects.released = [task for task in result.effects.released if task.id not in started]
     if len(result.claimed) > 1:
         place = {id: position for position, id in enumerate(claims)}
         result.claimed.sort(key=lambda task: place.get(task.id, 0))

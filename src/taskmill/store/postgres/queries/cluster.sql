@@ -51,11 +51,11 @@ FROM dead
 WHERE dead.stopped AND t.status = 'running' AND t.node_id = dead.id;
 
 -- name: pulse
--- [change counter, whether a node is alive, whether one is dead, whether one has left]: what nodes ask all the time. $1 as
--- in bury_nodes.
+-- [change counter, ids of the nodes that are alive, whether one is dead, whether one has left]: what nodes ask all the time.
+-- $1 as in bury_nodes.
 SELECT
     (SELECT last_value FROM taskmill_change),
-    coalesce(bool_or(NOT {is_dead}), false),
+    coalesce(json_agg(id) FILTER (WHERE NOT {is_dead}), '[]')::text,
     coalesce(bool_or({is_dead}), false),
     coalesce(bool_or(seen_at = '-infinity'), false)
 FROM taskmill_node;

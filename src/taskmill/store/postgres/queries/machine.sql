@@ -17,7 +17,7 @@ SELECT
 FROM jsonb_array_elements($1::jsonb) AS given (value)
 GROUP BY 1 ORDER BY 1
 ON CONFLICT (type) DO UPDATE SET
-    runs = least(known.runs + excluded.runs, 1::bigint << 62),
+    runs = least(known.runs::numeric + excluded.runs, 1::bigint << 62),
     disk_read = least(known.disk_read::numeric + excluded.disk_read, 1::bigint << 62),
     disk_write = least(known.disk_write::numeric + excluded.disk_write, 1::bigint << 62),
     net_rx = least(known.net_rx::numeric + excluded.net_rx, 1::bigint << 62),

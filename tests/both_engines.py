@@ -1,0 +1,164 @@
+"""Every test of behaviour runs on both engines: once as it stands, and once with its stores on a PostgreSQL server.
+
+On ``postgres`` whatever store the test opens in this process is a schema on the server of the run: a new one for each
+``:memory:``, and one for each path, which lasts as long as the test, so that what was closed can be opened again. Those
+who hand the path of a store to another program or to the command line ask :func:`name_of` for its name.
+
+A test for which one engine is enough says why: ``@pytest.mark.one_engine("the file is what is tested")``. One that does
+not say so, and that ends on ``postgres`` without having used the server, fails: it would prove nothing, twice.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from taskmill.ports import Clock
+from tests.postgres.schemas import Schemas
+
+ROOMS = ("acceptance", "metrics", "runtime")
+"""The folders of which this is true. Others are about one engine, or about none, or ask for ``any_store``."""
+
+CHOSEN = frozenset({"any_store", "own_server", "postgres_server", "postgres_store"})
+"""Whoever asks for one of these has chosen an engine."""
+
+MEMORY = ":memory:"
+TESTS = Path(__file__).parent
+
+
+class Engine:
+    """The engine that a test runs on, and the names of its stores there."""
+
+    def __init__(self, schemas: Schemas | None) -> None:
+        self._schemas = schemas
+        self._places: dict[str, str] = {}
+        self._taken: list[str] = []
+        self.was_used = schemas is None
+
+    @property
+    def is_postgres(self) -> bool:
+        return self._schemas is not None
+
+    def fewer(self, count: int) -> int:
+        """How many of something to try: on a server, where each step is a journey, a fifth will do."""
+        return count if self._schemas is None else max(1, count // 5)
+
+    def named(self, name: str | os.PathLike[str]) -> str:
+        """The name under which everybody finds what is under this one here."""
+        name = os.fspath(name)
+        if self._schemas is None or name.startswith(("postgres://", "postgresql://")):
+            return name
+        if name == MEMORY:
+            return self._schemas.address(self._new())
+        path = os.path.abspath(name)
+        if path not in self._places:
+            self._places[path] = self._new()
+        return self._schemas.address(self._places[path])
+
+    def put(self, path: str | Path, schema: str) -> None:
+        """Under this path is a copy of a schema, of the test's own."""
+        assert self._schemas is not None
+        self._places[os.path.abspath(path)] = copy = self._schemas.take_copy(schema)
+        self._taken.append(copy)
+
+    def put_as_killed(self, path: str | Path, left: str | Path) -> None:
+        """Under the first path is what killed processes have left under the second."""
+        assert self._schemas is not None
+        self.put(path, self._places[os.path.abspath(left)])
+        self._schemas.forget_nodes(self._taken[-1])
+
+    def _new(self) -> str:
+        assert self._schemas is not None
+        self._taken.append(self._schemas.take())
+        return self._taken[-1]
+
+    def close(self) -> None:
+        for schema in self._taken:
+            assert self._schemas is not None
+            self._schemas.give_back(schema)
+
+
+def copied_as_killed(left: str | Path, copy: str | Path) -> bool:
+    """Put there what a killed process would have left here; ``False`` where files are used, and must be copied."""
+    if _current.is_postgres:
+        _current.put_as_killed(copy, left)
+    return _current.is_postgres
+
+
+@pytest.fixture(scope="session")
+def schemas(postgres_server: str) -> Iterator[Schemas]:
+    made = Schemas(postgres_server)
+    yield made
+    made.close()
+
+
+_ENGINE = pytest.StashKey[Engine]()
+_current = Engine(None)
+
+
+def name_of(argument: object) -> str:
+    """A word for a command: for the path of a database, the name under which it is found on the engine of this test."""
+    if not (isinstance(argument, Path) and argument.suffix == ".db"):
+        return str(argument)
+    _current.was_used = True
+    return _current.named(argument)
+
+
+@pytest.fixture(autouse=True)
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """The engine that the test runs on. It is there before any other fixture can open a store."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield Engine(None)
+        return
+    found = Engine(request.getfixturevalue("schemas"))
+    request.node.stash[_ENGINE] = found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "_current", found)
+        _redirect(found, patch)
+        yield found
+    found.close()
+
+
+def _redirect(engine: Engine, patch: pytest.MonkeyPatch) -> None:
+    from taskmill import cron_scheduler
+    from taskmill.store import opening
+    from taskmill.store.postgres.store import PostgresStore
+
+    whole, really_open = opening.open_store, PostgresStore.open
+
+    def open_store(store: Any, durability: Literal["full", "process"], clock: Clock) -> object:
+        name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
+        if isinstance(name, str) and name and "\0" not in name:
+            return whole(engine.named(name), durability, clock)
+        # What is no name of a store is refused as ever.
+        return whole(store, durability, clock)
+
+    async def open_it(store: PostgresStore) -> None:
+        engine.was_used = True
+        await really_open(store)
+
+    patch.setattr(opening, "open_store", open_store)
+    patch.setattr(cron_scheduler, "lasting_store", lambda store, clock: open_store(store, "full", clock))
+    patch.setattr(PostgresStore, "open", open_it)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    mark = metafunc.definition.get_closest_marker("one_engine")
+    if mark is not None and not (len(mark.args) == 1 and isinstance(mark.args[0], str) and mark.args[0].strip()):
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: one_engine needs a reason: why is one engine enough?")
+    room = metafunc.definition.path.relative_to(TESTS).parts[0]
+    if mark is None and room in ROOMS and not CHOSEN.intersection(metafunc.fixturenames):
+        metafunc.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    yield
+    used = item.stash.get(_ENGINE, None)
+    if used is not None and not used.was_used:
+        pytest.fail("it has opened no store: say why one engine is enough, with pytest.mark.one_engine", pytrace=False)

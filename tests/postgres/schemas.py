@@ -1,0 +1,100 @@
+"""Schemas with taskmill's tables in them, handed out empty and used again: making one takes longer than most tests.
+
+How tables are made and brought up to date is tested where a test asks for ``postgres_store``, a schema without any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from taskmill.store.postgres.migrate import migrate
+
+USED_UP = 2000
+"""Rows after which a schema is thrown away: what was deleted is still in the way, and to be alike counts."""
+
+
+def drop_schema(connection: psycopg.Connection[tuple[object, ...]], schema: str) -> None:
+    """Throw it away, whoever still looks at it: somebody may hold one table and want the next."""
+    for _ in range(10):
+        with contextlib.suppress(psycopg.errors.DeadlockDetected):
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+            break
+
+
+class Schemas:
+    """Those of one process of the run."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._numbers = itertools.count(1)
+        self._ready: list[str] = []
+        self._connection = psycopg.connect(server, autocommit=True)
+        self._connection.execute("SET client_min_messages = warning")
+        self._pristine = self._made()
+        named = "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = %s ORDER BY oid"
+        self.tables = [row[0] for row in self._connection.execute(named, (self._pristine, "r"))]
+        self._sequences = [row[0] for row in self._connection.execute(named, (self._pristine, "S"))]
+
+    def address(self, schema: str) -> str:
+        glue = "&" if "?" in self._server else "?"
+        return f"{self._server}{glue}options={quote(f'-csearch_path={schema}')}"
+
+    def take(self) -> str:
+        """The name of a schema in which nothing has happened yet."""
+        return self._ready.pop() if self._ready else self._made()
+
+    def take_copy(self, schema: str) -> str:
+        """The name of another schema with the same rows."""
+        copy = self.take()
+        self._fill(copy, schema)
+        return copy
+
+    def forget_nodes(self, schema: str) -> None:
+        """As if all of them had died, and their leases were over."""
+        self._connection.execute(sql.SQL("DELETE FROM {}.taskmill_node").format(sql.Identifier(schema)))
+
+    def give_back(self, schema: str) -> None:
+        """Nobody uses it any longer."""
+        rows = sql.SQL("SELECT (SELECT count(*) FROM {0}.taskmill_node), (SELECT last_value FROM {0}.taskmill_task_id)")
+        row = self._connection.execute(rows.format(sql.Identifier(schema))).fetchone()
+        # A node that has not left may be at work still, and would be at work in the next test.
+        if row is None or row[0] or row[1] > USED_UP:
+            drop_schema(self._connection, schema)
+        else:
+            self._fill(schema, self._pristine)
+            self._ready.append(schema)
+
+    def close(self) -> None:
+        for schema in (self._pristine, *self._ready):
+            drop_schema(self._connection, schema)
+        self._connection.close()
+
+    def _made(self) -> str:
+        schema = f"taskmill_engine_{os.getpid()}_{next(self._numbers)}"
+        self._connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        with psycopg.connect(self.address(schema), autocommit=True) as connection:
+            connection.execute("SET client_min_messages = warning")
+            migrate(connection, schema)
+        return schema
+
+    def _fill(self, schema: str, source: str) -> None:
+        """Make its rows those of the other one, in one journey to the server."""
+        words = {"schema": sql.Identifier(schema), "source": sql.Identifier(source)}
+        rows = sql.SQL(
+            "DELETE FROM {schema}.{name};"
+            "INSERT INTO {schema}.{name} OVERRIDING SYSTEM VALUE SELECT * FROM {source}.{name};"
+        )
+        place = sql.SQL("SELECT setval({place}, last_value, is_called) FROM {source}.{name};")
+        steps = [rows.format(name=sql.Identifier(table), **words) for table in self.tables]
+        for sequence in self._sequences:
+            place_of = sql.Literal(f"{schema}.{sequence}")
+            steps.append(place.format(name=sql.Identifier(sequence), place=place_of, **words))
+        # Somebody may be at work in the other one.
+        all_at_once = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ; {} COMMIT")
+        self._connection.execute(all_at_once.format(sql.SQL("").join(steps)))
