@@ -16,7 +16,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import psycopg
@@ -26,6 +26,7 @@ from taskmill.store.postgres import lease
 from taskmill.store.postgres.connection import SEALED_STATE, RawConnection, is_silence
 from taskmill.store.postgres.lease import Lease, steady_seconds
 from taskmill.store.postgres.session import Session
+from taskmill.store.postgres.silence import give_up_unheard
 
 logger = logging.getLogger("taskmill")
 
@@ -58,20 +59,21 @@ class Pulse:
         own_changes: Callable[[], int],
         heard: Callable[[], None],
         cut_off: Callable[[], None],
-        silent: Callable[[], None],
+        others: Callable[[], Iterable[Session]],
         *,
         listens: bool = True,
     ) -> None:
-        """What is called in the thread: there is news; nobody hears us any longer; the server does not answer.
+        """What is called in the thread: there is news; nobody hears us any longer.
 
-        If it does not listen, it does not tell others either: then the counter is all that is looked at.
+        ``others`` are the sessions of this store whose calls are given up when they are not answered. If it does not
+        listen, it does not tell others either: then the counter is all that is looked at.
         """
         self._listens = listens
         self._connect = connect
         self._own_changes = own_changes
         self._heard = heard
         self._lease = Lease(cut_off)
-        self._silent = silent
+        self._others = others
         self._lost_at: float | None = None
         """Since when the server is away."""
         self._pause = 0.0
@@ -258,6 +260,7 @@ class Pulse:
             for node in list(self._lingering):
                 self._beat_on(session, node)
             self._look()
+            give_up_unheard(session, self._others())
             self._beats += 1
             if self._beats % LOOK_ANYWAY == 0:
                 self._news()
@@ -322,7 +325,8 @@ class Pulse:
             self._news()
         if is_silence(wrong):
             # The other connections would find out by themselves, much later.
-            self._silent()
+            for other in self._others():
+                other.give_up()
         if self._session is not None:
             self._session.raw.close()
             self._session = None

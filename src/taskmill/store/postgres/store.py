@@ -106,7 +106,7 @@ class PostgresStore(WriteSide, ReadSide):
             lambda: self._writer.changes,
             heard=lambda: on_loop(news.set),
             cut_off=lambda: on_loop(self.watch_cut_off),
-            silent=self._server_is_silent,
+            others=self._sessions,
             listens=self._where.notifications,
         )
         try:
@@ -137,10 +137,10 @@ class PostgresStore(WriteSide, ReadSide):
     def _connect_to_read(self) -> RawConnection:
         return connect(self._address, READING)
 
-    def _server_is_silent(self) -> None:
-        """Called in the thread of the pulse, which asks all the time."""
-        self._writer.give_up()
-        self._reading.give_up()
+    def _sessions(self) -> list[Session]:
+        """Those that are at work; the pulse minds them in its thread."""
+        writing = self._writer.session
+        return [self._reading] if writing is None else [self._reading, writing]
 
     async def close(self) -> None:
         await self._writer.close()
@@ -286,7 +286,7 @@ class PostgresStore(WriteSide, ReadSide):
         if place == self._place:
             return
         # The server may have been restarted since.
-        with self._connect_to_read() as connection:
+        with connect(self._address, READING, patience=READER_PATIENCE) as connection:
             self._place = Session(connection).execute(_PLACE).fetchone()
         if place != self._place:
             raise SubmissionError(f"connection must see the tables of {self.name}: another server, database or schema")
