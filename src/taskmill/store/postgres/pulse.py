@@ -176,6 +176,11 @@ class Pulse:
         return self._lease.is_lost
 
     @property
+    def is_in_doubt(self) -> bool:
+        """Whether others may take this node for dead, or have done so."""
+        return self._lease.is_in_doubt
+
+    @property
     def may_bury(self) -> bool:
         """Whether those who were not seen for a lease are dead.
 
@@ -266,12 +271,17 @@ class Pulse:
                 self._news()
 
     def _beat(self, session: Session, node: int) -> None:
-        now = steady_seconds()
+        now, was_in_doubt = steady_seconds(), self.is_in_doubt
         if session.execute("heartbeat", (node,)).rowcount:
             self._lease.renew(now)
         elif not self.is_lost:
             self._lease.lose()
             logger.error("node %d was taken for dead; its tasks were given to others", node)
+        else:
+            return
+        if was_in_doubt or self.is_lost:
+            # Whoever could begin nothing looks again, and enters anew if it must.
+            self._news()
 
     def _beat_on(self, session: Session, node: int) -> None:
         if not session.execute("heartbeat", (node,)).rowcount:

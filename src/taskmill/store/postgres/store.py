@@ -191,6 +191,9 @@ class PostgresStore(WriteSide, ReadSide):
         found = _decode_nodes(one(connection, "nodes_at_work", lease.LEASE))
         return [msgspec.structs.replace(node, is_here=node.id == self._writer.node) for node in found]
 
+    def is_cut_off(self) -> bool:
+        return self._pulse.is_in_doubt
+
     def dispatcher_is_alive(self) -> bool:
         return self._pulse.somebody_dispatches
 

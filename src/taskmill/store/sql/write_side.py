@@ -58,6 +58,9 @@ class WriteSide(ABC):
         self.watch_cut_off: Callable[[], None] = lambda: None
         self.news: asyncio.Event | None = None
 
+    def is_cut_off(self) -> bool:
+        return False
+
     def measure(self, meter: StoreMeter) -> None:
         self._requests.meter = meter
 
