@@ -71,6 +71,44 @@ def in_a_thread(ctx: Context, folder: str) -> str:
     return "second"
 
 
+@domain.task(run_in="process")
+def in_a_process(ctx: Context, folder: str) -> str:
+    """The first attempt works on while its node is suspended, and ends when another has begun."""
+    note(ctx, folder, "begins")
+    if ctx.attempt == 1:
+        while not (Path(folder) / "begins.2").exists():
+            time.sleep(0.01)
+        ctx.progress(0.9, "late")
+        note(ctx, folder, "returns")
+        return "late"
+    ctx.save(by="second")
+    while not (Path(folder) / "go").exists():
+        time.sleep(0.02)
+    return "second"
+
+
+@domain.task(run_in="process")
+def saves_in_a_process(ctx: Context, folder: str) -> str:
+    """The first attempt works on while its node is suspended, saves when another has begun, and does not end."""
+    (Path(folder) / f"process.{ctx.attempt}.new").write_text(str(os.getpid()))
+    (Path(folder) / f"process.{ctx.attempt}.new").rename(Path(folder) / f"process.{ctx.attempt}")
+    note(ctx, folder, "begins")
+    if ctx.attempt == 1:
+        while not (Path(folder) / "begins.2").exists():
+            time.sleep(0.01)
+        note(ctx, folder, "saves")
+        try:
+            ctx.save(by="late")
+        except InvalidState:
+            note(ctx, folder, "refused")
+        while True:
+            time.sleep(0.01)
+    ctx.save(by="second")
+    while not (Path(folder) / "go").exists():
+        time.sleep(0.02)
+    return "second"
+
+
 def suspend_itself_when_it_claims() -> None:
     """Once, and after the claim is committed."""
     whole = PostgresStore.turn

@@ -133,6 +133,63 @@ async def test_what_a_node_had_claimed_when_it_was_suspended_is_not_begun_there_
     assert not (tmp_path / "begins.1").exists()
 
 
+# Worker processes go on while their node is suspended
+
+
+@pytest.mark.timeout(150)
+async def test_what_a_worker_process_returns_while_its_node_is_suspended_counts_for_nothing(
+    postgres_store: str, tmp_path: Path, nodes: _Nodes
+) -> None:
+    async with Scheduler(postgres_store) as scheduler:
+        first = nodes.start("first")
+        await _until_it_knows_its_types(scheduler, "first")
+        handle = await scheduler.submit(Submission("d::in_a_process", {"folder": str(tmp_path)}))
+        await _until(tmp_path / "begins.1")
+        first.send_signal(signal.SIGSTOP)
+        nodes.start("second")
+        await _until(tmp_path / "returns.1")
+        first.send_signal(signal.SIGCONT)
+        assert await _works_again(scheduler)
+        await nodes.has_logged("first", "no longer holds its token")
+        row = _row(postgres_store, handle.id)
+        (tmp_path / "go").touch()
+        result = await handle.result(timeout=60)
+        history = await scheduler.history(type="d::in_a_process")
+    assert row == ("running", 2, '{"by":"second"}', None)
+    assert result == "second"
+    assert [(record.id, record.attempt) for record in history] == [(handle.id, 2)]
+
+
+@pytest.mark.timeout(150)
+async def test_a_worker_process_of_a_node_that_was_suspended_saves_nothing_and_is_ended(
+    postgres_store: str, tmp_path: Path, nodes: _Nodes
+) -> None:
+    async with Scheduler(postgres_store) as scheduler:
+        first = nodes.start("first")
+        await _until_it_knows_its_types(scheduler, "first")
+        handle = await scheduler.submit(Submission("d::saves_in_a_process", {"folder": str(tmp_path)}))
+        await _until(tmp_path / "begins.1")
+        worker = Path("/proc") / (tmp_path / "process.1").read_text()
+        first.send_signal(signal.SIGSTOP)
+        nodes.start("second")
+        await _until(tmp_path / "saves.1")
+        was_at_work = worker.exists()
+        first.send_signal(signal.SIGCONT)
+        async with asyncio.timeout(30):
+            while worker.exists():
+                await asyncio.sleep(0.02)
+        assert await _works_again(scheduler)
+        await nodes.has_logged("first", "no longer holds its token")
+        row = _row(postgres_store, handle.id)
+        (tmp_path / "go").touch()
+        result = await handle.result(timeout=60)
+        history = await scheduler.history(type="d::saves_in_a_process")
+    assert was_at_work
+    assert row == ("running", 2, '{"by":"second"}', None)
+    assert result == "second"
+    assert [(record.id, record.attempt) for record in history] == [(handle.id, 2)]
+
+
 async def test_a_node_that_was_taken_for_dead_and_works_again_leaves_when_it_stops(
     postgres_store: str, open_node: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
