@@ -221,11 +221,12 @@ class PostgresStore(WriteSide, ReadSide):
                 self._slots_told = turn.slots
                 return looked
             # Nobody is told that somebody has looked, or idle nodes would wake each other for ever.
-            return await self._writer.ask(lambda connection: ledger.commit_turn(connection, turn), rows=0)
+            return await self._writer.ask(self._committing(turn), rows=0)
+        commit = self._committing(turn)
 
         def rescue_first(connection: Connection) -> TurnResult:
             effects = self._rescue(connection, turn.now).effects
-            result = ledger.commit_turn(connection, turn)
+            result = commit(connection)
             result.effects.put_first(effects)
             return result
 
