@@ -35,6 +35,7 @@ MORE_STATEMENTS = {
     "leave_node",
     "heartbeat",
     "bury_nodes",
+    "has_orphans",
     "works_for_nobody",
     "pulse",
     "transaction_states",

@@ -102,7 +102,7 @@ class Pulse:
         self.somebody_dispatches = False
         """Whether any node was alive at the last look."""
         self.somebody_died = False
-        """Whether the tasks of a dead node wait to be rescued."""
+        """Whether the tasks of a dead node, or of none, wait to be rescued."""
 
     def open(self) -> None:
         """Connect and look around once; called in the thread that opens the store."""
@@ -268,6 +268,8 @@ class Pulse:
             give_up_unheard(session, self._others())
             self._beats += 1
             if self._beats % LOOK_ANYWAY == 0:
+                if self._node is not None and session.execute("has_orphans").fetchone()[0]:
+                    self.somebody_died = True
                 self._news()
 
     def _beat(self, session: Session, node: int) -> None:

@@ -69,6 +69,13 @@ SELECT
     coalesce(bool_or(seen_at = '-infinity'), false)
 FROM taskmill_node;
 
+-- name: has_orphans
+-- Whether tasks are marked as running under a node that nobody knows, or none: no node leaves them like that, but they may
+-- come from a backup.
+SELECT EXISTS (
+    SELECT 1 FROM taskmill_task AS t
+    WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node AS node WHERE node.id = t.node_id));
+
 -- name: names_of_nodes
 -- Of those that are alive, for people. $1 as in bury_nodes.
 SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node WHERE NOT {is_dead};
