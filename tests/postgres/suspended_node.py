@@ -114,9 +114,9 @@ def suspend_itself_when_it_claims() -> None:
     whole = PostgresStore.turn
     suspended = False
 
-    async def turn(store: PostgresStore, turn: Turn) -> TurnResult:
+    async def turn(self: PostgresStore, turn: Turn) -> TurnResult:
         nonlocal suspended
-        result = await whole(store, turn)
+        result = await whole(self, turn)
         if result.claimed and not suspended:
             suspended = True
             os.kill(os.getpid(), signal.SIGSTOP)

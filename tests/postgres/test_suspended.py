@@ -78,7 +78,7 @@ async def _until_it_knows_its_types(scheduler: Scheduler, name: str) -> None:
 async def _works_again(scheduler: Scheduler) -> bool:
     """Whether the first node runs tasks, under another name."""
     again = await scheduler.submit(Submission("d::only first", {}))
-    return await again.result(timeout=60) == "first"
+    return bool(await again.result(timeout=60) == "first")
 
 
 @pytest.mark.timeout(150)
