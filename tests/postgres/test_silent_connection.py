@@ -16,8 +16,10 @@ from taskmill.store.postgres import pulse, silence, writer
 from taskmill.store.postgres.connection import RawConnection
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import add, new_task
+from tests.postgres.keeper import Server
 from tests.postgres.network import Network
 from tests.postgres.pooler import Pooler
+from tests.postgres.server import SUPERUSER, address
 
 SOON = 20.0
 """Seconds within which a call must have been given up and repeated, well under a lease."""
@@ -94,6 +96,24 @@ async def test_a_statement_that_takes_its_time_is_waited_for(open_store: OpenThr
     (id,) = await asyncio.wait_for(adding, SOON)
     assert [task.id for task in await store.tasks(Filters())] == [id]
     assert _writing(store) is before
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_who_may_not_see_what_sessions_are_at_waits_and_beats_on(
+    own_server: Server, open_store: OpenThrough
+) -> None:
+    everything = address(own_server.folder)
+    with psycopg.connect(everything, autocommit=True) as admin:
+        admin.execute("CREATE ROLE ann LOGIN; CREATE SCHEMA ann AUTHORIZATION ann")
+        admin.execute("REVOKE SELECT ON pg_stat_activity FROM PUBLIC")
+        store = await open_store(everything.replace(f"{SUPERUSER}@", "ann@"))
+        beating = store._pulse._session
+        admin.execute("BEGIN; LOCK TABLE ann.taskmill_writing IN EXCLUSIVE MODE")
+        adding = asyncio.create_task(add(store, new_task()))
+        await asyncio.sleep(2)
+        admin.execute("COMMIT")
+        await asyncio.wait_for(adding, SOON)
+    assert store._pulse._session is beating
 
 
 @pytest.mark.usefixtures("impatient")
