@@ -346,6 +346,10 @@ class Store(CronStore, Protocol):
         """The waiting tasks within these spans, and for each span when the first task after it began to wait."""
         ...
 
+    def is_cut_off(self) -> bool:
+        """Whether this node cannot prove that it is alive: what it would begin now, others may run already."""
+        ...
+
     def dispatcher_is_alive(self) -> bool:
         """Whether some process dispatches."""
         ...

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
-from urllib.parse import parse_qs, urlsplit
+from typing import Any, Self
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+import psycopg
 
 
 class Network:
-    """Listens on a local port, and hands everything on to the Unix socket of a server."""
+    """Listens on a local port, and hands everything on to a server, by the Unix socket or the port of its address."""
 
     def __init__(self, address: str, *, tells_of_resets: bool = False) -> None:
         self._tells_of_resets = tells_of_resets
         parts = urlsplit(address)
         options = parse_qs(parts.query)
-        self._server = str(Path(options["host"][0]) / ".s.PGSQL.5432")
+        self._connect = _ways_to(parts.hostname, parts.port, options.pop("host", None))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._links: list[_Link] = []
         self.is_silent = False
         self.is_refusing = False
         """Whether new connections are ended at once."""
         port = self._listener.getsockname()[1]
-        query = f"?options={options['options'][0].replace('=', '%3D')}" if "options" in options else ""
-        self.address = f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}{query}"
+        query = urlencode(options, doseq=True, quote_via=quote)
+        self.address = f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}?{query}"
         threading.Thread(target=self._listen, daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -52,13 +56,23 @@ class Network:
                     client.close()
 
     def _link(self, client: socket.socket) -> _Link:
-        return _Link(client, self._server, is_silent=self.is_silent, tells_of_resets=self._tells_of_resets)
+        return _Link(client, self._connect, is_silent=self.is_silent, tells_of_resets=self._tells_of_resets)
 
     def fall_silent(self) -> None:
         """Whatever is sent is taken and goes nowhere, on every connection there is and on new ones."""
         self.is_silent = True
         for link in self._links:
             link.is_silent = True
+
+    def silence(self, connection: psycopg.Connection[Any], after: bytes | None = None) -> None:
+        """Only this connection falls silent, at once or when it has carried those bytes to the server."""
+        with socket.socket(fileno=os.dup(connection.fileno())) as end:
+            port = end.getsockname()[1]
+        (link,) = [link for link in self._links if link.port == port]
+        if after is None:
+            link.is_silent = True
+        else:
+            link.last_words = after
 
     def refuse(self) -> None:
         """End every connection, and each new one at once."""
@@ -76,26 +90,42 @@ class Network:
             link.end()
 
 
+Connect = Callable[[], socket.socket]
+
+
+def _ways_to(host: str | None, port: int | None, folder: list[str] | None) -> Connect:
+    def by_socket() -> socket.socket:
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            server.connect(str(Path(folder[0]) / ".s.PGSQL.5432") if folder else "")
+        except OSError:
+            server.close()
+            raise
+        return server
+
+    return by_socket if folder else lambda: socket.create_connection((host, port))
+
+
 class _Link:
-    def __init__(self, client: socket.socket, server: str, *, is_silent: bool, tells_of_resets: bool) -> None:
+    def __init__(self, client: socket.socket, connect: Connect, *, is_silent: bool, tells_of_resets: bool) -> None:
         self.is_silent = is_silent
         self._tells_of_resets = tells_of_resets
+        self.last_words: bytes | None = None
+        """What is still handed on to the server, and nothing after it in either direction."""
+        self.port = client.getpeername()[1]
         self._client = client
-        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        if not is_silent:
-            try:
-                self._server.connect(server)
-            except OSError:
-                self._server.close()
-                raise
+        # Whoever is silent from the beginning speaks to nobody.
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) if is_silent else connect()
         for source, target in ((client, self._server), (self._server, client)):
             threading.Thread(target=self._carry, args=(source, target), daemon=True).start()
 
     def _carry(self, source: socket.socket, target: socket.socket) -> None:
         try:
             while data := source.recv(65536):
-                if not self.is_silent:
-                    target.sendall(data)
+                if self.is_silent:
+                    continue
+                self.is_silent = source is self._client and self.last_words is not None and self.last_words in data
+                target.sendall(data)
         except OSError:
             # It was reset, as by a server that is killed.
             if not self._tells_of_resets:

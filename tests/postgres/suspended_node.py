@@ -1,13 +1,21 @@
-"""A node that is suspended while it runs a task: run as a program with an address, the length of a lease and a name."""
+"""A node that is suspended while it runs a task: run as a program with an address, the length of a lease and a name.
+
+With the word ``claiming`` after them it suspends itself once, between having claimed a task and beginning it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import time
 from pathlib import Path
 
 from taskmill import Context, Domain, InvalidState, Scheduler
+from taskmill.ports import Turn, TurnResult
+from taskmill.store.postgres import lease
+from taskmill.store.postgres.store import PostgresStore
 
 domain = Domain("d")
 
@@ -63,6 +71,60 @@ def in_a_thread(ctx: Context, folder: str) -> str:
     return "second"
 
 
+@domain.task(run_in="process")
+def in_a_process(ctx: Context, folder: str) -> str:
+    """The first attempt works on while its node is suspended, and ends when another has begun."""
+    note(ctx, folder, "begins")
+    if ctx.attempt == 1:
+        while not (Path(folder) / "begins.2").exists():
+            time.sleep(0.01)
+        ctx.progress(0.9, "late")
+        note(ctx, folder, "returns")
+        return "late"
+    ctx.save(by="second")
+    while not (Path(folder) / "go").exists():
+        time.sleep(0.02)
+    return "second"
+
+
+@domain.task(run_in="process")
+def saves_in_a_process(ctx: Context, folder: str) -> str:
+    """The first attempt works on while its node is suspended, saves when another has begun, and does not end."""
+    (Path(folder) / f"process.{ctx.attempt}.new").write_text(str(os.getpid()))
+    (Path(folder) / f"process.{ctx.attempt}.new").rename(Path(folder) / f"process.{ctx.attempt}")
+    note(ctx, folder, "begins")
+    if ctx.attempt == 1:
+        while not (Path(folder) / "begins.2").exists():
+            time.sleep(0.01)
+        note(ctx, folder, "saves")
+        try:
+            ctx.save(by="late")
+        except InvalidState:
+            note(ctx, folder, "refused")
+        while True:
+            time.sleep(0.01)
+    ctx.save(by="second")
+    while not (Path(folder) / "go").exists():
+        time.sleep(0.02)
+    return "second"
+
+
+def suspend_itself_when_it_claims() -> None:
+    """Once, and after the claim is committed."""
+    whole = PostgresStore.turn
+    suspended = False
+
+    async def turn(self: PostgresStore, turn: Turn) -> TurnResult:
+        nonlocal suspended
+        result = await whole(self, turn)
+        if result.claimed and not suspended:
+            suspended = True
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return result
+
+    PostgresStore.turn = turn  # type: ignore[method-assign]
+
+
 def only_here(name: str) -> None:
     """A task that no other node can run."""
 
@@ -77,8 +139,8 @@ async def main(address: str) -> None:
 
 
 if __name__ == "__main__":
-    from taskmill.store.postgres import lease
-
     lease.LEASE = float(sys.argv[2])
     only_here(sys.argv[3])
+    if sys.argv[4:] == ["claiming"]:
+        suspend_itself_when_it_claims()
     asyncio.run(main(sys.argv[1]))

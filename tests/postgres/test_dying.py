@@ -12,10 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from taskmill import Domain, Scheduler
+from taskmill import Context, Domain, Scheduler
 from taskmill.clock import SystemClock
 from taskmill.events import TaskDispatched
-from taskmill.store.postgres import lease
+from taskmill.store.postgres import lease, pulse
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
 from tests.postgres.keeper import Server
@@ -47,6 +47,30 @@ async def test_the_tasks_of_a_killed_node_run_elsewhere(
         finally:
             node.kill()
             node.wait()
+
+
+@pytest.mark.parametrize("node", [None, 0, 999_999], ids=["no node", "one that had stopped", "an unknown node"])
+async def test_what_runs_under_no_node_that_is_known_returns_while_nodes_live(
+    postgres_store: str, node: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "LOOK_ANYWAY", 2)
+    domain = Domain("d")
+
+    @domain.task
+    async def work(ctx: Context) -> int:
+        return ctx.attempt
+
+    async with Scheduler(postgres_store, domains=[domain]) as scheduler, scheduler.running():
+        await (await work.submit()).result(timeout=30)
+        with psycopg.connect(postgres_store) as connection:
+            # As it would come from a backup.
+            handle = await work.options(run_after=3600).submit()
+            connection.execute(
+                "UPDATE taskmill_task SET status = 'running', attempt = 1, started_at = created_at, due_at = NULL,"
+                " node_id = %s WHERE id = %s",
+                (node, handle.id),
+            )
+        assert await handle.result(timeout=30) == 2
 
 
 async def test_a_node_that_was_taken_for_dead_claims_nothing_until_it_has_another_name(

@@ -35,6 +35,8 @@ MORE_STATEMENTS = {
     "leave_node",
     "heartbeat",
     "bury_nodes",
+    "has_orphans",
+    "works_for_nobody",
     "pulse",
     "transaction_states",
     "machines",

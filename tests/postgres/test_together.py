@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from contextlib import AsyncExitStack
 
 import pytest
 
 from taskmill import Context, Domain, Priority, Scheduler, Submission
+from taskmill.policy.preemption import PATIENCE_MS
+from taskmill.store.postgres import pulse
 
 LONG = 30.0
 
@@ -41,6 +44,12 @@ class _Node:
             # Long enough for others to see that somebody still waits.
             await asyncio.sleep(0.5 if reluctant else 0)
             raise
+
+    async def has_told_its_slots(self) -> None:
+        """Until then the others do not reckon with it."""
+        async with asyncio.timeout(LONG):
+            while not any(node.is_here and node.slots for node in (await self.scheduler.snapshot()).nodes):
+                await asyncio.sleep(0.01)
 
     async def has_begun(self, count: int) -> None:
         async with asyncio.timeout(LONG):
@@ -170,18 +179,65 @@ async def test_one_node_makes_way_for_one_urgent_task(postgres_store: str, stack
     assert sum(len(node.ended) for node in nodes) == 4
 
 
+async def test_a_node_makes_way_at_once_though_it_hears_of_nothing_else_meanwhile(
+    postgres_store: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody looks by itself before the test is over.
+    monkeypatch.setattr(pulse, "BEAT", 15.0)
+    nodes = [_Node(postgres_store, "long", "short urgent") for _ in range(2)]
+    took: list[float] = []
+    async with stack:
+        await _open(stack, *nodes)
+        for count in range(1, 3):
+            await nodes[0].scheduler.submit(Submission("d::long", {}, priority=Priority.LOW))
+            async with asyncio.timeout(LONG):
+                while sum(len(node.begun) for node in nodes) < count:
+                    await asyncio.sleep(0.01)
+        # Each of two tasks that follow each other has another node to make way.
+        for _ in range(2):
+            since = time.monotonic()
+            urgent = await nodes[0].scheduler.submit(Submission("d::short urgent", {}, priority=Priority.CRITICAL))
+            async with asyncio.timeout(LONG):
+                while not any(("short urgent", urgent.id) in node.begun for node in nodes):
+                    await asyncio.sleep(0.005)
+            took.append(time.monotonic() - since)
+        for node in nodes:
+            node.go_on.set()
+    assert max(took) < PATIENCE_MS / 1000, took
+
+
 async def test_nobody_makes_way_while_a_slot_is_free_elsewhere(postgres_store: str, stack: AsyncExitStack) -> None:
     full, free = _Node(postgres_store, "long", "short urgent"), _Node(postgres_store, "short urgent")
     async with stack:
         await _open(stack, full, free)
         await full.scheduler.submit(Submission("d::long", {}, priority=Priority.LOW))
         await full.has_begun(1)
+        await free.has_told_its_slots()
         for _ in range(10):
             urgent = await full.scheduler.submit(Submission("d::short urgent", {}, priority=Priority.CRITICAL))
             await urgent.result(timeout=LONG)
         full.go_on.set()
     assert [name for name, _ in full.begun] == ["long"]
     assert len(free.ended) == 10
+
+
+async def test_nobody_makes_way_before_it_has_looked_for_nodes_of_which_it_has_not_heard(
+    postgres_store: str, stack: AsyncExitStack
+) -> None:
+    full, free = _Node(postgres_store, "long", "short urgent"), _Node(postgres_store, "short urgent")
+    async with stack:
+        await _open(stack, full)
+        await full.scheduler.submit(Submission("d::long", {}, priority=Priority.LOW))
+        await full.has_begun(1)
+        # The word that there is another comes late.
+        full.scheduler._store._pulse._news = lambda: None  # type: ignore[attr-defined]
+        await _open(stack, free)
+        await free.has_told_its_slots()
+        for count in range(1, 5):
+            await full.scheduler.submit(Submission("d::short urgent", {}, priority=Priority.CRITICAL))
+            await free.has_begun(count)
+        full.go_on.set()
+    assert [name for name, _ in full.begun] == ["long"]
 
 
 async def test_who_made_way_runs_on_where_a_slot_is_free(postgres_store: str, stack: AsyncExitStack) -> None:

@@ -271,7 +271,7 @@ class Dispatcher:
             turn.slots = slots
             if self._room.in_doubt:
                 turn.at_work = [*self.workshop.at_work(), *(judged.task.id for judged in turn.judged)]
-        if self._claiming and not looks_first:
+        if self._claiming and not looks_first and not self._store.is_cut_off():
             # Who made way comes into sight before anything less urgent starts.
             turn.resume_preempted = self._preempting.may_return(slots, now)
             turn.resume_eased = self._room.has_eased and not self.courtesy.is_easing

@@ -45,18 +45,18 @@ class Preempting:
         room.picker.settle(slots, turn.now)
         pressing: Sequence[Pressing] = room.picker.pressing(turn.now, slots)
         if room.in_cluster:
-            pressing = self._left_to_us(pressing, turn.now)
+            pressing = self._left_to_us(pressing, turn)
         if pressing:
             running = [(attempt.task, attempt.stop_reason is not None) for attempt in workshop.attempts.values()]
             for victim in victims(pressing, running, room.picker.courtesy.capacity, workshop.load.io):
                 workshop.stop(victim, StopReason.PREEMPT)
 
-    def _left_to_us(self, pressing: Sequence[Pressing], now: int) -> Sequence[Pressing]:
-        room, known = self._room, self._since
+    def _left_to_us(self, pressing: Sequence[Pressing], turn: Turn) -> Sequence[Pressing]:
+        room, known, now = self._room, self._since, turn.now
         self._since = {each.id: known.get(each.id, now) for each in pressing}
-        if not self._since.keys() <= known.keys() and len(room.others.nodes) != 1:
-            # Somebody else may have a free slot by now.
-            self._surveys, room.survey_wanted = room.surveys, True
+        if not self._since.keys() <= known.keys():
+            # Somebody else may have a free slot by now, perhaps one of whom we have not heard yet.
+            self._surveys, turn.survey = room.surveys, True
         if not pressing or room.surveys == self._surveys:
             return ()
         elsewhere = self._workshop.load.elsewhere

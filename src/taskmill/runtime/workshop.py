@@ -170,6 +170,11 @@ class Workshop:
 
     def _start(self, attempt: Attempt, part: PartName) -> None:
         task, type = attempt.task, attempt.type
+        if self._store.is_cut_off():
+            # We were suspended since it was claimed. It returns to the queue, if it is still ours.
+            attempt.stop(StopReason.CUT_OFF)
+            self._handler_ended(attempt, Interrupted())
+            return
         try:
             args, kwargs = type.handler.signature.decode(task.payload)
             work = Work(

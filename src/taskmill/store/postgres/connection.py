@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import quote
@@ -45,6 +46,8 @@ WRITING = {
     "statement_timeout": "'300s'",
     # A node that was suspended, or whose network died, must not keep the others waiting with what it has locked.
     "idle_in_transaction_session_timeout": "'10s'",
+    # Nor must a session that cannot get rid of a long answer.
+    "tcp_user_timeout": "'10s'",
 }
 READING = {
     "jit": "off",
@@ -67,6 +70,8 @@ CONNECTING: dict[str, Any] = {
 
 PATIENCE = 310.0
 """Seconds that a call waits for an answer: a little longer than the server works on it."""
+GREETING_PATIENCE = 5.0
+"""The same for what is said first on a connection, which takes the server no time."""
 MIGRATING_PATIENCE = 4 * 3600.0
 
 SEALED_STATE = "TM001"
@@ -87,6 +92,15 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
     is_given_up = False
     settings = ""
     """What each transaction begins with, where a pooler hands sessions around and none of them is ours to set."""
+    alias: str | None = None
+    """By what name the server knows the session that works for us, where a pooler hands sessions around."""
+    _unheard_since: float | None = None
+
+    @property
+    def unheard_for(self) -> float:
+        """Seconds for which a call has been waiting without a word; 0 if none is under way. For any thread."""
+        since = self._unheard_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def give_up(self) -> None:
         """Somebody else has found that the server is silent: wait no longer. May be called by any thread."""
@@ -97,15 +111,20 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def _in_time(self, gen: PQGen[T], until: float) -> PQGen[T]:
         """The same generator; whoever drives it comes by every moment, whether there was an answer or not."""
+        self._unheard_since = time.monotonic()
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
-                if not ready and (self.is_given_up or time.monotonic() > until):
+                if ready:
+                    self._unheard_since = time.monotonic()
+                elif self.is_given_up or time.monotonic() > until:
                     break
                 wanted = gen.send(ready)
         except StopIteration as done:
             return cast("T", done.value)
+        finally:
+            self._unheard_since = None
         self.pgconn.finish()
         raise Silence("the server has not answered in time")
 
@@ -119,7 +138,7 @@ def connect(
         given = conninfo.conninfo_to_dict(server)
         whole = conninfo.make_conninfo(server, **{name: word for name, word in CONNECTING.items() if name not in given})
         connection = PatientConnection.connect(whole, autocommit=True)
-        connection.patience = patience
+        connection.patience = GREETING_PATIENCE
     except psycopg.Error as wrong:
         raise translated(wrong, shown(address)) from wrong
     try:
@@ -133,7 +152,10 @@ def connect(
             connection.execute("".join(f"SET {name} = {value};" for name, value in wanted.items()).encode())
         else:
             connection.prepare_threshold = None
+            connection.alias = f"taskmill {os.urandom(8).hex()}"
+            wanted["application_name"] = f"'{connection.alias}'"
             connection.settings = "".join(f"SET LOCAL {name} = {value};" for name, value in wanted.items())
+        connection.patience = patience
         adapt(connection.adapters)
     except psycopg.Error as wrong:
         connection.close()

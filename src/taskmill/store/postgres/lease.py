@@ -41,6 +41,15 @@ class Lease:
         self.is_lost = False
         """Whether the others took this node for dead."""
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether our node may be dead to the others by now. A node that was suspended finds out here first."""
+        return self._node is not None and (self.is_lost or self._left() <= 0)
+
+    def _left(self) -> float:
+        """Seconds after which it is in doubt."""
+        return self._seen_at + LEASE * DOUBT - steady_seconds()
+
     def start(self) -> None:
         self._thread.start()
 
@@ -75,7 +84,7 @@ class Lease:
     def _mind(self) -> None:
         with self._changed:
             while not self._is_closed:
-                left = self._seen_at + LEASE * DOUBT - steady_seconds()
+                left = self._left()
                 if self._node is not None and (self.is_lost or left <= 0):
                     if not self._is_cut_off:
                         logger.error("node %d cannot prove that it is alive; what it runs is stopped", self._node)

@@ -16,7 +16,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import psycopg
@@ -26,6 +26,7 @@ from taskmill.store.postgres import lease
 from taskmill.store.postgres.connection import SEALED_STATE, RawConnection, is_silence
 from taskmill.store.postgres.lease import Lease, steady_seconds
 from taskmill.store.postgres.session import Session
+from taskmill.store.postgres.silence import give_up_unheard
 
 logger = logging.getLogger("taskmill")
 
@@ -59,20 +60,21 @@ class Pulse:
         own_changes: Callable[[], int],
         heard: Callable[[], None],
         cut_off: Callable[[], None],
-        silent: Callable[[], None],
+        others: Callable[[], Iterable[Session]],
         *,
         listens: bool = True,
     ) -> None:
-        """What is called in the thread: there is news; nobody hears us any longer; the server does not answer.
+        """What is called in the thread: there is news; nobody hears us any longer.
 
-        If it does not listen, it does not tell others either: then the counter is all that is looked at.
+        ``others`` are the sessions of this store whose calls are given up when they are not answered. If it does not
+        listen, it does not tell others either: then the counter is all that is looked at.
         """
         self._listens = listens
         self._connect = connect
         self._own_changes = own_changes
         self._heard = heard
         self._lease = Lease(cut_off)
-        self._silent = silent
+        self._others = others
         self._lost_at: float | None = None
         """Since when the server is away."""
         self._pause = 0.0
@@ -103,7 +105,7 @@ class Pulse:
         self._own: set[int] = set()
         """All nodes that this one was so far."""
         self.somebody_died = False
-        """Whether the tasks of a dead node wait to be rescued."""
+        """Whether the tasks of a dead node, or of none, wait to be rescued."""
 
     def open(self) -> None:
         """Connect and look around once; called in the thread that opens the store."""
@@ -181,6 +183,11 @@ class Pulse:
     def is_lost(self) -> bool:
         """Whether this node was taken for dead by the others."""
         return self._lease.is_lost
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether others may take this node for dead, or have done so."""
+        return self._lease.is_in_doubt
 
     @property
     def may_bury(self) -> bool:
@@ -269,20 +276,28 @@ class Pulse:
             for node in list(self._lingering):
                 self._beat_on(session, node)
             self._look()
+            give_up_unheard(session, self._others())
             self._beats += 1
             if self._beats % LOOK_ANYWAY == 0:
+                if self._node is not None and session.execute("has_orphans").fetchone()[0]:
+                    self.somebody_died = True
                 self._news()
         elif heard and not self.somebody_dispatches:
             # It may be the first node that says so.
             self._look()
 
     def _beat(self, session: Session, node: int) -> None:
-        now = steady_seconds()
+        now, was_in_doubt = steady_seconds(), self.is_in_doubt
         if session.execute("heartbeat", (node,)).rowcount:
             self._lease.renew(now)
         elif not self.is_lost:
             self._lease.lose()
             logger.error("node %d was taken for dead; its tasks were given to others", node)
+        else:
+            return
+        if was_in_doubt or self.is_lost:
+            # Whoever could begin nothing looks again, and enters anew if it must.
+            self._news()
 
     def _beat_on(self, session: Session, node: int) -> None:
         if not session.execute("heartbeat", (node,)).rowcount:
@@ -337,7 +352,8 @@ class Pulse:
             self._news()
         if is_silence(wrong):
             # The other connections would find out by themselves, much later.
-            self._silent()
+            for other in self._others():
+                other.give_up()
         if self._session is not None:
             self._session.raw.close()
             self._session = None

@@ -107,7 +107,7 @@ class PostgresStore(WriteSide, ReadSide):
             lambda: self._writer.changes,
             heard=lambda: on_loop(news.set),
             cut_off=lambda: on_loop(self.watch_cut_off),
-            silent=self._server_is_silent,
+            others=self._sessions,
             listens=self._where.notifications,
         )
         try:
@@ -138,10 +138,10 @@ class PostgresStore(WriteSide, ReadSide):
     def _connect_to_read(self) -> RawConnection:
         return connect(self._address, READING)
 
-    def _server_is_silent(self) -> None:
-        """Called in the thread of the pulse, which asks all the time."""
-        self._writer.give_up()
-        self._reading.give_up()
+    def _sessions(self) -> list[Session]:
+        """Those that are at work; the pulse minds them in its thread."""
+        writing = self._writer.session
+        return [self._reading] if writing is None else [self._reading, writing]
 
     async def close(self) -> None:
         await self._writer.close()
@@ -192,6 +192,9 @@ class PostgresStore(WriteSide, ReadSide):
         found = _decode_nodes(one(connection, "nodes_at_work", lease.LEASE))
         return [msgspec.structs.replace(node, is_here=node.id == self._writer.node) for node in found]
 
+    def is_cut_off(self) -> bool:
+        return self._pulse.is_in_doubt
+
     def dispatcher_is_alive(self) -> bool:
         return self._pulse.somebody_dispatches
 
@@ -219,11 +222,12 @@ class PostgresStore(WriteSide, ReadSide):
                 self._slots_told = turn.slots
                 return looked
             # Nobody is told that somebody has looked, or idle nodes would wake each other for ever.
-            return await self._writer.ask(lambda connection: ledger.commit_turn(connection, turn), rows=0)
+            return await self._writer.ask(self._committing(turn), rows=0)
+        commit = self._committing(turn)
 
         def rescue_first(connection: Connection) -> TurnResult:
             effects = self._rescue(connection, turn.now).effects
-            result = ledger.commit_turn(connection, turn)
+            result = commit(connection)
             result.effects.put_first(effects)
             return result
 
@@ -287,7 +291,7 @@ class PostgresStore(WriteSide, ReadSide):
         if place == self._place:
             return
         # The server may have been restarted since.
-        with self._connect_to_read() as connection:
+        with connect(self._address, READING, patience=READER_PATIENCE) as connection:
             self._place = Session(connection).execute(_PLACE).fetchone()
         if place != self._place:
             raise SubmissionError(f"connection must see the tables of {self.name}: another server, database or schema")

@@ -38,7 +38,8 @@ class Writer(GroupCommit):
     def __init__(self, connect: Callable[[], RawConnection], name: str, clock: Clock) -> None:
         super().__init__(name, clock)
         self._connect = connect
-        self._session: Session | None = None
+        self.session: Session | None = None
+        """The one at work, for those who mind that it is answered."""
         self._word = os.urandom(8).hex()
         self._mark = 0
         """Of the last transaction that was begun; it leaves it under our word."""
@@ -62,7 +63,7 @@ class Writer(GroupCommit):
 
     def open(self) -> None:
         """Connect; called in the thread that opens the store."""
-        self._session = Session(self._connect())
+        self.session = Session(self._connect())
 
     def _transaction(self, batch: Sequence[Asked]) -> list[Any]:
         """Run the requests in one transaction, again and again while the server is away."""
@@ -77,7 +78,7 @@ class Writer(GroupCommit):
                 alone = True
             except Exception as wrong:
                 give_up_at = give_up_at or time.monotonic() + SERVER_PATIENCE
-                session = self._session
+                session = self.session
                 if session is not None and not is_lost(wrong, session.raw):
                     self._rollback(session)
                     if not may_try_again(wrong) or time.monotonic() > give_up_at:
@@ -85,11 +86,14 @@ class Writer(GroupCommit):
                     continue
                 if self._was_done(commit, give_up_at, wrong):
                     return commit.results
+                if time.monotonic() > give_up_at:
+                    # Connections can be had, but what is said on them goes astray.
+                    raise StoreBusy(f"{self._name}: the server went away and nothing was stored: {wrong}") from wrong
 
     def _try(self, batch: Sequence[Asked], alone: bool, commit: _Commit) -> list[Any]:
-        session = self._session
+        session = self.session
         if session is None or session.raw.closed:
-            session = self._session = Session(self._connect())
+            session = self.session = Session(self._connect())
         mode = "EXCLUSIVE" if alone else "SHARE"
         node = "" if self.node is None else str(self.node)
         writes = any(asked.rows for asked in batch)
@@ -118,9 +122,9 @@ class Writer(GroupCommit):
             session.script("ROLLBACK")
 
     def _forget_session(self) -> None:
-        if self._session is not None:
-            self._session.raw.close()
-            self._session = None
+        if self.session is not None:
+            self.session.raw.close()
+            self.session = None
 
     def _was_done(self, commit: _Commit, give_up_at: float, wrong: Exception) -> bool:
         """Connect again, and find out what became of the transaction that was under way."""
@@ -128,8 +132,8 @@ class Writer(GroupCommit):
         self._forget_session()
         while True:
             try:
-                self._session = Session(self._connect())
-                return commit.was_done(self._session, give_up_at)
+                self.session = Session(self._connect())
+                return commit.was_done(self.session, give_up_at)
             except (StoreError, psycopg.Error) as again:
                 self._forget_session()
                 if time.monotonic() > give_up_at:
@@ -137,12 +141,6 @@ class Writer(GroupCommit):
                     raise StoreBusy(f"{self._name}: the server went away and {known}: {wrong}") from again
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
-
-    def give_up(self) -> None:
-        """The server is silent. May be called by any thread."""
-        session = self._session
-        if session is not None:
-            session.give_up()
 
     # Durability
 

@@ -39,7 +39,8 @@ CANCEL_ROWS = 64
 """How many rows a cancellation is taken for: enough to be written in the thread, unless the loop would starve it."""
 MOST_ARRIVALS = 128
 """Concurrent submits that share one insert; more are written in turns, so that their callers work meanwhile."""
-
+HELD_UP = 2.0
+"""Seconds that a turn may wait for its transaction and still be as of its plan."""
 
 _Arrival = tuple[Sequence[NewTask], "asyncio.Future[list[Stored]]"]
 
@@ -57,6 +58,9 @@ class WriteSide(ABC):
         self.watch_added: Callable[[Arrived], None] = lambda _arrived: None
         self.watch_cut_off: Callable[[], None] = lambda: None
         self.news: asyncio.Event | None = None
+
+    def is_cut_off(self) -> bool:
+        return False
 
     def measure(self, meter: StoreMeter) -> None:
         self._requests.meter = meter
@@ -153,7 +157,22 @@ class WriteSide(ABC):
         rows = (
             len(turn.judged) + len(turn.hooks) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
         )
-        return await self._requests.ask(lambda connection: ledger.commit_turn(connection, turn), rows, durable=False)
+        return await self._requests.ask(self._committing(turn), rows, durable=False)
+
+    def _committing(self, turn: Turn) -> Callable[[Connection], TurnResult]:
+        """A turn that was held up is as of its transaction.
+
+        By the time of its plan it would start tasks after their deadlines, and set back buckets that others have taken
+        from since.
+        """
+        planned, asked_at = turn.now, self._clock.monotonic()
+
+        def commit(connection: Connection) -> TurnResult:
+            waited = self._clock.monotonic() - asked_at
+            turn.now = planned + (round(waited * 1000) if waited > HELD_UP else 0)
+            return ledger.commit_turn(connection, turn)
+
+        return commit
 
     async def recover(self, now: int) -> Recovery:
         return await self._write(lambda connection: ledger.recover(connection, now), rows=ledger.BITE)

@@ -37,6 +37,15 @@ DELETE FROM taskmill_commit WHERE made_at < clock_timestamp() - interval '1 day'
 SELECT coalesce(json_agg(json_build_array(value, pg_xact_status(value::xid8))), '[]')
 FROM jsonb_array_elements_text($1::jsonb) AS given (value);
 
+-- name: works_for_nobody
+-- Whether the session of that number, or of that name behind a pooler, is gone, has done nothing for $3 seconds, or cannot
+-- get rid of its answer. If the server does not say what it is at, it is at work.
+SELECT NOT EXISTS (
+    SELECT 1 FROM pg_stat_activity
+    WHERE (pid = $1::bigint OR application_name = $2::text)
+        AND (state LIKE 'idle%' AND state_change < clock_timestamp() - make_interval(secs => $3::float8)) IS NOT TRUE
+        AND wait_event IS DISTINCT FROM 'ClientWrite');
+
 -- name: bury_nodes
 -- Forget the nodes that have left, or were not seen for $1 seconds. Whoever does so is alive. What ran on those that had
 -- stopped in order is marked, since no crash has ended it.
@@ -59,6 +68,13 @@ SELECT
     coalesce(bool_or({is_dead}), false),
     coalesce(bool_or(seen_at = '-infinity'), false)
 FROM taskmill_node;
+
+-- name: has_orphans
+-- Whether tasks are marked as running under a node that nobody knows, or none: no node leaves them like that, but they may
+-- come from a backup.
+SELECT EXISTS (
+    SELECT 1 FROM taskmill_task AS t
+    WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node AS node WHERE node.id = t.node_id));
 
 -- name: names_of_nodes
 -- Of those that are alive, for people. $1 as in bury_nodes.
