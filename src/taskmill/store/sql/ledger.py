@@ -107,6 +107,11 @@ def _start(connection: Connection, turn: Turn, result: TurnResult) -> None:
         claims = _claim_fronts(connection, claims, turn, result)
     if claims:
         _claim(connection, claims, turn.now, result)
+    if result.claimed:
+        cron.claimed(connection, result.claimed, turn.now, result.effects)
+    if result.effects.released:
+        started = {task.id for task in result.claimed}
+        result.effects.released = [task for task in result.effects.released if task.id not in started]
     if turn.meters and result.claimed:
         among_nodes = turn.admission is not None
         controls.take_from(connection, turn.meters, result.claimed, turn.now, result, among_nodes=among_nodes)
@@ -328,14 +333,10 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
             except UNREADABLE:
                 damaged.append(id)
     connection.execute(SQL["claim"], (ids, now))
-    cron.claimed(connection, result.claimed, now, result.effects)
     if damaged:
         connection.be_alone()
         rows = [EndingRow(id, Ending.DEAD_LETTER, now, None, None, UNREADABLE_ROW) for id in damaged]
         end_tasks(connection, rows, now, result.effects)
-    if result.effects.released:
-        started = {task.id for task in result.claimed}
-        result.effects.released = [task for task in result.effects.released if task.id not in started]
     if len(result.claimed) > 1:
         place = {id: position for position, id in enumerate(claims)}
         result.claimed.sort(key=lambda task: place.get(task.id, 0))
