@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import random
-import select
+import selectors
 import socket
 import threading
 import time
@@ -45,6 +45,9 @@ NEVER = 1e9
 """Seconds without a sign of life for which everybody is excused."""
 LOOK_ANYWAY = 10
 """Every so many beats the queue is looked at even if nothing seems to have changed."""
+
+# `select` refuses descriptors from 1024 on.
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 _decode_states = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 
@@ -158,8 +161,11 @@ class Pulse:
 
     def take_changed(self) -> bool:
         """Whether another node has committed since the last call."""
-        changed, self._changed = self._changed, False
-        return changed
+        if not self._changed:
+            return False
+        # In this order: what comes in between was not looked for yet.
+        self._changed = False
+        return True
 
     def close(self, timeout: float = 10.0) -> None:
         """Stop, once no handler of this process lingers; called off the loop."""
@@ -180,7 +186,7 @@ class Pulse:
         When the server was away nobody could be seen. So whoever has lost it gives the others the time of a lease to
         come back as well.
         """
-        return time.monotonic() - self._in_touch_since >= lease.LEASE
+        return self._lost_at is None and time.monotonic() - self._in_touch_since >= lease.LEASE
 
     @property
     def longest_silence(self) -> float:
@@ -276,8 +282,7 @@ class Pulse:
             self._lingering.discard(node)
 
     def _look_at_transactions(self, session: Session) -> None:
-        given = msgspec.json.encode(sorted(self._watched)).decode()
-        for number, state in _decode_states(session.execute("transaction_states", (given,)).fetchone()[0]):
+        for number, state in _states(session, sorted(self._watched)):
             if state != "in progress":
                 self._watched.discard(number)
                 if state == "committed":
@@ -306,11 +311,11 @@ class Pulse:
             longest = min(longest, max(0.0, self._told_at + MOMENT - time.monotonic()))
         if self._watched:
             longest = min(longest, WATCHING)
-        watched: list[int] = [self._woken.fileno()]
+        woken = self._woken.fileno()
+        watched = [woken]
         if self._session is not None and not self._session.raw.closed:
             watched.append(self._session.raw.fileno())
-        select.select(watched, [], [], longest)
-        if select.select([self._woken], [], [], 0)[0]:
+        if woken in _readable(watched, longest):
             self._woken.recv(4096)
 
     def _connection_lost(self, wrong: Exception) -> None:
@@ -344,6 +349,26 @@ class Pulse:
             self._in_touch_since = time.monotonic()
             # Notifications were missed.
             self._news()
+
+
+def _states(session: Session, numbers: list[str]) -> list[tuple[str, str | None]]:
+    """What became of these transactions."""
+    try:
+        given = msgspec.json.encode(numbers).decode()
+        return _decode_states(session.execute("transaction_states", (given,)).fetchone()[0])
+    except psycopg.errors.InvalidParameterValue:
+        if len(numbers) == 1:
+            # "In the future": the server has crashed, and nobody has got that number since.
+            return [(numbers[0], None)]
+        return [state for number in numbers for state in _states(session, [number])]
+
+
+def _readable(descriptors: list[int], longest: float) -> set[int]:
+    """Which of them there is something to read from, at once or after a while; however many files are open."""
+    with _Selector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        return {key.fd for key, _ in selector.select(longest)}
 
 
 def _until_next_beat() -> float:
