@@ -161,3 +161,19 @@ def test_code_without_a_loop_is_told_which_kind_it_can_use(postgres_store: str) 
         with pytest.raises(SubmissionError, match=r"give a psycopg\.Connection"):
             scheduler.submit(_work(1), connection=connection)
         runner.run(connection.close())
+
+
+@pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+async def test_a_transaction_that_sees_the_past_cannot_tell_who_holds_a_key(
+    scheduler: Scheduler, connection: Connection, level: psycopg.IsolationLevel
+) -> None:
+    """The holder that it sees may have ended: nothing would be stored, and nothing would run."""
+    await connection.set_isolation_level(level)
+    await scheduler.submit(_work(1, key="k"))
+    await _orders(connection)
+    await scheduler.run_until_idle(timeout=30)
+    with pytest.raises(SubmissionError, match="READ COMMITTED only"):
+        await scheduler.submit(_work(2, key="k"), connection=connection)
+    await scheduler.submit(_work(3), connection=connection)
+    await connection.commit()
+    assert await scheduler.count() == 1

@@ -9,6 +9,7 @@ from typing import Any, TypeGuard, TypeVar
 import psycopg
 from psycopg.rows import tuple_row
 
+from taskmill.errors import SubmissionError
 from taskmill.store.postgres.connection import adapt
 from taskmill.store.postgres.session import Session, Statements
 
@@ -21,9 +22,17 @@ def is_async(connection: object) -> TypeGuard[psycopg.AsyncConnection[Any]]:
 
 class _LocksWhenNeeded(Statements):
     def be_alone(self) -> None:
-        if not self.is_alone:
-            self.script("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
-            self.is_alone = True
+        if self.is_alone:
+            return
+        level = self.script("SHOW transaction_isolation")
+        if level in ("repeatable read", "serializable"):
+            # What others have changed before us it would not see, however long it is alone.
+            raise SubmissionError(
+                f"connection is in a transaction at {level.upper()}, which sees the queue as it was before; "
+                "a task with a key, a parent, dependencies or every= can be stored at READ COMMITTED only"
+            )
+        self.script("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
+        self.is_alone = True
 
 
 class CallersSession(_LocksWhenNeeded, Session):
