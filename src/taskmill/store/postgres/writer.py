@@ -95,7 +95,8 @@ class Writer(GroupCommit):
         writes = any(asked.rows for asked in batch)
         try:
             commit.number = session.script(
-                f"BEGIN; {session.settings} SET LOCAL taskmill.node = '{node}';"
+                # Whatever is usual in this database: each statement sees what is true now.
+                f"BEGIN ISOLATION LEVEL READ COMMITTED; {session.settings} SET LOCAL taskmill.node = '{node}';"
                 f" LOCK TABLE taskmill_writing IN {mode} MODE;"
                 + (" SELECT pg_current_xact_id()::text" if writes else "")
             )
