@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 
@@ -102,3 +103,20 @@ async def test_who_has_lost_the_server_takes_nobody_for_dead(
             left = connection.execute("SELECT count(*) FROM taskmill_node").fetchone()
         pulse._connect = connect_again
     assert left == (2,)
+
+
+async def test_whoever_gives_up_while_it_opens_leaves_no_thread_and_no_connection(postgres_store: str) -> None:
+    async with _node(postgres_store):
+        threads = set(threading.enumerate())
+        with psycopg.connect(postgres_store, autocommit=True) as connection:
+            with connection.transaction():
+                # Opening looks there first, and waits.
+                connection.execute("LOCK TABLE taskmill_schema")
+                store = PostgresStore(postgres_store, "full", SystemClock())
+                opening = asyncio.create_task(store.open())
+                await asyncio.sleep(0.1)
+                opening.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+        assert await _until(lambda: set(threading.enumerate()) <= threads)

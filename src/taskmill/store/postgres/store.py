@@ -91,6 +91,7 @@ class PostgresStore(WriteSide, ReadSide):
     # Opening and closing
 
     async def open(self) -> None:
+        self._has_opened = False
         self._reader = StoreThread("taskmill-reader", self._clock)
         self._requests = self._writer = Writer(self._connect_to_write, self.name, self._clock)
         self.news = news = asyncio.Event()
@@ -112,6 +113,8 @@ class PostgresStore(WriteSide, ReadSide):
         try:
             await self._reader.run(self._open)
         except BaseException:
+            # Whoever was cancelled may leave a store that has opened in the thread all the same.
+            await self._reader.run(self._undo_open)
             await self._reader.close()
             await self._writer.close()
             raise
@@ -130,6 +133,12 @@ class PostgresStore(WriteSide, ReadSide):
                 undoing.pop_all()
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
+        self._has_opened = True
+
+    def _undo_open(self) -> None:
+        if self._has_opened:
+            self._pulse.close()
+            self._reading.raw.close()
 
     def _connect_to_write(self) -> RawConnection:
         return connect(self._address, WRITING, self._durability)
