@@ -94,6 +94,7 @@ class PostgresStore(WriteSide, ReadSide):
         self._has_opened = False
         self._reader = StoreThread("taskmill-reader", self._clock)
         self._requests = self._writer = Writer(self._connect_to_write, self.name, self._clock)
+        self._writer.is_lazy = self._durability == "process"
         self.news = news = asyncio.Event()
         loop = asyncio.get_running_loop()
 
