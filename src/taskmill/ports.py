@@ -110,6 +110,11 @@ class Turn(msgspec.Struct):
     refill: Sequence[Lane] = ()
     lanes_in_sight: int = 0
     """How many lanes share the memory for what is in sight."""
+    read_clock: Callable[[], int] | None = None
+    """What time it is when the claims are made: a turn may have to wait, and what has expired since must not start."""
+
+    def claims_at(self) -> int:
+        return self.now if self.read_clock is None else max(self.now, self.read_clock())
 
     def is_empty(self) -> bool:
         return not (self.survey or self.refill or self.writes())

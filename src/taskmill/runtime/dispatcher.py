@@ -252,6 +252,7 @@ class Dispatcher:
         self._judging, self._outcomes = self._outcomes, []
         version = self._room.picker.rules.controls.version
         turn = Turn(now=now, judged=judgements(self._judging, now), controls_version=version)
+        turn.read_clock = self._clock.now_ms
         turn.returns, self._returns = self._returns, []
         turn.promote = self._is_past(self._room.next_due)
         turn.survey, self._room.survey_wanted = self._room.survey_wanted, False

@@ -7,7 +7,7 @@ Each function runs inside the writer's transaction. Endings and what follows fro
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -97,24 +97,24 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
 
 def _start(connection: Connection, turn: Turn, result: TurnResult) -> None:
     """Claim what was planned, if it was planned by the rules that hold."""
-    claims = [*turn.hooks]
+    claims, now = [*turn.hooks], turn.claims_at()
     if turn.controls_version in (None, controls.version(connection)):
         wanted = turn.claims if turn.admission is None else cluster.admit(connection, turn.admission, turn, result)
         claims += [*wanted, *_released_first(turn, result)]
     else:
         result.controls = controls.read(connection)
     if turn.lanes:
-        claims = _claim_fronts(connection, claims, turn, result)
+        claims = _claim_fronts(connection, claims, turn.lanes, now, result)
     if claims:
-        _claim(connection, claims, turn.now, result)
+        _claim(connection, claims, now, result)
     if result.claimed:
-        cron.claimed(connection, result.claimed, turn.now, result.effects)
+        cron.claimed(connection, result.claimed, now, result.effects)
     if result.effects.released:
         started = {task.id for task in result.claimed}
         result.effects.released = [task for task in result.effects.released if task.id not in started]
     if turn.meters and result.claimed:
         among_nodes = turn.admission is not None
-        controls.take_from(connection, turn.meters, result.claimed, turn.now, result, among_nodes=among_nodes)
+        controls.take_from(connection, turn.meters, result.claimed, now, result, among_nodes=among_nodes)
 
 
 def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
@@ -309,12 +309,13 @@ def _released_first(turn: Turn, result: TurnResult) -> list[int]:
     return [task.id for task in ready[: turn.spare]]
 
 
-def _claim_fronts(connection: Connection, claims: Sequence[int], turn: Turn, result: TurnResult) -> list[int]:
+def _claim_fronts(
+    connection: Connection, claims: Sequence[int], lanes: Mapping[int, Lane], now: int, result: TurnResult
+) -> list[int]:
     """Claim as many of each lane as were asked for, whichever come first by now; returns the claims of other lanes."""
-    lanes = turn.lanes or {}
     fronts = Counter(lanes[id] for id in claims if id in lanes)
     if fronts:
-        rows = _one(connection, "claim_fronts", encoded([(*lane, count) for lane, count in fronts.items()]), turn.now)
+        rows = _one(connection, "claim_fronts", encoded([(*lane, count) for lane, count in fronts.items()]), now)
         result.claimed = _decode_claimed(rows)
     return [id for id in claims if id not in lanes]
 
