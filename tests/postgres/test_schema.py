@@ -40,6 +40,7 @@ MORE_STATEMENTS = {
     "machines",
     "names_of_nodes",
     "last_mark",
+    "fold_tally",
     "forget_marks",
     "nodes_at_work",
     "health_of_nodes",

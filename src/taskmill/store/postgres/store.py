@@ -17,6 +17,7 @@ from taskmill.errors import StoreError, SubmissionError
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.records import TaskRecord
+from taskmill.model.retention import PruneRule
 from taskmill.model.stages import NewTask, Stored
 from taskmill.policy.inbox import Answer
 from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
@@ -42,7 +43,7 @@ from taskmill.store.postgres.migrate import migrate
 from taskmill.store.postgres.pulse import NodeRight, Pulse
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
-from taskmill.store.sql import inbox, ledger
+from taskmill.store.sql import inbox, ledger, pruning
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.machine import readable_machine
@@ -176,6 +177,7 @@ class PostgresStore(WriteSide, ReadSide):
 
         def enter(connection: Connection) -> int:
             connection.execute("forget_marks")
+            connection.execute("fold_tally")
             number: int = connection.execute("enter_node", given).fetchone()[0]
             return number
 
@@ -183,6 +185,14 @@ class PostgresStore(WriteSide, ReadSide):
         self._slots_told = None
         self._pulse.enter(node)
         return node
+
+    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
+        def write(connection: Connection) -> int:
+            # Nodes may run for months, while programs that only submit come and go.
+            connection.execute("forget_marks")
+            return pruning.prune(connection, rules, now, limit)
+
+        return await self._write(write, rows=limit)
 
     async def note_machine(self, seen: Machine) -> None:
         await super().note_machine(seen)

@@ -32,6 +32,19 @@ SELECT mark FROM taskmill_commit WHERE writer = $1;
 -- Of writers that are gone. One that was silent for so long and is not makes its row anew.
 DELETE FROM taskmill_commit WHERE made_at < clock_timestamp() - interval '1 day';
 
+-- name: fold_tally
+-- Sessions come and go, and each counts in rows of its own: what they have counted becomes one row again. Nobody else
+-- counts meanwhile.
+WITH counted AS (
+    DELETE FROM taskmill_tally WHERE shard <> 0 RETURNING type, group_name, ending, ended, kept, duration_ms
+)
+INSERT INTO taskmill_tally AS tally (type, group_name, ending, ended, kept, duration_ms, shard)
+SELECT type, group_name, ending, sum(ended), sum(kept), sum(duration_ms), 0
+FROM counted GROUP BY type, group_name, ending
+ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
+    ended = tally.ended + excluded.ended, kept = tally.kept + excluded.kept,
+    duration_ms = tally.duration_ms + excluded.duration_ms;
+
 -- name: transaction_states
 -- What became of the transactions whose numbers are given: [number, state] pairs.
 SELECT coalesce(json_agg(json_build_array(value, pg_xact_status(value::xid8))), '[]')
