@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import psycopg
 
-from taskmill import Retention
+from taskmill import Retention, Scheduler
 from taskmill.clock import SystemClock
 from taskmill.model.retention import PRUNE_BITE
 from taskmill.store.postgres.store import PostgresStore
@@ -134,6 +136,23 @@ async def test_marks_of_programs_that_are_gone_are_forgotten_though_no_node_ente
     finally:
         await producer.close()
         await node.close()
+
+
+async def test_looking_at_what_is_paused_prepares_no_new_statement_each_time(postgres_store: str) -> None:
+    prepared: list[int] = []
+    async with Scheduler(postgres_store) as scheduler:
+        await scheduler.pause()
+        store = scheduler._store
+        assert isinstance(store, PostgresStore)
+        for _ in range(3):
+            await asyncio.sleep(0.002)
+            await scheduler.tasks(status="paused")
+            await scheduler.count(status="paused")
+            await scheduler.snapshot()
+            row = store._reading.raw.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+            assert row is not None
+            prepared.append(row[0])
+    assert prepared[2] == prepared[1]
 
 
 def _fill(connection: psycopg.Connection[tuple[object, ...]], first: int, count: int) -> None:
