@@ -13,7 +13,8 @@ import pytest
 
 from taskmill import Domain, DuplicateTask, Scheduler, Submission
 from taskmill.blocking import Scheduler as BlockingScheduler
-from taskmill.errors import SubmissionError
+from taskmill.errors import StoreBusy, SubmissionError
+from taskmill.store.postgres import callers_session
 
 Connection = psycopg.AsyncConnection[Any]
 
@@ -177,3 +178,22 @@ async def test_a_transaction_that_sees_the_past_cannot_tell_who_holds_a_key(
     await scheduler.submit(_work(3), connection=connection)
     await connection.commit()
     assert await scheduler.count() == 1
+
+
+async def test_nobody_waits_for_ever_for_another_callers_transaction(
+    scheduler: Scheduler, connection: Connection, postgres_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers_session, "PATIENCE_MS", 100)
+    await connection.execute("INSERT INTO orders VALUES (1)")
+    async with await psycopg.AsyncConnection.connect(postgres_store) as other:
+        await scheduler.submit(_work(1, key="k"), connection=other)
+        async with asyncio.timeout(30):
+            with pytest.raises(StoreBusy, match="for too long"):
+                await scheduler.submit(_work(2, key="l"), connection=connection)
+        await other.rollback()
+    await scheduler.submit(_work(2, key="l"), connection=connection)
+    row = await (await connection.execute("SHOW lock_timeout")).fetchone()
+    await connection.commit()
+    assert await _orders(connection) == 1
+    assert await scheduler.count() == 1
+    assert row == ("0",)

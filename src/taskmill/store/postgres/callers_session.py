@@ -15,6 +15,9 @@ from taskmill.store.postgres.session import Session, Statements
 
 T = TypeVar("T")
 
+PATIENCE_MS = 60_000
+"""Milliseconds for which a caller waits for the right to write, unless its connection has a ``lock_timeout``."""
+
 
 def is_async(connection: object) -> TypeGuard[psycopg.AsyncConnection[Any]]:
     return isinstance(connection, psycopg.AsyncConnection)
@@ -31,7 +34,11 @@ class _LocksWhenNeeded(Statements):
                 f"connection is in a transaction at {level.upper()}, which sees the queue as it was before; "
                 "a task with a key, a parent, dependencies or every= can be stored at READ COMMITTED only"
             )
-        self.script("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
+        lock = "LOCK TABLE taskmill_writing IN EXCLUSIVE MODE"
+        if self.script("SHOW lock_timeout") == "0":
+            # The caller has not said how long it would wait, and may wait for itself in another transaction.
+            lock = f"SET LOCAL lock_timeout = '{PATIENCE_MS}ms'; {lock}; SET LOCAL lock_timeout = 0"
+        self.script(lock)
         self.is_alone = True
 
 
