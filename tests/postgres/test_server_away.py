@@ -151,3 +151,17 @@ async def test_a_crash_of_the_server_forgets_no_claim_and_no_ending_whatever_the
         server.stop()
     assert (left.id, left.status, left.attempt) == (second, "running", 1)
     assert (done.id, done.ending) == (first, "completed")
+
+
+async def test_a_connection_to_a_server_that_may_only_read_is_given_up(postgres_store: str) -> None:
+    """After a failover the old address may lead to a standby for a moment, and a session there would stay."""
+    store = PostgresStore(postgres_store, "full", SystemClock())
+    await store.open()
+    try:
+        session = store._writer._session
+        assert session is not None
+        session.raw.execute("SET default_transaction_read_only = on")
+        (id,) = await add(store, new_task())
+        assert [task.id for task in await store.tasks(Filters())] == [id]
+    finally:
+        await store.close()
