@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -197,3 +198,19 @@ async def test_nobody_waits_for_ever_for_another_callers_transaction(
     assert await _orders(connection) == 1
     assert await scheduler.count() == 1
     assert row == ("0",)
+
+
+async def test_callers_that_wait_keep_no_thread_from_the_one_they_wait_for(
+    scheduler: Scheduler, connection: Connection, postgres_store: str
+) -> None:
+    """However few threads the loop has: the one that is alone may have more to store before it commits."""
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.get_running_loop().set_default_executor(executor)
+        await scheduler.submit(_work(1, key="k"), connection=connection)
+        async with await psycopg.AsyncConnection.connect(postgres_store) as other:
+            waiting = asyncio.create_task(scheduler.submit(_work(2, key="k"), connection=other))
+            await asyncio.sleep(0.2)
+            async with asyncio.timeout(20):
+                await scheduler.submit(_work(3, key="l"), connection=connection)
+                await connection.commit()
+                assert (await waiting).kind == "duplicate"

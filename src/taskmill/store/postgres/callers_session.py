@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeGuard, TypeVar
 
@@ -58,13 +60,32 @@ class CallersAsyncSession(_LocksWhenNeeded):
         adapt(self._cursor.adapters)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Whoever is cancelled waits all the same: nobody must use the caller's connection after it has gone on."""
-        working = asyncio.ensure_future(asyncio.to_thread(work))
+        """Whoever is cancelled waits all the same: nobody must use the caller's connection after it has gone on.
+
+        The thread is none of the loop's: callers that wait to be alone would keep all of those, and the one they wait
+        for might need another.
+        """
+        working: asyncio.Future[T] = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                result = work()
+            except BaseException as wrong:  # noqa: BLE001 - it is raised where it was asked for
+                self._tell(working.set_exception, wrong)
+            else:
+                self._tell(working.set_result, result)
+
+        threading.Thread(target=run, name="taskmill-caller", daemon=True).start()
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
             await asyncio.wait([working])
             raise
+
+    def _tell(self, callback: Callable[[Any], None], said: object) -> None:
+        # A loop that was closed under us has nobody left to be told.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, said)
 
     def _run(self, text: str, parameters: Sequence[Any] | None) -> _Answer:
         return self._on_loop(self._execute(text, parameters))
