@@ -78,10 +78,12 @@ FROM taskmill_node;
 SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node WHERE NOT {is_dead};
 
 -- name: nodes_at_work
--- [id, name, since, seen, whether alive, slots, ids of what it runs] of every node that is known. $1 as in bury_nodes.
+-- [id, name, since, seen, whether alive, slots, ids of what it runs] of every node that is known. $1 as in bury_nodes. When
+-- one was seen that has left is not known any longer.
 SELECT coalesce(json_agg(json_build_array(
     id, name,
-    (extract(epoch FROM entered_at) * 1000)::bigint, (extract(epoch FROM seen_at) * 1000)::bigint,
+    (extract(epoch FROM entered_at) * 1000)::bigint,
+    (extract(epoch FROM CASE WHEN seen_at = '-infinity' THEN entered_at ELSE seen_at END) * 1000)::bigint,
     NOT {is_dead}, slots,
     (
         SELECT coalesce(json_agg(task.id ORDER BY task.id), '[]') FROM taskmill_task AS task
