@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import resource
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import datetime
 
 import psycopg
@@ -21,7 +21,7 @@ from taskmill.testing.store_contract.samples import NOW, new_task
 
 
 @contextlib.asynccontextmanager
-async def _node(address: str) -> AsyncIterator[PostgresStore]:
+async def _node(address: str) -> AsyncGenerator[PostgresStore, None]:
     store = PostgresStore(address, "full", SystemClock())
     await store.open()
     try:
