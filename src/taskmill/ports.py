@@ -77,6 +77,8 @@ class Turn(msgspec.Struct):
     """What one turn of the loop commits, in this order and in one transaction."""
 
     now: int
+    planned_at: float | None = None
+    """When that was by the steady clock. A turn may have to wait for its transaction, and is as of that."""
     progress: Sequence[tuple[int, int, str]] = ()
     """``(id, attempt, progress)`` of attempts that reported some."""
     judged: Sequence[Judged] = ()

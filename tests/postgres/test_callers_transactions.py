@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -13,7 +14,8 @@ import pytest
 
 from taskmill import Domain, DuplicateTask, Scheduler, Submission
 from taskmill.blocking import Scheduler as BlockingScheduler
-from taskmill.errors import SubmissionError
+from taskmill.errors import StoreBusy, SubmissionError
+from taskmill.store.postgres import callers_session
 
 Connection = psycopg.AsyncConnection[Any]
 
@@ -161,3 +163,54 @@ def test_code_without_a_loop_is_told_which_kind_it_can_use(postgres_store: str) 
         with pytest.raises(SubmissionError, match=r"give a psycopg\.Connection"):
             scheduler.submit(_work(1), connection=connection)
         runner.run(connection.close())
+
+
+@pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+async def test_a_transaction_that_sees_the_past_cannot_tell_who_holds_a_key(
+    scheduler: Scheduler, connection: Connection, level: psycopg.IsolationLevel
+) -> None:
+    """The holder that it sees may have ended: nothing would be stored, and nothing would run."""
+    await connection.set_isolation_level(level)
+    await scheduler.submit(_work(1, key="k"))
+    await _orders(connection)
+    await scheduler.run_until_idle(timeout=30)
+    with pytest.raises(SubmissionError, match="READ COMMITTED only"):
+        await scheduler.submit(_work(2, key="k"), connection=connection)
+    await scheduler.submit(_work(3), connection=connection)
+    await connection.commit()
+    assert await scheduler.count() == 1
+
+
+async def test_nobody_waits_for_ever_for_another_callers_transaction(
+    scheduler: Scheduler, connection: Connection, postgres_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers_session, "PATIENCE_MS", 100)
+    await connection.execute("INSERT INTO orders VALUES (1)")
+    async with await psycopg.AsyncConnection.connect(postgres_store) as other:
+        await scheduler.submit(_work(1, key="k"), connection=other)
+        async with asyncio.timeout(30):
+            with pytest.raises(StoreBusy, match="for too long"):
+                await scheduler.submit(_work(2, key="l"), connection=connection)
+        await other.rollback()
+    await scheduler.submit(_work(2, key="l"), connection=connection)
+    row = await (await connection.execute("SHOW lock_timeout")).fetchone()
+    await connection.commit()
+    assert await _orders(connection) == 1
+    assert await scheduler.count() == 1
+    assert row == ("0",)
+
+
+async def test_callers_that_wait_keep_no_thread_from_the_one_they_wait_for(
+    scheduler: Scheduler, connection: Connection, postgres_store: str
+) -> None:
+    """However few threads the loop has: the one that is alone may have more to store before it commits."""
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.get_running_loop().set_default_executor(executor)
+        await scheduler.submit(_work(1, key="k"), connection=connection)
+        async with await psycopg.AsyncConnection.connect(postgres_store) as other:
+            waiting = asyncio.create_task(scheduler.submit(_work(2, key="k"), connection=other))
+            await asyncio.sleep(0.2)
+            async with asyncio.timeout(20):
+                await scheduler.submit(_work(3, key="l"), connection=connection)
+                await connection.commit()
+                assert (await waiting).kind == "duplicate"

@@ -69,6 +69,7 @@ def _plan(ids: list[int], now: int) -> Turn:
 
 async def _held_up(nodes: _Nodes, turn: Turn) -> asyncio.Task[TurnResult]:
     """A turn of the first node, which time has overtaken."""
+    turn.planned_at = nodes.clock.monotonic()
     nodes.hold_up()
     late = asyncio.create_task(nodes.one.turn(turn))
     while not nodes.one._writer._working:

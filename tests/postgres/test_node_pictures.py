@@ -8,7 +8,10 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Scheduler
+from taskmill.clock import SystemClock
 from taskmill.store.postgres import lease
+from taskmill.store.postgres.store import PostgresStore
+from taskmill.testing.store_contract.samples import add, claim, new_task
 
 LONG = 20
 
@@ -77,3 +80,16 @@ async def test_who_has_stopped_knows_at_once_that_nobody_dispatches(postgres_sto
             reasons = [hold.reason for hold in (await waiting.explain()).holds]
             seen.append((picture.has_dispatcher, picture.max_concurrency, reasons))
     assert seen == [(False, 3, ["no_dispatcher"]), (False, 4, ["no_dispatcher"])]
+
+
+async def test_a_node_that_has_left_tasks_behind_is_shown_until_somebody_returns_them(postgres_store: str) -> None:
+    store = PostgresStore(postgres_store, "full", SystemClock())
+    await store.open()
+    right = await store.acquire_dispatch()
+    (id,) = await add(store, new_task())
+    await claim(store, id)
+    right.release()
+    await store.close()
+    async with Scheduler(postgres_store) as looking:
+        (node,) = (await looking.snapshot()).nodes
+    assert (node.is_alive, list(node.running)) == (False, [id])

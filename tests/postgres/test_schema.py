@@ -18,6 +18,7 @@ import pytest
 from taskmill.clock import SystemClock
 from taskmill.errors import SchemaTooNew, StoreError, SubmissionError
 from taskmill.model.filters import Filters
+from taskmill.store.postgres import migrate as postgres_migrate
 from taskmill.store.postgres.connection import WRITING, RawConnection, connect, shown
 from taskmill.store.postgres.migrate import migrate, newest_version
 from taskmill.store.postgres.session import STATEMENTS
@@ -42,6 +43,7 @@ MORE_STATEMENTS = {
     "machines",
     "names_of_nodes",
     "last_mark",
+    "fold_tally",
     "forget_marks",
     "nodes_at_work",
     "health_of_nodes",
@@ -183,3 +185,15 @@ async def test_a_key_that_no_index_can_hold_is_refused_and_spares_the_others(pos
         assert await store.count(Filters()) == 2
     finally:
         await store.close()
+
+
+async def test_making_tables_takes_its_time_whatever_is_usual_in_the_database(postgres_store: str) -> None:
+    impatient = f"{postgres_store}%20-cstatement_timeout%3D100ms%20-clock_timeout%3D100ms"
+    store = PostgresStore(impatient, "full", SystemClock())
+    async with await psycopg.AsyncConnection.connect(postgres_store) as other:
+        await other.execute("SELECT pg_advisory_xact_lock(%s)", (postgres_migrate._LOCK,))
+        opening = asyncio.create_task(store.open())
+        await asyncio.sleep(0.4)
+        await other.rollback()
+        await opening
+    await store.close()

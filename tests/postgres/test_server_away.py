@@ -13,10 +13,12 @@ import pytest
 from taskmill import Domain, Scheduler
 from taskmill.clock import SystemClock
 from taskmill.model.filters import Filters
+from taskmill.model.status import Ending
+from taskmill.model.verdict import End
 from taskmill.store.postgres import writer
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import add, new_task
+from taskmill.testing.store_contract.samples import add, claim, commit, new_task
 from tests.postgres.keeper import Server
 from tests.postgres.server import address
 
@@ -123,6 +125,43 @@ async def test_the_number_of_a_transaction_that_a_crash_has_undone_may_be_anothe
         cut = _Cut(monkeypatch, "before", crash)
         (id,) = await add(store, new_task('{"n":1}'))
         assert cut.happened == 1
+        assert [task.id for task in await store.tasks(Filters())] == [id]
+    finally:
+        await store.close()
+
+
+@pytest.mark.timeout(120)
+async def test_a_crash_of_the_server_forgets_no_claim_and_no_ending_whatever_the_durability() -> None:
+    """Handlers outlive it: a claim that was forgotten would run twice at once, an ending would be at work for ever."""
+    server = Server({"wal_writer_delay": "10s"})
+    store = PostgresStore(address(server.folder), "process", SystemClock())
+    await store.open()
+    right = await store.acquire_dispatch()
+    try:
+        first, second = await add(store, new_task(), new_task())
+        claimed = await claim(store, first, second)
+        await commit(store, claimed[0], End(Ending.COMPLETED))
+        server.crash()
+        server.start()
+        (left,) = await store.tasks(Filters())
+        (done,) = await store.history(Filters())
+    finally:
+        right.release()
+        await store.close()
+        server.stop()
+    assert (left.id, left.status, left.attempt) == (second, "running", 1)
+    assert (done.id, done.ending) == (first, "completed")
+
+
+async def test_a_connection_to_a_server_that_may_only_read_is_given_up(postgres_store: str) -> None:
+    """After a failover the old address may lead to a standby for a moment, and a session there would stay."""
+    store = PostgresStore(postgres_store, "full", SystemClock())
+    await store.open()
+    try:
+        session = store._writer.session
+        assert session is not None
+        session.raw.execute("SET default_transaction_read_only = on")
+        (id,) = await add(store, new_task())
         assert [task.id for task in await store.tasks(Filters())] == [id]
     finally:
         await store.close()

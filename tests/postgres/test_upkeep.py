@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import psycopg
 
-from taskmill import Retention
+from taskmill import Retention, Scheduler
 from taskmill.clock import SystemClock
 from taskmill.model.retention import PRUNE_BITE
 from taskmill.store.postgres.store import PostgresStore
@@ -98,6 +100,59 @@ async def test_history_is_pruned_in_bites_and_the_room_is_used_again(postgres_st
         await store.close()
     # Pages of an index are free for use only two rounds after they became empty.
     assert sizes[-1] <= 1.1 * sizes[3], sizes
+
+
+async def test_what_sessions_have_counted_is_one_row_again_when_a_node_enters(postgres_store: str) -> None:
+    store = await _made(postgres_store)
+    try:
+        with psycopg.connect(postgres_store, autocommit=True) as connection:
+            connection.execute(
+                "INSERT INTO taskmill_tally SELECT 'd::work', 'g', ending, 3, shard - 30, 5, shard"
+                " FROM generate_series(0, 63) AS shard, unnest(ARRAY['completed', 'failed']) AS ending"
+            )
+            before = connection.execute(_SUMS).fetchall()
+            right = await store.acquire_dispatch()
+            after = connection.execute(_SUMS).fetchall()
+            rows = connection.execute("SELECT count(*) FROM taskmill_tally").fetchone()
+        right.release()
+    finally:
+        await store.close()
+    assert after == before
+    assert rows == (2,)
+
+
+_SUMS = "SELECT ending, sum(ended), sum(kept), sum(duration_ms) FROM taskmill_tally GROUP BY 1 ORDER BY 1"
+
+
+async def test_marks_of_programs_that_are_gone_are_forgotten_though_no_node_enters(postgres_store: str) -> None:
+    node, producer = await _made(postgres_store), await _made(postgres_store)
+    try:
+        await add(producer, new_task())
+        with psycopg.connect(postgres_store, autocommit=True) as connection:
+            connection.execute("UPDATE taskmill_commit SET made_at = made_at - interval '2 days'")
+            await node.prune(Retention(max_count=100).rules(), NOW, PRUNE_BITE)
+            left = connection.execute("SELECT count(*) FROM taskmill_commit").fetchone()
+        assert left == (1,), "its own"
+    finally:
+        await producer.close()
+        await node.close()
+
+
+async def test_looking_at_what_is_paused_prepares_no_new_statement_each_time(postgres_store: str) -> None:
+    prepared: list[int] = []
+    async with Scheduler(postgres_store) as scheduler:
+        await scheduler.pause()
+        store = scheduler._store
+        assert isinstance(store, PostgresStore)
+        for _ in range(3):
+            await asyncio.sleep(0.002)
+            await scheduler.tasks(status="paused")
+            await scheduler.count(status="paused")
+            await scheduler.snapshot()
+            row = store._reading.raw.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+            assert row is not None
+            prepared.append(row[0])
+    assert prepared[2] == prepared[1]
 
 
 def _fill(connection: psycopg.Connection[tuple[object, ...]], first: int, count: int) -> None:

@@ -251,7 +251,7 @@ class Dispatcher:
         now = self._clock.now_ms()
         self._judging, self._outcomes = self._outcomes, []
         version = self._room.picker.rules.controls.version
-        turn = Turn(now=now, judged=judgements(self._judging, now), controls_version=version)
+        turn = Turn(now, self._clock.monotonic(), judged=judgements(self._judging, now), controls_version=version)
         turn.returns, self._returns = self._returns, []
         turn.promote = self._is_past(self._room.next_due)
         turn.survey, self._room.survey_wanted = self._room.survey_wanted, False

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 import psycopg
 from psycopg.rows import tuple_row
 
+from taskmill.errors import SubmissionError
 from taskmill.store.postgres.connection import adapt
 from taskmill.store.postgres.session import Session, Statements
 
 T = TypeVar("T")
+
+PATIENCE_MS = 60_000
+"""Milliseconds for which a caller waits for the right to write, unless its connection has a ``lock_timeout``."""
 
 
 def is_async(connection: object) -> TypeGuard[psycopg.AsyncConnection[Any]]:
@@ -21,9 +27,21 @@ def is_async(connection: object) -> TypeGuard[psycopg.AsyncConnection[Any]]:
 
 class _LocksWhenNeeded(Statements):
     def be_alone(self) -> None:
-        if not self.is_alone:
-            self.script("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
-            self.is_alone = True
+        if self.is_alone:
+            return
+        level = self.script("SHOW transaction_isolation")
+        if level in ("repeatable read", "serializable"):
+            # What others have changed before us it would not see, however long it is alone.
+            raise SubmissionError(
+                f"connection is in a transaction at {level.upper()}, which sees the queue as it was before; "
+                "a task with a key, a parent, dependencies or every= can be stored at READ COMMITTED only"
+            )
+        lock = "LOCK TABLE taskmill_writing IN EXCLUSIVE MODE"
+        if self.script("SHOW lock_timeout") == "0":
+            # The caller has not said how long it would wait, and may wait for itself in another transaction.
+            lock = f"SET LOCAL lock_timeout = '{PATIENCE_MS}ms'; {lock}; SET LOCAL lock_timeout = 0"
+        self.script(lock)
+        self.is_alone = True
 
 
 class CallersSession(_LocksWhenNeeded, Session):
@@ -42,13 +60,32 @@ class CallersAsyncSession(_LocksWhenNeeded):
         adapt(self._cursor.adapters)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Whoever is cancelled waits all the same: nobody must use the caller's connection after it has gone on."""
-        working = asyncio.ensure_future(asyncio.to_thread(work))
+        """Whoever is cancelled waits all the same: nobody must use the caller's connection after it has gone on.
+
+        The thread is none of the loop's: callers that wait to be alone would keep all of those, and the one they wait
+        for might need another.
+        """
+        working: asyncio.Future[T] = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                result = work()
+            except BaseException as wrong:  # noqa: BLE001 - it is raised where it was asked for
+                self._tell(working.set_exception, wrong)
+            else:
+                self._tell(working.set_result, result)
+
+        threading.Thread(target=run, name="taskmill-caller", daemon=True).start()
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
             await asyncio.wait([working])
             raise
+
+    def _tell(self, callback: Callable[[Any], None], said: object) -> None:
+        # A loop that was closed under us has nobody left to be told.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, said)
 
     def _run(self, text: str, parameters: Sequence[Any] | None) -> _Answer:
         return self._on_loop(self._execute(text, parameters))

@@ -56,7 +56,7 @@ READING = {
     "idle_in_transaction_session_timeout": "'60s'",
 }
 # Whoever makes indexes over millions of rows, or waits for another who does, may take its time.
-MIGRATING = {"jit": "off"}
+MIGRATING = {"jit": "off", "statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 
 # What the address does not say. A server that is out of reach must be noticed long before a lease ends.
 CONNECTING: dict[str, Any] = {
@@ -79,6 +79,7 @@ SEALED_STATE = "TM001"
 
 # SQLSTATEs after which the same transaction may simply be tried again.
 _TRY_AGAIN = {"40001", "40P01"}
+_READ_ONLY = "25006"
 
 
 class Silence(psycopg.OperationalError):
@@ -187,7 +188,12 @@ def shown(address: str) -> str:
 
 
 def is_lost(wrong: BaseException, connection: RawConnection) -> bool:
-    """Whether the connection is gone, and not merely a statement refused."""
+    """Whether the connection is gone, and not merely a statement refused.
+
+    One that may only read leads to a server that others have taken the place of: its address may lead elsewhere by now.
+    """
+    if isinstance(wrong, psycopg.Error) and wrong.sqlstate == _READ_ONLY:
+        return True
     return connection.closed or (isinstance(wrong, psycopg.OperationalError) and connection.broken)
 
 

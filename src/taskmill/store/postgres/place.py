@@ -22,7 +22,7 @@ from taskmill.store.postgres.migrate import migrate, newest_version
 from taskmill.store.postgres.session import Session
 from taskmill.store.sql import ledger
 
-_SETTINGS = {"jit": "off", "lock_timeout": "'60s'"}
+_SETTINGS = {"jit": "off", "lock_timeout": "'60s'", "statement_timeout": "0"}
 
 # Whoever moves to or from these tables holds this lock. The number is that of one of them, behind `task` in ASCII.
 _LOCK = "(1952541547::bigint << 32) | 'taskmill_setting'::regclass::oid::bigint"

@@ -12,8 +12,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import select
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -23,6 +21,8 @@ import psycopg
 
 from taskmill.errors import StoreError
 from taskmill.store.postgres import lease
+from taskmill.store.postgres.alarm import Alarm
+from taskmill.store.postgres.callers_transactions import CallersTransactions
 from taskmill.store.postgres.connection import SEALED_STATE, RawConnection, is_silence
 from taskmill.store.postgres.lease import Lease, steady_seconds
 from taskmill.store.postgres.session import Session
@@ -48,7 +48,6 @@ LOOK_ANYWAY = 10
 """Every so many beats the queue is looked at even if nothing seems to have changed."""
 
 _decode_ids = msgspec.json.Decoder(frozenset[int]).decode
-_decode_states = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 
 
 class Pulse:
@@ -99,7 +98,7 @@ class Pulse:
         self._look_again = False
         self._changed = False
         self._beats = 0
-        self._watched: set[str] = set()
+        self._watched = CallersTransactions()
         self._alive: frozenset[int] = frozenset()
         """The nodes that were alive at the last look."""
         self._own: set[int] = set()
@@ -116,8 +115,7 @@ class Pulse:
         except BaseException:
             session.raw.close()
             raise
-        self._woken, self._wake = socket.socketpair()
-        self._wake.setblocking(False)
+        self._alarm = Alarm()
         self._thread.start()
         self._lease.start()
 
@@ -143,33 +141,36 @@ class Pulse:
         if node == self._node:
             # Nothing is left that could be stopped when the lease is in doubt.
             self._forget_node()
-        self._nudge()
+        self._alarm.ring()
 
     def leave(self, node: int) -> None:
         """Nothing runs on the node any longer."""
         self._left.add(node)
-        self._nudge()
+        self._alarm.ring()
 
     def tell(self) -> None:
         """Something was committed that other nodes may want to know."""
         if self._listens:
             self._to_tell = True
-            self._nudge()
+            self._alarm.ring()
 
     def watch(self, transaction: str) -> None:
         """A caller has stored tasks in a transaction of its own, which others are told of once it commits."""
         self._watched.add(transaction)
-        self._nudge()
+        self._alarm.ring()
 
     def take_changed(self) -> bool:
         """Whether another node has committed since the last call."""
-        changed, self._changed = self._changed, False
-        return changed
+        if not self._changed:
+            return False
+        # In this order: what comes in between was not looked for yet.
+        self._changed = False
+        return True
 
     def close(self, timeout: float = 10.0) -> None:
         """Stop, once no handler of this process lingers; called off the loop."""
         self._closing = True
-        self._nudge()
+        self._alarm.ring()
         if self._node is None or self._node in self._left:
             self._closed.wait(timeout)
 
@@ -196,19 +197,12 @@ class Pulse:
         When the server was away nobody could be seen. So whoever has lost it gives the others the time of a lease to
         come back as well.
         """
-        return time.monotonic() - self._in_touch_since >= lease.LEASE
+        return self._lost_at is None and time.monotonic() - self._in_touch_since >= lease.LEASE
 
     @property
     def longest_silence(self) -> float:
         """Seconds after which a node that was not seen is dead."""
         return lease.LEASE if self.may_bury else NEVER
-
-    def _nudge(self) -> None:
-        # A full pipe has woken the thread already.
-        try:
-            self._wake.send(b".")
-        except (BlockingIOError, OSError):
-            return
 
     # In the thread
 
@@ -233,8 +227,7 @@ class Pulse:
         self._lease.close()
         if self._session is not None:
             self._session.raw.close()
-        self._woken.close()
-        self._wake.close()
+        self._alarm.close()
         self._closed.set()
 
     def _forget_node(self) -> None:
@@ -248,8 +241,10 @@ class Pulse:
     def _work(self, *, is_due: bool) -> None:
         session = self._session
         assert session is not None  # noqa: S101 - the caller has connected
-        if self._watched:
-            self._look_at_transactions(session)
+        if self._watched and self._watched.take_committed(session):
+            session.script("SELECT nextval('taskmill_change')")
+            self._to_tell = True
+            self._news()
         if self._to_tell and self._listens and time.monotonic() >= self._told_at + MOMENT:
             self._to_tell = False
             self._told_at = time.monotonic()
@@ -259,17 +254,7 @@ class Pulse:
             if told.payload != self._sender:
                 heard = True
                 self._news()
-        for node in list(self._stopped - self._left):
-            session.execute("stop_node", (node,))
-            self._stopped.discard(node)
-        for node in list(self._left):
-            session.execute("leave_node", (node,))
-            self._lingering.discard(node)
-            self._stopped.discard(node)
-            if node == self._node:
-                self._forget_node()
-            self._left.discard(node)
-            self._to_tell = True
+        self._take_leave(session)
         if is_due:
             if self._node is not None:
                 self._beat(session, self._node)
@@ -285,6 +270,20 @@ class Pulse:
         elif heard and not self.somebody_dispatches:
             # It may be the first node that says so.
             self._look()
+
+    def _take_leave(self, session: Session) -> None:
+        """Tell of our nodes that have stopped, or ended."""
+        for node in list(self._stopped - self._left):
+            session.execute("stop_node", (node,))
+            self._stopped.discard(node)
+        for node in list(self._left):
+            session.execute("leave_node", (node,))
+            self._lingering.discard(node)
+            self._stopped.discard(node)
+            if node == self._node:
+                self._forget_node()
+            self._left.discard(node)
+            self._to_tell = True
 
     def _beat(self, session: Session, node: int) -> None:
         now, was_in_doubt = steady_seconds(), self.is_in_doubt
@@ -303,16 +302,6 @@ class Pulse:
         if not session.execute("heartbeat", (node,)).rowcount:
             logger.error("node %d was taken for dead; what would not stop there is given to others", node)
             self._lingering.discard(node)
-
-    def _look_at_transactions(self, session: Session) -> None:
-        given = msgspec.json.encode(sorted(self._watched)).decode()
-        for number, state in _decode_states(session.execute("transaction_states", (given,)).fetchone()[0]):
-            if state != "in progress":
-                self._watched.discard(number)
-                if state == "committed":
-                    session.script("SELECT nextval('taskmill_change')")
-                    self._to_tell = True
-                    self._news()
 
     def _look(self) -> None:
         """Whether somebody has committed, is alive, has died or left."""
@@ -336,12 +325,8 @@ class Pulse:
             longest = min(longest, max(0.0, self._told_at + MOMENT - time.monotonic()))
         if self._watched:
             longest = min(longest, WATCHING)
-        watched: list[int] = [self._woken.fileno()]
-        if self._session is not None and not self._session.raw.closed:
-            watched.append(self._session.raw.fileno())
-        select.select(watched, [], [], longest)
-        if select.select([self._woken], [], [], 0)[0]:
-            self._woken.recv(4096)
+        session = self._session
+        self._alarm.wait(None if session is None or session.raw.closed else session.raw.fileno(), longest)
 
     def _connection_lost(self, wrong: Exception) -> None:
         if self._lost_at is None:

@@ -17,6 +17,7 @@ from taskmill.errors import StoreError, SubmissionError
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.records import TaskRecord
+from taskmill.model.retention import PruneRule
 from taskmill.model.stages import NewTask, Stored
 from taskmill.policy.inbox import Answer
 from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
@@ -42,7 +43,7 @@ from taskmill.store.postgres.migrate import migrate
 from taskmill.store.postgres.pulse import NodeRight, Pulse
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
-from taskmill.store.sql import inbox, ledger
+from taskmill.store.sql import inbox, ledger, pruning
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.machine import readable_machine
@@ -91,8 +92,10 @@ class PostgresStore(WriteSide, ReadSide):
     # Opening and closing
 
     async def open(self) -> None:
+        self._has_opened = False
         self._reader = StoreThread("taskmill-reader", self._clock)
         self._requests = self._writer = Writer(self._connect_to_write, self.name, self._clock)
+        self._writer.is_lazy = self._durability == "process"
         self.news = news = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -113,6 +116,8 @@ class PostgresStore(WriteSide, ReadSide):
         try:
             await self._reader.run(self._open)
         except BaseException:
+            # Whoever was cancelled may leave a store that has opened in the thread all the same.
+            await self._reader.run(self._undo_open)
             await self._reader.close()
             await self._writer.close()
             raise
@@ -131,6 +136,12 @@ class PostgresStore(WriteSide, ReadSide):
                 undoing.pop_all()
         except psycopg.Error as wrong:
             raise translated(wrong, self.name) from wrong
+        self._has_opened = True
+
+    def _undo_open(self) -> None:
+        if self._has_opened:
+            self._pulse.close()
+            self._reading.raw.close()
 
     def _connect_to_write(self) -> RawConnection:
         return connect(self._address, WRITING, self._durability)
@@ -167,6 +178,7 @@ class PostgresStore(WriteSide, ReadSide):
 
         def enter(connection: Connection) -> int:
             connection.execute("forget_marks")
+            connection.execute("fold_tally")
             number: int = connection.execute("enter_node", given).fetchone()[0]
             return number
 
@@ -174,6 +186,14 @@ class PostgresStore(WriteSide, ReadSide):
         self._slots_told = None
         self._pulse.enter(node)
         return node
+
+    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
+        def write(connection: Connection) -> int:
+            # Nodes may run for months, while programs that only submit come and go.
+            connection.execute("forget_marks")
+            return pruning.prune(connection, rules, now, limit)
+
+        return await self._write(write, rows=limit)
 
     async def note_machine(self, seen: Machine) -> None:
         await super().note_machine(seen)

@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 
 from taskmill.errors import StoreBusy, StoreError
-from taskmill.ports import Clock
+from taskmill.ports import Clock, TurnResult
 from taskmill.store.postgres.connection import RawConnection, is_lost, may_try_again, translated
 from taskmill.store.postgres.session import NotAlone, Session
 from taskmill.store.sql.group_commit import Asked, GroupCommit
@@ -47,6 +47,8 @@ class Writer(GroupCommit):
         """The node in whose name tasks are claimed."""
         self.changes = 0
         """How often this writer has moved the counter of changes."""
+        self.is_lazy = False
+        """Whether commits do not wait for the disk."""
         self.told: Callable[[], None] = lambda: None
         """Called in the thread after each commit."""
 
@@ -99,7 +101,8 @@ class Writer(GroupCommit):
         writes = any(asked.rows for asked in batch)
         try:
             commit.number = session.script(
-                f"BEGIN; {session.settings} SET LOCAL taskmill.node = '{node}';"
+                # Whatever is usual in this database: each statement sees what is true now.
+                f"BEGIN ISOLATION LEVEL READ COMMITTED; {session.settings} SET LOCAL taskmill.node = '{node}';"
                 f" LOCK TABLE taskmill_writing IN {mode} MODE;"
                 + (" SELECT pg_current_xact_id()::text" if writes else "")
             )
@@ -111,8 +114,12 @@ class Writer(GroupCommit):
         if not writes:
             session.script("COMMIT")
             return commit.results
+        # A crash of the server ends no handler: by what it would forget of a turn, a task would run beside itself, or
+        # be at work for ever. So turns wait for the disk whatever was asked for.
+        turns = any(isinstance(result, TurnResult) for result in commit.results)
+        sync = "SET LOCAL synchronous_commit = on; " if turns and self.is_lazy else ""
         commit.was_sent = True
-        session.script(f"{commit.leave_mark()}; SELECT nextval('taskmill_change'); COMMIT")
+        session.script(f"{sync}{commit.leave_mark()}; SELECT nextval('taskmill_change'); COMMIT")
         self.changes += 1
         self.told()
         return commit.results

@@ -59,7 +59,7 @@ def tasks(connection: Connection, view: View, filters: Filters) -> list[TaskReco
     """Active tasks, oldest first."""
     if isinstance(filters.status, Ending):
         return []
-    where, parameters = _conditions(filters, "taskmill_task", _status_column(connection, view))
+    where, parameters = _conditions(filters, "taskmill_task", *_status_column(connection, view))
     if filters.before is not None:
         where += " AND id < ?"
         parameters.append(filters.before)
@@ -90,12 +90,12 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
         where, parameters = _conditions(filters, "taskmill_tally", "ending")
         statement = f"SELECT coalesce(sum(kept), 0) FROM taskmill_tally WHERE {where}"  # noqa: S608
     else:
-        table, column = (
-            ("taskmill_history", "ending")
+        table, column, instants = (
+            ("taskmill_history", "ending", ())
             if isinstance(filters.status, Ending)
-            else ("taskmill_task", _status_column(connection, view))
+            else ("taskmill_task", *_status_column(connection, view))
         )
-        where, parameters = _conditions(filters, table, column)
+        where, parameters = _conditions(filters, table, column, instants)
         if filters.before is not None:
             where += " AND id < ?"
             parameters.append(filters.before)
@@ -107,8 +107,9 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
 def counts(connection: Connection, view: View) -> dict[str, int]:
     """Every status and ending with the number of tasks in it."""
     found = {str(word): 0 for word in (*Status, *Ending)}
-    counted = connection.text(SQL["active_counts"]).replace("{status}", _status_column(connection, view))
-    active, ended = one(connection, counted), one(connection, SQL["ended_counts"])
+    column, instants = _status_column(connection, view)
+    counted = connection.text(SQL["active_counts"]).replace("{status}", column)
+    active, ended = one(connection, counted, *instants), one(connection, SQL["ended_counts"])
     return {**found, **_decode(active), **_decode(ended)}
 
 
@@ -160,11 +161,12 @@ def ended_among(connection: Connection, ids: Sequence[int]) -> list[int]:
     return decode_ids(one(connection, SQL["ended_among"], encoded(ids)))
 
 
-def _status_column(connection: Connection, view: View) -> str:
-    """The status as it is shown; only while something is paused does that take more than a look at the row."""
+def _status_column(connection: Connection, view: View) -> tuple[str, Sequence[int]]:
+    """The status as it is shown, with its parameters; only while something is paused is that more than a column."""
     if not view.rules.controls.pauses:
-        return "status"
-    return connection.text(SQL["shown_status"]).replace("{now}", str(view.now))
+        return "status", ()
+    # Not in the text: the server keeps what it has prepared, and each instant would be another statement.
+    return connection.text(SQL["shown_status"]).replace("{now}", "?"), (view.now,)
 
 
 def _limit(order: str, filters: Filters, parameters: list[Any]) -> str:
@@ -174,7 +176,9 @@ def _limit(order: str, filters: Filters, parameters: list[Any]) -> str:
     return f"{order} LIMIT ?"
 
 
-def _conditions(filters: Filters, table: str, status_column: str) -> tuple[str, list[Any]]:
+def _conditions(
+    filters: Filters, table: str, status_column: str, instants: Sequence[int] = ()
+) -> tuple[str, list[Any]]:
     """Fixed fragments joined by AND; every value is a parameter."""
     where: list[str] = ["true"]
     parameters: list[Any] = []
@@ -184,7 +188,7 @@ def _conditions(filters: Filters, table: str, status_column: str) -> tuple[str, 
         parameters.extend(values)
 
     if filters.status is not None:
-        add(f"{status_column} = ?", str(filters.status))
+        add(f"{status_column} = ?", *instants, str(filters.status))
     if filters.type is not None:
         add("type = ?", filters.type)
     if filters.domain is not None:

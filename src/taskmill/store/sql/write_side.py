@@ -39,8 +39,6 @@ CANCEL_ROWS = 64
 """How many rows a cancellation is taken for: enough to be written in the thread, unless the loop would starve it."""
 MOST_ARRIVALS = 128
 """Concurrent submits that share one insert; more are written in turns, so that their callers work meanwhile."""
-HELD_UP = 2.0
-"""Seconds that a turn may wait for its transaction and still be as of its plan."""
 
 _Arrival = tuple[Sequence[NewTask], "asyncio.Future[list[Stored]]"]
 
@@ -160,16 +158,12 @@ class WriteSide(ABC):
         return await self._requests.ask(self._committing(turn), rows, durable=False)
 
     def _committing(self, turn: Turn) -> Callable[[Connection], TurnResult]:
-        """A turn that was held up is as of its transaction.
-
-        By the time of its plan it would start tasks after their deadlines, and set back buckets that others have taken
-        from since.
-        """
-        planned, asked_at = turn.now, self._clock.monotonic()
+        """By the time of its plan it would start tasks after their deadlines, and set back buckets."""
+        planned = turn.now
 
         def commit(connection: Connection) -> TurnResult:
-            waited = self._clock.monotonic() - asked_at
-            turn.now = planned + (round(waited * 1000) if waited > HELD_UP else 0)
+            if turn.planned_at is not None:
+                turn.now = planned + int((self._clock.monotonic() - turn.planned_at) * 1000)
             return ledger.commit_turn(connection, turn)
 
         return commit

@@ -32,6 +32,19 @@ SELECT mark FROM taskmill_commit WHERE writer = $1;
 -- Of writers that are gone. One that was silent for so long and is not makes its row anew.
 DELETE FROM taskmill_commit WHERE made_at < clock_timestamp() - interval '1 day';
 
+-- name: fold_tally
+-- Sessions come and go, and each counts in rows of its own: what they have counted becomes one row again. Nobody else
+-- counts meanwhile.
+WITH counted AS (
+    DELETE FROM taskmill_tally WHERE shard <> 0 RETURNING type, group_name, ending, ended, kept, duration_ms
+)
+INSERT INTO taskmill_tally AS tally (type, group_name, ending, ended, kept, duration_ms, shard)
+SELECT type, group_name, ending, sum(ended), sum(kept), sum(duration_ms), 0
+FROM counted GROUP BY type, group_name, ending
+ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
+    ended = tally.ended + excluded.ended, kept = tally.kept + excluded.kept,
+    duration_ms = tally.duration_ms + excluded.duration_ms;
+
 -- name: transaction_states
 -- What became of the transactions whose numbers are given: [number, state] pairs.
 SELECT coalesce(json_agg(json_build_array(value, pg_xact_status(value::xid8))), '[]')
@@ -81,10 +94,12 @@ SELECT EXISTS (
 SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node WHERE NOT {is_dead};
 
 -- name: nodes_at_work
--- [id, name, since, seen, whether alive, slots, ids of what it runs] of every node that is known. $1 as in bury_nodes.
+-- [id, name, since, seen, whether alive, slots, ids of what it runs] of every node that is known. $1 as in bury_nodes. When
+-- one was seen that has left is not known any longer.
 SELECT coalesce(json_agg(json_build_array(
     id, name,
-    (extract(epoch FROM entered_at) * 1000)::bigint, (extract(epoch FROM seen_at) * 1000)::bigint,
+    (extract(epoch FROM entered_at) * 1000)::bigint,
+    (extract(epoch FROM CASE WHEN seen_at = '-infinity' THEN entered_at ELSE seen_at END) * 1000)::bigint,
     NOT {is_dead}, slots,
     (
         SELECT coalesce(json_agg(task.id ORDER BY task.id), '[]') FROM taskmill_task AS task

@@ -1,0 +1,37 @@
+"""Waking a thread that waits for a connection."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+
+# `select` refuses descriptors from 1024 on.
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
+class Alarm:
+    """One thread waits; any other may ring."""
+
+    def __init__(self) -> None:
+        self._woken, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+
+    def ring(self) -> None:
+        # A full pipe has woken the thread already.
+        try:
+            self._wake.send(b".")
+        except (BlockingIOError, OSError):
+            return
+
+    def wait(self, connection: int | None, longest: float) -> None:
+        """Until it rings, or there is something to read from that descriptor, but not longer than so many seconds."""
+        with _Selector() as selector:
+            selector.register(self._woken, selectors.EVENT_READ)
+            if connection is not None:
+                selector.register(connection, selectors.EVENT_READ)
+            if any(key.fileobj is self._woken for key, _ in selector.select(longest)):
+                self._woken.recv(4096)
+
+    def close(self) -> None:
+        self._woken.close()
+        self._wake.close()

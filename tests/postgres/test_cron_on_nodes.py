@@ -1,0 +1,38 @@
+"""Cron on PostgreSQL: a firing that a node claims from the front of its lane is one like any other."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from taskmill import Domain, Scheduler
+from taskmill.cron import Cron
+from taskmill.testing import ManualClock
+
+
+async def test_a_run_that_waited_for_a_slot_settles_what_has_passed_meanwhile(postgres_store: str) -> None:
+    clock = ManualClock(datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC))
+    domain = Domain("d")
+    may_end = asyncio.Event()
+    runs: list[datetime] = []
+
+    @domain.task
+    async def block() -> None:
+        await may_end.wait()
+
+    async def tick() -> None:
+        runs.append(clock.now())
+
+    cron = [Cron("tick", "1-5 * * * *", tick, 1)]
+    async with (
+        Scheduler(postgres_store, domains=[domain], cron=cron, clock=clock, max_concurrency=1) as scheduler,
+        scheduler.running(),
+    ):
+        await block.submit()
+        await clock.advance(200)
+        may_end.set()
+        await clock.advance(1)
+        await clock.advance(1)
+        (schedule,) = (await scheduler.snapshot()).schedules
+    assert len(runs) == 1
+    assert schedule.last_run == runs[0]
