@@ -264,11 +264,15 @@ class Audit:
         self._expect({id for id, _ in bad} <= set(crashed), f"firings that ended otherwise: {bad}")
 
     def _passed(self, minute: int, rows: Iterable[Row]) -> bool:
-        """Whether it passed while an earlier one was at work, or while nobody could fire it."""
+        """Whether it passed while an earlier one was at work, or waited to begin, or while nobody could fire it."""
         begin, end = minute * MINUTE, (minute + 1) * MINUTE
-        at_work = any(real(row["created_at"]) < begin and real(row.get("ended_at") or 1e18) > end - 0.5 for row in rows)
-        return at_work or any(
-            fault.whom == "all" and fault.since < end and fault.until + 2 > end for fault in self._faults
+        earlier = [row for row in rows if real(row["created_at"]) < begin]
+        at_work = any(real(row.get("ended_at") or 1e18) > end - 0.5 for row in earlier)
+        settled = any(real(row["started_at"] or 1e18) >= begin for row in earlier)
+        return (
+            at_work
+            or settled
+            or any(fault.whom == "all" and fault.since < end and fault.until + 2 > end for fault in self._faults)
         )
 
     def _check_series(self) -> None:
