@@ -60,6 +60,8 @@ class Firings(NamedTuple):
     left: Sequence[tuple[str, str]]
     """Names whose occurrence another task stands for, and why."""
     states: Sequence[CronState]
+    forgotten: Sequence[str] = ()
+    """Names that are not declared any longer: another node has declared a list without them."""
 
 
 class CronRow(NamedTuple):

@@ -82,6 +82,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         bandwidth_limit: float | None = None,
         retention: Retention | None = Retention(),  # noqa: B008 - a frozen value
         state: Iterable[Any] = (),
+        expiry_sweep_interval: Duration = 30,
         cancel_timeout: Duration = 30,
         shutdown_grace: Duration = 10,
         durability: Literal["full", "process"] = "full",
@@ -98,6 +99,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         crons, domains = _declared_cron(cron, domains)
         self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state)
         self._settings = RunSettings(
+            expiry_sweep_interval=milliseconds(expiry_sweep_interval, "expiry_sweep_interval") / 1000,
             cancel_timeout=milliseconds(cancel_timeout, "cancel_timeout") / 1000,
             shutdown_grace=milliseconds(shutdown_grace, "shutdown_grace") / 1000,
             retention=retention,

@@ -20,6 +20,7 @@ BAD_SETTINGS: list[tuple[str, object]] = [
     *(("retry", value) for value in (3, "none")),
     *(("default_ttl", value) for value in BAD_DURATIONS),
     *(("retention", value) for value in (5, "all", 10_000)),
+    *(("expiry_sweep_interval", value) for value in [*BAD_DURATIONS, None]),
     *(("cancel_timeout", value) for value in [*BAD_DURATIONS, None]),
     *(("shutdown_grace", value) for value in [*BAD_DURATIONS, None]),
     *(("durability", value) for value in ("none", "FULL", None, True)),

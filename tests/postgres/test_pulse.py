@@ -14,7 +14,7 @@ import pytest
 
 from taskmill.clock import SystemClock
 from taskmill.errors import StoreError
-from taskmill.store.postgres import lease
+from taskmill.store.postgres import lease, pulse
 from taskmill.store.postgres.connection import RawConnection
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import NOW, new_task
@@ -120,3 +120,23 @@ async def test_whoever_gives_up_while_it_opens_leaves_no_thread_and_no_connectio
             with pytest.raises(asyncio.CancelledError):
                 await opening
         assert await _until(lambda: set(threading.enumerate()) <= threads)
+
+
+async def test_a_long_transaction_of_its_own_that_holds_its_row_is_not_taken_for_silence(
+    postgres_store: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pulse, "ANSWER", 0.3)
+    monkeypatch.setattr(pulse, "BEAT", 0.1)
+    async with _node(postgres_store) as store:
+        with (
+            psycopg.connect(postgres_store) as writer,
+            psycopg.connect(postgres_store, autocommit=True) as connection,
+        ):
+            writer.execute("SELECT id FROM taskmill_node FOR UPDATE")
+            entered, beats = _seen_at(connection), store._pulse._beats
+            assert await _until(lambda: store._pulse._beats >= beats + 5)
+            assert _seen_at(connection) == entered
+            writer.rollback()
+            assert await _until(lambda: _seen_at(connection) > entered)
+        assert not store._pulse.is_lost
+    assert not caplog.records

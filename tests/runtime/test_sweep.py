@@ -8,6 +8,7 @@ import pytest
 
 from taskmill import Domain, Priority, Retention
 from taskmill.events import TaskExpired
+from taskmill.runtime.sweep_pace import SweepPace
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -71,3 +72,16 @@ async def test_retention_counts_what_a_sweep_has_ended(
     await manual_clock.advance(AGE)
     await scheduler.run_until_idle()
     assert await scheduler.count(status="expired") == 10
+
+
+@pytest.mark.one_engine("no store is needed to keep a pace")
+async def test_other_work_puts_a_sweep_off_for_no_longer_than_asked_for(manual_clock: ManualClock) -> None:
+    clock = manual_clock
+    for interval, rests in ((2.0, [True, False]), (600.0, [True, True]), (0.0, [False, False])):
+        pace = SweepPace(clock, interval)
+        pace.begins()
+        await clock.advance(10)
+        pace.ended()
+        found = [pace.rests]
+        await clock.advance(3)
+        assert [*found, pace.rests] == rests, interval

@@ -132,6 +132,8 @@ class CronClock:
         self.follow(firings.states)
         for fired in firings.fired:
             self._announcer.fired(fired, self._zone)
+        for name in firings.forgotten:
+            logger.warning("cron task %r does not run any longer: another node has declared a list without it", name)
         for name, why in firings.left:
             logger.info("an occurrence of cron task %r does not run: %s", name, why)
 

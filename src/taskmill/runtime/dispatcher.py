@@ -28,7 +28,7 @@ from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.cron_clock import CronClock
 from taskmill.runtime.executors import Executors
-from taskmill.runtime.judging import judgements, may_release, waiting_again
+from taskmill.runtime.judging import judgements, may_release, one_turns_worth, waiting_again
 from taskmill.runtime.known_types import KnownTypes
 from taskmill.runtime.load import Load
 from taskmill.runtime.preempting import Preempting, ease
@@ -75,7 +75,7 @@ class Dispatcher:
         self._preempting = Preempting(self._room, self.workshop)
         self.cron = CronClock(store, registry, clock, announcer, settings.cron)
         self._aging_watch = AgingWatch(store, announcer)
-        self._sweep_pace = SweepPace(clock)
+        self._sweep_pace = SweepPace(clock, settings.expiry_sweep_interval)
         self._wake = asyncio.Event()
         self._outcomes: list[tuple[Attempt, Outcome]] = []
         self._judging: list[tuple[Attempt, Outcome]] = []
@@ -249,7 +249,7 @@ class Dispatcher:
 
     def _plan(self) -> Turn:
         now = self._clock.now_ms()
-        self._judging, self._outcomes = self._outcomes, []
+        self._judging, self._outcomes = one_turns_worth(self._outcomes)
         version = self._room.picker.rules.controls.version
         turn = Turn(now, self._clock.monotonic(), judged=judgements(self._judging, now), controls_version=version)
         turn.returns, self._returns = self._returns, []
@@ -271,7 +271,8 @@ class Dispatcher:
             turn.slots = slots
             if self._room.in_doubt:
                 turn.at_work = [*self.workshop.at_work(), *(judged.task.id for judged in turn.judged)]
-        if self._claiming and not looks_first and not self._store.is_cut_off():
+        # Outcomes that are left for the next turn hold their slots until then.
+        if self._claiming and not looks_first and not self._outcomes and not self._store.is_cut_off():
             # Who made way comes into sight before anything less urgent starts.
             turn.resume_preempted = self._preempting.may_return(slots, now)
             turn.resume_eased = self._room.has_eased and not self.courtesy.is_easing

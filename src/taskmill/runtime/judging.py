@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from taskmill.model.outcome import Outcome, Stopped
+from taskmill.model.outcome import Outcome, Stopped, Succeeded
 from taskmill.model.stages import Claimed
 from taskmill.model.verdict import Return, TryAgain, Verdict, Wait
 from taskmill.policy.cron.decisions import retry_at
@@ -14,13 +14,29 @@ from taskmill.policy.verdicts import judge
 from taskmill.ports import Judged
 from taskmill.runtime.attempt import Attempt
 
+MOST_RESULTS = 32 * 2**20
+"""Characters of results that are stored at once; PostgreSQL refuses more than 256 MB in one value."""
+
+Ended = tuple[Attempt, Outcome]
+
+
+def one_turns_worth(ended: list[Ended]) -> tuple[list[Ended], list[Ended]]:
+    """The first so many as one turn should store, and the others."""
+    characters = 0
+    for number, (_, outcome) in enumerate(ended):
+        if isinstance(outcome, Succeeded):
+            characters += len(outcome.result)
+            if characters > MOST_RESULTS and number:
+                return ended[:number], ended[number:]
+    return ended, []
+
 
 def may_release(verdicts: Sequence[Judged]) -> bool:
     """Whether others may start because of these; a stopped task may have a successor."""
     return any(judged.stopped or judged.task.is_tied for judged in verdicts)
 
 
-def judgements(ended: Sequence[tuple[Attempt, Outcome]], now: int) -> list[Judged]:
+def judgements(ended: Sequence[Ended], now: int) -> list[Judged]:
     """The verdicts on attempts that have ended, in their order."""
     return [
         Judged(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class RunSettings:
     """``declared`` may change at any time; durations are seconds."""
 
+    expiry_sweep_interval: float
     cancel_timeout: float
     shutdown_grace: float
     retention: Retention | None

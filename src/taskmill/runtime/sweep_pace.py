@@ -1,7 +1,8 @@
 """How much of the loop's time a sweep of expired tasks takes.
 
 What has expired is never claimed, so nothing is wrong while it waits for its ending. A turn that has other work
-therefore sweeps only now and then; one that has none sweeps at once, and no sweep ever waits for a timer.
+therefore sweeps only now and then, though not less often than asked for; one that has none sweeps at once, and no sweep
+ever waits for a timer.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ REST = 5.0
 
 
 class SweepPace:
-    """Remembers how long the last bite took."""
+    """Remembers how long the last bite took. What has expired is put off for ``longest`` seconds at the most."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, longest: float) -> None:
         self._clock = clock
+        self._longest = longest
         self._began = 0.0
         self._rests_until = float("-inf")
 
@@ -30,4 +32,4 @@ class SweepPace:
 
     def ended(self) -> None:
         now = self._clock.monotonic()
-        self._rests_until = now + REST * (now - self._began)
+        self._rests_until = now + min(REST * (now - self._began), self._longest)

@@ -216,6 +216,8 @@ def translated(wrong: Exception, name: str) -> Exception:
         return told_by_seal(text)
     if wrong.sqlstate in ("55P03", "57014", *_TRY_AGAIN):
         return StoreBusy(f"{name}: others hold what is needed for too long: {text}")
+    if wrong.sqlstate == "54000" and "jsonb" in text:
+        return StoreError(f"{name}: this is more than PostgreSQL takes at once, give it in smaller parts: {text}")
     if wrong.sqlstate == "54000":
         return SubmissionError(f"{name}: a key, a type or a group is too long for an index of PostgreSQL: {text}")
     if wrong.sqlstate in ("26000", "42P05"):

@@ -287,19 +287,21 @@ class Pulse:
 
     def _beat(self, session: Session, node: int) -> None:
         now, was_in_doubt = steady_seconds(), self.is_in_doubt
-        if session.execute("heartbeat", (node,)).rowcount:
+        is_noted, is_known = session.execute("heartbeat", (node,)).fetchone()
+        if is_noted:
             self._lease.renew(now)
-        elif not self.is_lost:
+        elif is_known or self.is_lost:
+            return
+        else:
             self._lease.lose()
             logger.error("node %d was taken for dead; its tasks were given to others", node)
-        else:
-            return
         if was_in_doubt or self.is_lost:
             # Whoever could begin nothing looks again, and enters anew if it must.
             self._news()
 
     def _beat_on(self, session: Session, node: int) -> None:
-        if not session.execute("heartbeat", (node,)).rowcount:
+        _, is_known = session.execute("heartbeat", (node,)).fetchone()
+        if not is_known:
             logger.error("node %d was taken for dead; what would not stop there is given to others", node)
             self._lingering.discard(node)
 

@@ -16,10 +16,10 @@ from taskmill.model.cron import CronState
 from taskmill.model.outcome import StopReason
 from taskmill.model.status import Ending
 from taskmill.policy.cron.decisions import Due, due, left_to_another, started
-from taskmill.policy.cron.reconciling import reconciled
+from taskmill.policy.cron.reconciling import Difference, reconciled
 from taskmill.policy.inbox import Answer
 from taskmill.ports import Arrived, Effects
-from taskmill.store.sql import cron, dependencies, families, inbox
+from taskmill.store.sql import cluster, cron, dependencies, families, inbox
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.endings import end_tasks
 from taskmill.store.sql.json_sql import decode_ids, encoded, one
@@ -52,7 +52,12 @@ def _active(connection: Connection, stored: Iterable[CronRow]) -> dict[int, _Act
 
 
 def begin(connection: Connection, declared: Sequence[CronDeclaration], now: int, zone: tzinfo) -> CronBeginning:
-    """Make the declared tasks those that exist."""
+    """Make the declared tasks those that exist.
+
+    A node that declares none leaves those of other nodes alone: it is one that has nothing to do with cron.
+    """
+    if not declared and cluster.others(connection):
+        return CronBeginning((), Difference(), Effects())
     stored = {row.state.name: row for row in cron.rows(connection)}
     active = _active(connection, stored.values())
     under_way = {name for name, row in stored.items() if row.state.is_running and row.task_id in active}
@@ -138,19 +143,20 @@ def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: 
     active = _active(connection, stored.values())
     chosen: list[_Chosen] = []
     states: list[CronState] = []
+    forgotten = [each.name for each in occasions if each.name not in stored]
     for occasion in occasions:
         row = stored.get(occasion.name)
         if row is None:
-            continue  # forgotten meanwhile
+            continue
         why = due(row.state, occasion.expression, now, zone)
         if why is None or not why.fires:
             states.append(row.state)
         elif row.task_id not in active or active[row.task_id].waits:
             chosen.append(_Chosen(occasion, why, row))
     if not chosen:
-        return Firings((), (), states), Arrived()
+        return Firings((), (), states, forgotten), Arrived()
     firings, arrived = _fire(connection, chosen, set(active), now, zone)
-    return Firings(firings.fired, firings.left, [*states, *firings.states]), arrived
+    return Firings(firings.fired, firings.left, [*states, *firings.states], forgotten), arrived
 
 
 def _fire(

@@ -155,7 +155,9 @@ class WriteSide(ABC):
         rows = (
             len(turn.judged) + len(turn.hooks) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
         )
-        return await self._requests.ask(self._committing(turn), rows, durable=False)
+        # Sooner or later it would find that it must be, and begin anew.
+        alone = turn.admission is not None or turn.expire or turn.resume_preempted or turn.resume_eased
+        return await self._requests.ask(self._committing(turn), rows, alone=alone, durable=False)
 
     def _committing(self, turn: Turn) -> Callable[[Connection], TurnResult]:
         """By the time of its plan it would start tasks after their deadlines, and set back buckets."""

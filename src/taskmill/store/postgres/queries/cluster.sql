@@ -21,8 +21,14 @@ WHERE id = $1::bigint
     AND NOT EXISTS (SELECT 1 FROM taskmill_task WHERE status = 'running' AND node_id = $1::bigint);
 
 -- name: heartbeat
--- The node is alive. No row: it was taken for dead, and its tasks were given to others.
-UPDATE taskmill_node SET seen_at = clock_timestamp() WHERE id = $1::bigint;
+-- The node is alive: [whether that was noted, whether it is known]. One that is not was taken for dead, and its tasks were
+-- given to others. One whose row is locked has a transaction under way, and others who would bury it wait for that.
+WITH own AS (
+    SELECT id FROM taskmill_node WHERE id = $1::bigint FOR UPDATE SKIP LOCKED
+), noted AS (
+    UPDATE taskmill_node AS node SET seen_at = clock_timestamp() FROM own WHERE node.id = own.id RETURNING node.id
+)
+SELECT EXISTS (SELECT 1 FROM noted), EXISTS (SELECT 1 FROM taskmill_node WHERE id = $1::bigint);
 
 -- name: last_mark
 -- Of a writer. None: it has never committed.
