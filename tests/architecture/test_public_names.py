@@ -182,3 +182,32 @@ def test_every_error_is_a_taskmill_error_except_the_words_of_handlers() -> None:
         if isinstance(value := getattr(taskmill, name), type) and issubclass(value, Exception)
     ]
     assert {kind.__name__ for kind in errors if not issubclass(kind, TaskmillError)} == {"RetryLater", "GiveUp"}
+
+
+def test_a_scheduler_takes_all_its_settings_by_their_names() -> None:
+    given = inspect.signature(taskmill.Scheduler).parameters.values()
+    store, *settings = given
+    assert (store.name, store.default) == ("store", ":memory:")
+    assert {each.kind for each in settings} == {inspect.Parameter.KEYWORD_ONLY}
+    assert [each.name for each in settings] == [
+        "domains",
+        "cron",
+        "max_concurrency",
+        "retry",
+        "default_ttl",
+        "groups",
+        "default_group",
+        "aging",
+        "preempt_at",
+        "pressure",
+        "throttle",
+        "resources",
+        "bandwidth_limit",
+        "retention",
+        "state",
+        "expiry_sweep_interval",
+        "cancel_timeout",
+        "shutdown_grace",
+        "durability",
+        "clock",
+    ]
