@@ -88,6 +88,9 @@ def test_a_password_is_not_shown() -> None:
     assert without_password("postgresql://ann:se:cret@db.example/app") == "postgresql://ann@db.example/app"
     assert without_password("postgresql://db.example:5432/app") == "postgresql://db.example:5432/app"
     assert without_password("odd:name@file.db") == "odd:name@file.db"
+    assert without_password("postgresql://db.example/app?password=secret&x=1") == (
+        "postgresql://db.example/app?password=***&x=1"
+    )
 
 
 def test_no_command_tells_a_password(here: Here, postgres_store: str) -> None:

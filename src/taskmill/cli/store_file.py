@@ -67,7 +67,9 @@ def chosen_file_and_id(words: list[str], verb: str, takes: str = "one id") -> tu
 
 def without_password(file: str) -> str:
     """An address as it may be shown; a file name as it is."""
-    return re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", file) if "://" in file else file
+    if "://" not in file:
+        return file
+    return re.sub(r"(?<=[?&])(password|sslpassword)=[^&]*", r"\1=***", re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", file))
 
 
 @contextlib.asynccontextmanager
