@@ -9,7 +9,7 @@ import pytest
 
 from taskmill import Domain, Scheduler
 from taskmill.cli import COMMANDS
-from taskmill.cli.store_file import without_password
+from taskmill.cli.store_file import shown
 from taskmill.cron import Cron
 from tests.acceptance.command_line import Here
 from tests.acceptance.command_line import taskmill as run
@@ -85,12 +85,10 @@ def test_no_command_makes_tables(here: Here, postgres_store: str, name: str) -> 
 
 @pytest.mark.one_engine("no store is opened")
 def test_a_password_is_not_shown() -> None:
-    assert without_password("postgresql://ann:se:cret@db.example/app") == "postgresql://ann@db.example/app"
-    assert without_password("postgresql://db.example:5432/app") == "postgresql://db.example:5432/app"
-    assert without_password("odd:name@file.db") == "odd:name@file.db"
-    assert without_password("postgresql://db.example/app?password=secret&x=1") == (
-        "postgresql://db.example/app?password=***&x=1"
-    )
+    assert shown("postgresql://ann:se:cret@db.example/app") == "postgresql://ann@db.example/app"
+    assert shown("postgresql://db.example:5432/app") == "postgresql://db.example:5432/app"
+    assert shown("odd:name@file.db") == "odd:name@file.db"
+    assert shown("postgresql://db.example/app?password=secret&x=1") == ("postgresql://db.example/app?password=***&x=1")
 
 
 def test_no_command_tells_a_password(here: Here, postgres_store: str) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 import pytest
 
-from taskmill import Domain, Scheduler
+from taskmill import Domain, Group, Scheduler
 from taskmill.clock import SystemClock
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.store import PostgresStore
@@ -93,3 +93,29 @@ async def test_a_node_that_has_left_tasks_behind_is_shown_until_somebody_returns
     async with Scheduler(postgres_store) as looking:
         (node,) = (await looking.snapshot()).nodes
     assert (node.is_alive, list(node.running)) == (False, [id])
+
+
+async def test_slots_and_shares_are_those_of_all_nodes(postgres_store: str) -> None:
+    domain = Domain("slow")
+    go_on = asyncio.Event()
+
+    @domain.task
+    async def wait() -> None:
+        await go_on.wait()
+
+    groups = {"a": Group(weight=1), "b": Group(weight=1)}
+    nodes = [Scheduler(postgres_store, domains=[domain], max_concurrency=4, groups=groups) for _ in range(2)]
+    async with nodes[0] as one, nodes[1] as two, Scheduler(postgres_store, groups=groups) as looking:
+        for group in groups:
+            await one.submit_many([wait.options(group=group).prepare() for _ in range(10)])
+        async with one.running(), two.running():
+            async with asyncio.timeout(LONG):
+                while await looking.count(status="running") < 8:
+                    await asyncio.sleep(0.01)
+            pictures = [await each.snapshot() for each in (one, two, looking)]
+            waiting = (await looking.tasks(status="pending"))[0]
+            reasons = [hold.detail for hold in (await looking.explain(waiting.id)).holds if hold.reason == "slots"]
+            go_on.set()
+    assert [each.max_concurrency for each in pictures] == [8, 8, 8]
+    assert [{name: group.slots for name, group in each.groups.items()} for each in pictures] == [{"a": 4, "b": 4}] * 3
+    assert reasons == ["all 8 slots are taken"]

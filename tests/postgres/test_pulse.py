@@ -140,3 +140,16 @@ async def test_a_long_transaction_of_its_own_that_holds_its_row_is_not_taken_for
             assert await _until(lambda: _seen_at(connection) > entered)
         assert not store._pulse.is_lost
     assert not caplog.records
+
+
+async def test_whoever_buries_a_node_says_which(
+    postgres_store: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _node(postgres_store) as store:
+        with psycopg.connect(postgres_store, autocommit=True) as connection:
+            connection.execute("INSERT INTO taskmill_node (name, slots, types) VALUES ('far away', 4, '[]')")
+        with monkeypatch.context() as short:
+            short.setattr(lease, "LEASE", 0.0)
+            await store.recover(NOW)
+    told = [record.getMessage() for record in caplog.records if "has died" in record.getMessage()]
+    assert told == ["node far away has died; what it ran returns to the queue"]

@@ -15,8 +15,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from taskmill import Scheduler
 from taskmill.clock import SystemClock
-from taskmill.errors import SchemaTooNew, StoreError, SubmissionError
+from taskmill.errors import ConfigError, SchemaTooNew, StoreError, SubmissionError
 from taskmill.model.filters import Filters
 from taskmill.store.postgres import migrate as postgres_migrate
 from taskmill.store.postgres.connection import WRITING, RawConnection, connect, shown
@@ -167,9 +168,23 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
 
 
 def test_a_password_is_never_shown() -> None:
-    assert (
-        shown("postgresql://ann:secret@db.example:5433/app?sslmode=require") == "postgresql://ann@db.example:5433/app"
-    )
+    whole = "postgresql://ann:secret@db.example:5433/app?sslmode=require&password=secret&notifications=off"
+    assert shown(whole) == "postgresql://ann@db.example:5433/app?sslmode=require&password=***"
+    with pytest.raises(ConfigError) as refused:
+        shown("postgresql://ann:se cret@db.example/app")
+    assert "cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "POSTGRESQL", "mysql", " postgresql"])
+def test_an_address_that_is_not_known_is_not_taken_for_a_file(scheme: str) -> None:
+    with pytest.raises(ConfigError, match="store must be a file name, ':memory:' or 'postgresql://") as refused:
+        Scheduler(f"{scheme}://ann:secret@db.example/app")
+    assert "secret" not in str(refused.value)
+
+
+async def test_a_server_that_refuses_says_what_to_do(postgres_server: str) -> None:
+    with pytest.raises(StoreError, match='refuses the connection: database "nowhere" does not exist; make it with'):
+        await Scheduler(postgres_server.replace("/postgres?", "/nowhere?")).open()
 
 
 async def test_a_key_that_no_index_can_hold_is_refused_and_spares_the_others(postgres_store: str) -> None:

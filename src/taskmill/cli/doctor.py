@@ -17,7 +17,7 @@ from taskmill import Ending, StoreCorrupt
 from taskmill.cli import doctor_postgres, machine_output, screen, words
 from taskmill.cli.finding import Finding
 from taskmill.cli.refusal import DONE, REFUSED
-from taskmill.cli.store_file import add_file, chosen_file, opened, without_password
+from taskmill.cli.store_file import add_file, chosen_file, opened, shown
 
 SUMMARY = "Check a store: integrity, versions, permissions, the health of a server, nodes, dead letters"
 
@@ -35,7 +35,7 @@ def execute(arguments: argparse.Namespace) -> int:
         facts, dead = asyncio.run(_examine(file))
         findings = list(_judge(file, facts, dead))
     except StoreCorrupt as wrong:
-        facts, findings = {"store": without_password(file)}, [Finding("problem", "integrity", str(wrong))]
+        facts, findings = {"store": shown(file)}, [Finding("problem", "integrity", str(wrong))]
     problems = sum(finding.level == "problem" for finding in findings)
     if arguments.json:
         machine_output.print_document({"healthy": not problems, "findings": findings, "facts": facts})

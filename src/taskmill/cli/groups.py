@@ -14,7 +14,7 @@ from taskmill.cli import machine_output, screen
 from taskmill.cli.group_changes import changed
 from taskmill.cli.group_table import NUMBERS, group_table, headlines
 from taskmill.cli.refusal import DONE, WRONG, Refusal
-from taskmill.cli.store_file import VARIABLE, chosen_file, opened, without_password
+from taskmill.cli.store_file import VARIABLE, chosen_file, opened, shown
 
 SUMMARY = "Show how groups share the slots; set, pause and resume a group"
 
@@ -145,7 +145,7 @@ async def _watch(file: str, view: View, last: list[Snapshot]) -> None:
 def _document(file: str, picture: Snapshot) -> dict[str, object]:
     groups = picture.groups.values()
     return {
-        "store": without_password(file),
+        "store": shown(file),
         "dispatching": picture.has_dispatcher,
         "max_concurrency": picture.max_concurrency,
         "is_shared": picture.is_shared,
@@ -189,7 +189,7 @@ def _chosen_view(file: str, stack: contextlib.ExitStack) -> View:
         return _Plain()
     from taskmill.cli.group_view import GroupView
 
-    return stack.enter_context(GroupView(without_password(file)))
+    return stack.enter_context(GroupView(shown(file)))
 
 
 class _Plain:

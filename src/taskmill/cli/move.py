@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from taskmill import StoreError, moving
 from taskmill.cli import machine_output, screen, words
 from taskmill.cli.refusal import DONE, INTERRUPTED, WRONG, Refusal
-from taskmill.cli.store_file import chosen_file, without_password
+from taskmill.cli.store_file import chosen_file, shown
 from taskmill.moving import Moved, Step
 
 SUMMARY = "Move a queue with its history to another file or database"
@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json:
         machine_output.print_line({"event": "moved", **_document(moved)})
     else:
-        _tell(moved, without_password(arguments.source), without_password(arguments.target))
+        _tell(moved, shown(arguments.source), shown(arguments.target))
     return DONE
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from taskmill import NodeSnapshot, Snapshot, TaskRecord
 from taskmill.cli import machine_output, screen, words
 from taskmill.cli.refusal import DONE
-from taskmill.cli.store_file import add_file, chosen_file, opened, without_password
+from taskmill.cli.store_file import add_file, chosen_file, opened, shown
 
 SUMMARY = "Show the nodes that dispatch, which of them died, and what runs where"
 
@@ -28,7 +28,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json:
         machine_output.print_document(
             {
-                "store": without_password(file),
+                "store": shown(file),
                 "nodes": [_document(node, tasks) for node in picture.nodes],
                 "without_node": [_task_document(task) for task in _left_behind(picture)],
             }

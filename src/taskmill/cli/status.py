@@ -8,7 +8,7 @@ import asyncio
 from taskmill import Ending, Snapshot, Status
 from taskmill.cli import machine_output, screen, words
 from taskmill.cli.refusal import DONE
-from taskmill.cli.store_file import add_file, chosen_file, dispatcher_of, opened, without_password
+from taskmill.cli.store_file import add_file, chosen_file, dispatcher_of, opened, shown
 
 SUMMARY = "Count tasks by status and group, and say whether anything dispatches"
 
@@ -23,7 +23,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json:
         machine_output.print_document(
             {
-                "store": without_password(file),
+                "store": shown(file),
                 "dispatching": dispatcher is not None,
                 "dispatcher": dispatcher,
                 "active": _chosen(snapshot, Status),
@@ -54,7 +54,7 @@ def _print(file: str, snapshot: Snapshot, dispatcher: str | None) -> None:
     paused, pressure = words.paused(snapshot), words.pressure_elsewhere(snapshot)
     screen.facts(
         [
-            ("file", without_password(file)),
+            ("file", shown(file)),
             ("dispatcher", dispatcher or "none: nothing runs the tasks of this file now"),
             *([("paused", paused)] if paused else []),
             *([("pressure", pressure)] if pressure else []),

@@ -65,8 +65,8 @@ def chosen_file_and_id(words: list[str], verb: str, takes: str = "one id") -> tu
     return file, ids[0]
 
 
-def without_password(file: str) -> str:
-    """An address as it may be shown; a file name as it is."""
+def shown(file: str) -> str:
+    """An address as it may be shown, without its password; a file name as it is."""
     if "://" not in file:
         return file
     return re.sub(r"(?<=[?&])(password|sslpassword)=[^&]*", r"\1=***", re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", file))

@@ -53,9 +53,10 @@ class CronClock:
         begun = await self._store.begin_cron([task.declaration() for task in self._tasks.values()], now, self._zone)
         if begun.difference.total:
             logger.info(
-                "cron tasks have changed: %d added, %d removed, %d settings modified",
+                "cron tasks have changed: %d added, %d removed%s, %d settings modified",
                 len(begun.difference.added),
                 len(begun.difference.removed),
+                f" ({', '.join(begun.difference.removed)})" if begun.difference.removed else "",
                 len(begun.difference.modified),
                 extra=begun.difference.attributes(),
             )

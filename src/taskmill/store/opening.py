@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from typing import TYPE_CHECKING, Literal
 
 from taskmill.errors import ConfigError
@@ -19,10 +20,20 @@ if TYPE_CHECKING:
     AnyStore = SqliteStore | PostgresStore
 
 _POSTGRES = ("postgresql://", "postgres://")
+_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*)://|\s*(postgres(?:ql)?(?:\+\w+)?):", re.IGNORECASE)
 
 
 def is_postgres(name: str) -> bool:
-    return name.startswith(_POSTGRES)
+    """Whether it is an address of PostgreSQL; what looks like another address is refused."""
+    if name.startswith(_POSTGRES):
+        return True
+    if (found := _SCHEME.match(name)) is not None:
+        # What follows may hold a password.
+        scheme = found[1] or found[2]
+        raise ConfigError(
+            f"store must be a file name, ':memory:' or 'postgresql://user@host/database', not an address of {scheme!r}"
+        )
+    return False
 
 
 def open_place(name: str, *, must_exist: bool) -> Place:

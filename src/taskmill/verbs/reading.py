@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
+
+import msgspec
 
 from taskmill.errors import ConfigError, TaskNotFound
 from taskmill.model.controls import EVERYTHING, ScopeKind
@@ -15,9 +17,11 @@ from taskmill.model.machine import UNSEEN, NodeMachine
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.snapshot import Schedule, Snapshot
 from taskmill.model.status import Ending
+from taskmill.policy.rules import Rules
 from taskmill.verbs.parts import Parts, checked_id, checked_text
 
 if TYPE_CHECKING:
+    from taskmill.model.cluster import NodeAtWork
     from taskmill.model.events import Event
     from taskmill.observe.bus import Listener
 
@@ -80,6 +84,7 @@ class Reading(Parts):
         load = await self._store.load_of_groups()
         rules, now = self._rules(load.controls), self._clock.now_ms()
         running, nodes = await self._store.at_work()
+        rules = self._with_all_slots(rules, nodes)
         return Snapshot(
             running=[self._live(record) for record in running],
             counts=await self._store.counts(),
@@ -119,7 +124,19 @@ class Reading(Parts):
         around.is_dispatching = self._dispatcher is not None or self._store.dispatcher_is_alive()
         around.unknown_types = await self._unknown([situation.type, *(type for _, type in around.waiting)])
         around.machines = await self._machines()
-        return explain(situation, around, self._rules(controls), self._clock.now_ms())
+        rules = self._rules(controls)
+        if self._store.is_cluster:
+            rules = self._with_all_slots(rules, (await self._store.at_work())[1])
+        return explain(situation, around, rules, self._clock.now_ms())
+
+    def _with_all_slots(self, rules: Rules, nodes: Sequence[NodeAtWork]) -> Rules:
+        """The same rules for the slots of all nodes that are alive."""
+        slots = sum(node.slots for node in nodes if node.is_alive and not node.is_here)
+        if not self._store.is_cluster or not slots:
+            return rules
+        if self._dispatcher is not None:
+            slots += rules.declared.max_concurrency
+        return Rules(msgspec.structs.replace(rules.declared, max_concurrency=slots), rules.controls)
 
     async def _unknown(self, types: Iterable[str]) -> frozenset[str]:
         """Those of the types that no handler is registered for where tasks are run, as far as this process can tell."""

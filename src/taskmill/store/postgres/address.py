@@ -6,6 +6,7 @@ parameters. They are part of the address so that a program, the command line and
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from taskmill.errors import ConfigError
@@ -34,3 +35,9 @@ def parsed(address: str) -> Address:
         else:
             said[name] = value == "on"
     return Address(start + ("?" + "&".join(left) if left else ""), **said)
+
+
+def without_password(address: str) -> str:
+    """The address as it may be shown."""
+    shown = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", address)
+    return re.sub(r"(?<=[?&])(password|sslpassword)=[^&]*", r"\1=***", shown)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
-from urllib.parse import quote
 
 from taskmill.errors import ConfigError, StoreBusy, StoreError, SubmissionError
 from taskmill.store.moving.marks import SEALED, told_by_seal
-from taskmill.store.postgres.address import parsed
+from taskmill.store.postgres.address import parsed, without_password
 
 try:
     import psycopg
@@ -175,16 +174,17 @@ def adapt(adapters: AdaptersMap) -> None:
 
 
 def shown(address: str) -> str:
-    """The address without its password."""
+    """The address without its password, and without what is said to us and not to the server."""
+    server = parsed(address).server
     try:
-        parts = conninfo.conninfo_to_dict(parsed(address).server)
+        conninfo.conninfo_to_dict(server)
     except psycopg.Error as wrong:
-        raise ConfigError(f"store: this is not an address of PostgreSQL: {str(wrong).strip()}") from wrong
-    user = f"{quote(str(parts['user']))}@" if parts.get("user") else ""
-    host = str(parts.get("host") or "")
-    port = f":{parts['port']}" if parts.get("port") else ""
-    name = quote(str(parts.get("dbname") or ""))
-    return f"postgresql://{user}{'' if host.startswith('/') else host}{port}/{name}"
+        reason = str(wrong).strip()
+        if "spaces" in reason:
+            # It would be shown with what is before and after it, which may be a password.
+            reason = "it has blanks in it; write %20 instead"
+        raise ConfigError(f"store: this address cannot be read: {reason}") from None
+    return without_password(server)
 
 
 def is_lost(wrong: BaseException, connection: RawConnection) -> bool:
@@ -229,5 +229,16 @@ def translated(wrong: Exception, name: str) -> Exception:
     if wrong.sqlstate in ("53100",):
         return StoreError(f"{name}: the disk is full; nothing was stored. Free some space and try again")
     if isinstance(wrong, psycopg.OperationalError):
+        _, refused, reason = text.partition("FATAL:")
+        if refused and "starting up" not in reason and "shutting down" not in reason:
+            return StoreError(f"{name}: the server refuses the connection: {reason.strip()}{_advice(reason)}")
         return StoreError(f"{name}: the server cannot be reached: {text}")
     return StoreError(f"{name}: {text}")
+
+
+def _advice(refusal: str) -> str:
+    if "password" in refusal:
+        return "; give the password in PGPASSWORD, in ~/.pgpass or in the address"
+    if "database" in refusal and "does not exist" in refusal:
+        return "; make it with createdb, or correct the address"
+    return ""

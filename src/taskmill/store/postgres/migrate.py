@@ -35,7 +35,10 @@ def migrate(connection: RawConnection, name: str, *, create: bool = True) -> int
         return found
     if not create and found < newest_version():
         if not found:
-            raise StoreError(f"{name}: taskmill's tables are not in it")
+            raise StoreError(
+                f"{name}: taskmill's tables are not in it; a scheduler that opens it makes them, unless they are in a"
+                " schema that the search path does not lead to"
+            )
         raise StoreError(
             f"{name} has schema {found}, this taskmill has {newest_version()}; "
             "a scheduler that opens it and may create tables brings it up to date"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -57,6 +58,9 @@ T = TypeVar("T")
 READER_PATIENCE = 10.0
 """Seconds for which reading waits for a server that went away. One that does not answer is given up sooner."""
 
+logger = logging.getLogger("taskmill")
+
+_decode_names = msgspec.json.Decoder(list[str]).decode
 _decode_nodes = msgspec.json.Decoder(list[NodeAtWork]).decode
 _decode_machines = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
@@ -223,11 +227,13 @@ class PostgresStore(WriteSide, ReadSide):
 
     async def recover(self, now: int) -> Recovery:
         """Return the tasks of dead nodes to the queue."""
-        return await self._write(lambda connection: self._rescue(connection, now), rows=ledger.BITE)
+        recovery, dead = await self._write(lambda connection: self._rescue(connection, now), rows=ledger.BITE)
+        _tell_of(dead)
+        return recovery
 
-    def _rescue(self, connection: Connection, now: int) -> Recovery:
-        connection.execute("bury_nodes", (self._pulse.longest_silence,))
-        return ledger.recover(connection, now)
+    def _rescue(self, connection: Connection, now: int) -> tuple[Recovery, list[str]]:
+        dead = _decode_names(one(connection, "bury_nodes", self._pulse.longest_silence))
+        return ledger.recover(connection, now), dead
 
     async def turn(self, turn: Turn) -> TurnResult:
         if self._pulse.is_lost:
@@ -245,14 +251,17 @@ class PostgresStore(WriteSide, ReadSide):
             return await self._writer.ask(self._committing(turn), rows=0)
         commit = self._committing(turn)
 
+        dead: list[str] = []
+
         def rescue_first(connection: Connection) -> TurnResult:
-            effects = self._rescue(connection, turn.now).effects
+            recovery, dead[:] = self._rescue(connection, turn.now)
             result = commit(connection)
-            result.effects.put_first(effects)
+            result.effects.put_first(recovery.effects)
             return result
 
         result = await self._write(rescue_first, rows=ledger.BITE)
         self._pulse.somebody_died = False
+        _tell_of(dead)
         return result
 
     # Submitting inside a transaction of the caller's own
@@ -357,6 +366,11 @@ class PostgresStore(WriteSide, ReadSide):
             "dispatcher": ", ".join(found["nodes"]["alive"]) or None,
             **found,
         }
+
+
+def _tell_of(dead: Sequence[str]) -> None:
+    for name in dead:
+        logger.warning("node %s has died; what it ran returns to the queue", name)
 
 
 def _check_not_sealed(connection: RawConnection, name: str) -> None:

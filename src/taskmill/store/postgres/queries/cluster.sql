@@ -67,16 +67,18 @@ SELECT NOT EXISTS (
 
 -- name: bury_nodes
 -- Forget the nodes that have left, or were not seen for $1 seconds. Whoever does so is alive. What ran on those that had
--- stopped in order is marked, since no crash has ended it.
+-- stopped in order is marked, since no crash has ended it. Answers with the names of the others.
 WITH dead AS (
     DELETE FROM taskmill_node
     WHERE {is_dead}
         AND id IS DISTINCT FROM {this_node}
-    RETURNING id, stopped
+    RETURNING id, name, stopped, seen_at
+), marked AS (
+    UPDATE taskmill_task AS t SET node_id = 0
+    FROM dead
+    WHERE dead.stopped AND t.status = 'running' AND t.node_id = dead.id
 )
-UPDATE taskmill_task AS t SET node_id = 0
-FROM dead
-WHERE dead.stopped AND t.status = 'running' AND t.node_id = dead.id;
+SELECT coalesce(json_agg(name ORDER BY id) FILTER (WHERE NOT stopped AND seen_at <> '-infinity'), '[]') FROM dead;
 
 -- name: pulse
 -- [change counter, ids of the nodes that are alive, whether one is dead, whether one has left]: what nodes ask all the time.
