@@ -1,14 +1,17 @@
 """``cron_10k_initialize_s`` and ``cron_10k_idle_ms_per_min``: what 10,000 declared cron tasks cost.
 
 A ``CronScheduler`` on a file is initialized with them, first without and then with stored state; the slower counts.
-Then nothing is due for a while, and all the processor time that passes is scaled to a minute. That is measured in
-memory: on a file looking for other processes, five times a second, takes some 50 to 100 ms per minute, cron or not,
-in which the price of cron is lost. What it takes there, with cron tasks and without any, is under ``about``.
+Then nothing is due for a while, and all the processor time that passes is scaled to a minute; of three such times the
+one in the middle counts, since a machine that has taken the memory of an idle process away charges for giving it back.
+That is measured in memory: on a file looking for other processes, five times a second, takes some 50 to 100 ms per
+minute, cron or not, in which the price of cron is lost. What it takes there, with cron tasks and without any, is under
+``about``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from datetime import datetime
 from functools import partial
@@ -29,7 +32,9 @@ def measure(settings: Settings) -> Report:
     report.add("cron_10k_initialize_s", max(initialized), Target("<=", 2))
     # Long enough for the loop to wake up by itself.
     seconds = 35 if settings.quick else 65
-    report.add("cron_10k_idle_ms_per_min", _idle(":memory:", TASKS, seconds), Target("<=", 5))
+    idle = [_idle(":memory:", TASKS, seconds) for _ in range(1 if settings.quick else 3)]
+    report.about["idle_ms_per_min"] = summary(idle)
+    report.add("cron_10k_idle_ms_per_min", statistics.median(idle), Target("<=", 5))
     empty = settings.new_file("no-cron")
     sides = {"cron": partial(_idle, file, TASKS, 10), "without": partial(_idle, empty, 0, 10)}
     for name, found in interleaved(2, sides).items():
