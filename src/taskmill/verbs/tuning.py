@@ -53,11 +53,17 @@ class Tuning(Control):
 
     async def set_max_concurrency(self, n: int) -> None:
         """How many tasks may run at once, from now on; running ones are not interrupted."""
-        declared = msgspec.structs.replace(self._settings.declared, max_concurrency=checked_concurrency(n))
-        if self._is_open and self._dispatcher is not None:
-            await self._store.declare(declared)
-            self._dispatcher.look_again()
+        before = self._settings.declared
+        declared = msgspec.structs.replace(before, max_concurrency=checked_concurrency(n))
+        # First of all: what is planned while that is stored would begin after we have returned.
         self._settings.declared = declared
+        if self._is_open and self._dispatcher is not None:
+            try:
+                await self._store.declare(declared)
+            except BaseException:
+                self._settings.declared = before
+                raise
+            self._dispatcher.look_again()
 
     def domain(self, name: str) -> DomainControl:
         """``scheduler.domain("sync").pause()`` and other verbs for all task types of a domain."""
