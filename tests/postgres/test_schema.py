@@ -20,7 +20,7 @@ from taskmill.clock import SystemClock
 from taskmill.errors import ConfigError, SchemaTooNew, StoreError, SubmissionError
 from taskmill.model.filters import Filters
 from taskmill.store.postgres import migrate as postgres_migrate
-from taskmill.store.postgres.connection import WRITING, RawConnection, connect, shown
+from taskmill.store.postgres.connection import WRITING, RawConnection, connect, shown, translated
 from taskmill.store.postgres.migrate import migrate, newest_version
 from taskmill.store.postgres.session import STATEMENTS
 from taskmill.store.postgres.store import PostgresStore
@@ -185,6 +185,14 @@ def test_an_address_that_is_not_known_is_not_taken_for_a_file(scheme: str) -> No
 async def test_a_server_that_refuses_says_what_to_do(postgres_server: str) -> None:
     with pytest.raises(StoreError, match='refuses the connection: database "nowhere" does not exist; make it with'):
         await Scheduler(postgres_server.replace("/postgres?", "/nowhere?")).open()
+
+
+def test_more_than_the_server_takes_at_once_is_not_taken_for_a_long_key(postgres_server: str) -> None:
+    with psycopg.connect(postgres_server) as connection, pytest.raises(psycopg.Error) as refused:
+        connection.execute("SELECT to_jsonb(repeat('x', 268435456))")
+    told = translated(refused.value, "here")
+    assert type(told) is StoreError, "nobody is to blame for a key, and a dispatcher goes on"
+    assert "smaller parts" in str(told)
 
 
 async def test_a_key_that_no_index_can_hold_is_refused_and_spares_the_others(postgres_store: str) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from taskmill import Domain, Priority, Retention
+from taskmill import Domain, Priority, Retention, Scheduler
 from taskmill.events import TaskExpired
 from taskmill.runtime.sweep_pace import SweepPace
 from taskmill.testing import ManualClock
@@ -85,3 +85,11 @@ async def test_other_work_puts_a_sweep_off_for_no_longer_than_asked_for(manual_c
         found = [pace.rests]
         await clock.advance(3)
         assert [*found, pace.rests] == rests, interval
+
+
+@pytest.mark.one_engine("no store is needed to keep a pace")
+async def test_the_pace_is_that_of_the_scheduler() -> None:
+    async with Scheduler(expiry_sweep_interval=timedelta(minutes=1)) as scheduler, scheduler.running():
+        dispatcher = scheduler._dispatcher
+        assert dispatcher is not None
+        assert dispatcher._sweep_pace._longest == 60

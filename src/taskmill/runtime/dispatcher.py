@@ -199,9 +199,11 @@ class Dispatcher:
             await self._commit_outcomes()
 
     async def _commit_outcomes(self) -> None:
-        for _ in range(3):
-            if self._outcomes:
-                await self._commit(self._plan())
+        patience = 3
+        while self._outcomes and patience:
+            before = len(self._outcomes)
+            await self._commit(self._plan())
+            patience -= len(self._outcomes) >= before
 
     def hurry(self, grace: float) -> None:
         """Wait no longer than this for handlers to finish."""
@@ -341,8 +343,7 @@ class Dispatcher:
             self._upkeep.tasks_ended(len(result.effects.ended))
             self._stop_attempts(result.effects)
             self.cron.follow(result.effects.crons)
-        now = self._clock.monotonic()
-        aging = self._settings.declared.aging
+        now, aging = self._clock.monotonic(), self._settings.declared.aging
         for claimed in result.claimed:
             claimed.effective = effective_priority(aging, claimed.urgency, turn.now - claimed.place.aged_from)
             claimed.budget = self.courtesy.budget_of(claimed.type, claimed.io)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     AnyStore = SqliteStore | PostgresStore
 
 _POSTGRES = ("postgresql://", "postgres://")
-_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*)://|\s*(postgres(?:ql)?(?:\+\w+)?):", re.IGNORECASE)
+_SCHEME = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*://|postgres(?:ql)?(?:\+\w+)?:)", re.IGNORECASE)
 
 
 def is_postgres(name: str) -> bool:
@@ -29,9 +29,8 @@ def is_postgres(name: str) -> bool:
         return True
     if (found := _SCHEME.match(name)) is not None:
         # What follows may hold a password.
-        scheme = found[1] or found[2]
         raise ConfigError(
-            f"store must be a file name, ':memory:' or 'postgresql://user@host/database', not an address of {scheme!r}"
+            f"store must be a file name, ':memory:' or 'postgresql://user@host/database', not {found[0]!r} and more"
         )
     return False
 
