@@ -1,23 +1,20 @@
-"""What families, chains and series must be like, whenever their process died, and what must have become of them.
+"""What must have become of families, chains and series after the last death.
 
-After each death the file is read as it is: nobody waits for what has ended, and every series has its one occurrence.
-After the last one the journal, in which the parts of each task say when they start and end, is held against history.
+The journal, in which the parts of each task say when they start and end, is held against history.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from tests.crash import family_work
-from tests.crash.audit import Contents, Row
-from tests.crash.intervals import FOREVER, Interval, Witnesses
-from tests.crash.journal import JournalReader
+from tests.crash.contents import Row
+from tests.crash.family_rows import FamilyRows, told
+from tests.crash.intervals import FOREVER, Interval
 
 FAILURES = {"failed", "dead_letter", "dependency_failed"}
 STOPPED = {"cancelled", "superseded"}
@@ -25,41 +22,11 @@ CLOCK_STEP = 0.01
 """Seconds by which the wall clock, in which endings are told, may differ from what handlers read on it."""
 
 
-class FamilyContents(Contents):
-    """Everything in the file, with the ties between tasks."""
-
-    def __init__(self, file: Path, scratch: Path) -> None:
-        self.edges: list[tuple[int, int, int]] = []
-        """task, what it depends on, open"""
-        self.series: dict[int, Row] = {}
-        super().__init__(file, scratch)
-
-    def _read(self, connection: sqlite3.Connection) -> None:
-        super()._read(connection)
-        if "taskmill_series" in {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}:
-            self.edges = [
-                tuple(row) for row in connection.execute("SELECT task_id, on_id, open FROM taskmill_dependency")
-            ]
-            self.series = {row["id"]: dict(row) for row in connection.execute("SELECT * FROM taskmill_series")}
-
-
-class FamilyTrial:
+class FamilyTrial(FamilyRows):
     """Follows one file through all its deaths."""
 
     def __init__(self, file: Path, journal: Path, scratch: Path) -> None:
-        self._file = file
-        self._journal = JournalReader(journal)
-        self._scratch = scratch
-        self.witnesses = Witnesses()
-        self.wrong: list[str] = []
-        self.contents: FamilyContents
-        self._handler_over: dict[int, int] = {}
-        """Tasks whose handler was recorded as done, and its attempt."""
-        self._history: dict[int, Row] = {}
-        self._due: dict[int, int] = {}
-        """When occurrences of series were due, as far as it was seen."""
-        self._grid: dict[int, tuple[int, int]] = {}
-        """The first occurrence of each series that was seen, and the milliseconds between two."""
+        super().__init__(file, journal, scratch)
         self.intervals: list[Interval] = []
         self._of_task: defaultdict[int, list[Interval]] = defaultdict(list)
         self._walls: dict[Interval, tuple[float, float]] = {}
@@ -68,97 +35,9 @@ class FamilyTrial:
         self._lines: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
         self._opened: dict[str, float] = {}
 
-    def _expect(self, holds: bool, otherwise: str) -> None:
-        if not holds:
-            self.wrong.append(otherwise)
-
-    # After each death
-
-    def check(self) -> None:
-        self.witnesses.hear(self._journal.news())
-        self.contents = contents = FamilyContents(self._file, self._scratch)
-        self._expect(contents.integrity == "ok", f"integrity_check says {contents.integrity}")
-        self._check_history()
-        self._check_acknowledged()
-        active, ended = contents.active, contents.ended
-        live_children = Counter(row["parent_id"] for row in active.values() if row["parent_id"] is not None)
-        open_edges: defaultdict[int, list[int]] = defaultdict(list)
-        for task_id, on_id, is_open in contents.edges:
-            if is_open:
-                open_edges[task_id].append(on_id)
-        for row in active.values():
-            self._check_row(row, live_children[row["id"]], open_edges[row["id"]])
-        for task_id, on_ids in open_edges.items():
-            self._expect(task_id in active, f"task {task_id} has ended and depends on {on_ids} still")
-        self._check_series_now()
-        for id in [*ended, *active]:
-            row = ended.get(id) or active[id]
-            if row["series_id"] is not None and row["due_at"] is not None and row["attempt"] == 0:
-                self._due.setdefault(id, row["due_at"])
-
-    def _check_history(self) -> None:
-        active, ended = self.contents.active, self.contents.ended
-        both = active.keys() & ended.keys()
-        self._expect(not both, f"both active and ended: {sorted(both)}")
-        for id, row in self._history.items():
-            self._expect(ended.get(id) == row, f"history of task {id} was {_told(row)} and is {ended.get(id)}")
-        self._history = ended
-        kept = Counter((row["type"], row["group_name"], row["ending"]) for row in ended.values())
-        tallied = {(type, group, ending): n for type, group, ending, _, n, _ in self.contents.tally if n}
-        self._expect(kept == tallied, f"the tally says {tallied}, history {dict(kept)}")
-        self._expect(
-            len(active) + len(ended) == self.contents.sequence,
-            f"{self.contents.sequence} ids were given; {len(ended)} ended and {len(active)} are active",
-        )
-
-    def _check_acknowledged(self) -> None:
-        for line in self.witnesses.of("ack", "spawned"):
-            lost = [id for id in line["ids"] if id not in self.contents.active and id not in self.contents.ended]
-            self._expect(not lost, f"{lost} were acknowledged and are lost: {line}")
-
-    def _check_row(self, row: Row, live_children: int, open_edges: list[int]) -> None:
-        id, status, stop, parent_id = row["id"], row["status"], row["stop"], row["parent_id"]
-        active = self.contents.active
-        me = f"task {id} ({status}, stop {stop})"
-        if row["finalizing"] or (status == "waiting" and stop is None):
-            self._handler_over.setdefault(id, row["attempt"])
-        self._expect(parent_id is None or parent_id in active, f"{me} has outlived its parent {parent_id}")
-        self._expect(status != "waiting" or live_children > 0, f"{me} waits for no child")
-        counted = row["children"] - row["children_ended"]
-        self._expect(counted == live_children, f"{me} counts {counted} children of {live_children}")
-        gate_id = row["gate_id"]
-        self._expect(gate_id is None or gate_id in active, f"{me} waits behind {gate_id}, which has ended")
-        ended = [on_id for on_id in open_edges if on_id not in active]
-        self._expect(not ended, f"{me} waits for {ended}, which have ended")
-        is_held_back = bool(open_edges or gate_id is not None or row["held"])
-        if status == "blocked":
-            self._expect(is_held_back, f"{me} is held back by nothing")
-        elif status != "paused":
-            self._expect(not is_held_back, f"{me} waits for {open_edges}, {gate_id}, held {row['held']}")
-        if row["max_children"] is not None:
-            let_in = [
-                child["id"]
-                for child in active.values()
-                if child["parent_id"] == id and not child["held"] and child["status"] != "waiting" and not child["stop"]
-            ]
-            self._expect(len(let_in) <= row["max_children"], f"{me} has let in {let_in}")
-
-    def _check_series_now(self) -> None:
-        rows = [*self.contents.active.values(), *self.contents.ended.values()]
-        made = Counter(row["series_id"] for row in rows)
-        active = Counter(row["series_id"] for row in self.contents.active.values())
-        for id, series in self.contents.series.items():
-            first, every = self._grid.setdefault(id, (series["first_at"], series["every_ms"]))
-            self._expect(active[id] == 1, f"series {id} has {active[id]} active occurrences")
-            self._expect(made[id] == series["runs"], f"series {id} counts {series['runs']} occurrences of {made[id]}")
-            self._expect(series["runs"] <= (series["max_runs"] or FOREVER), f"series {id} goes on: {series}")
-            self._expect((series["due_at"] - first) % every == 0, f"series {id} has left its grid: {series}")
-
-    # At the end
-
     def hold(self) -> list[str]:
         """Everything that is wrong, after a clean run to the end."""
-        active = [_told(row) for row in self.contents.active.values()]
+        active = [told(row) for row in self.contents.active.values()]
         self._expect(not active, f"still active: {active}")
         self._expect(not self.contents.series, f"series that never ended: {self.contents.series}")
         for row in self.contents.ended.values():
@@ -239,7 +118,7 @@ class FamilyTrial:
             begin, end = self._walls[part]
             last = begin if part.how == "killed" else end
             ended_at = row["ended_at"] / 1000
-            self._expect(last <= ended_at + CLOCK_STEP, f"{part}, {last - ended_at} s after its end: {_told(row)}")
+            self._expect(last <= ended_at + CLOCK_STEP, f"{part}, {last - ended_at} s after its end: {told(row)}")
         saved = self._lines[(id, "saved")]
         for line in self._lines[(id, "start")]:
             forgot = any(one["at"] < line["at"] for one in saved) and not line["saved"]
@@ -273,7 +152,7 @@ class FamilyTrial:
         children = [self.contents.ended[child] for child in self._children[id]]
         finalizes = row["type"] in family_work.WITH_FINALIZE and bool(children)
         fails_fast = bool(json.loads(row["overrides"] or "{}").get("fail_fast", True))
-        me = f"task {id} ({_told(row)})"
+        me = f"task {id} ({told(row)})"
         if ending == "completed":
             result = json.loads(row["result"])
             due = "finalize" if finalizes else "handler"
@@ -282,7 +161,7 @@ class FamilyTrial:
             if finalizes:
                 known = sorted(result["children"])
                 self._expect(known == sorted(self._children[id]), f"{me} has the children {self._children[id]}")
-            failed = [_told(child) for child in children if child["ending"] in FAILURES]
+            failed = [told(child) for child in children if child["ending"] in FAILURES]
             self._expect(not (failed and fails_fast), f"{me} should have failed with {failed}")
         else:
             self._expect(row["result"] is None, f"{me} has a result")
@@ -344,10 +223,10 @@ class FamilyTrial:
             is_root = row["parent_id"] is None
             expected = row["label"].split("/")[0]
             if "/sibling/" not in row["label"]:
-                self._expect(is_root or str(row["parent_id"]) == expected, f"not a child of {expected}: {_told(row)}")
-            self._expect("/" not in row["label"] or row["label"] in asked, f"nobody spawned {_told(row)}")
+                self._expect(is_root or str(row["parent_id"]) == expected, f"not a child of {expected}: {told(row)}")
+            self._expect("/" not in row["label"] or row["label"] in asked, f"nobody spawned {told(row)}")
             recurs = row["series_id"] is not None
-            self._expect(recurs or len(self._by_label[row["label"]]) == 1, f"stored twice: {_told(row)}")
+            self._expect(recurs or len(self._by_label[row["label"]]) == 1, f"stored twice: {told(row)}")
 
     def _check_answers(self) -> None:
         asked: set[str] = set()
@@ -374,12 +253,12 @@ class FamilyTrial:
         self._expect(not strangers, f"nobody asked for {strangers}")
         for line in self.witnesses.of("seen"):
             row = self.contents.ended[line["id"]]
-            self._expect(row["ending"] == line["ending"], f"seen as {line['ending']}: {_told(row)}")
+            self._expect(row["ending"] == line["ending"], f"seen as {line['ending']}: {told(row)}")
             self._check_over(line["id"], line["at"], "was seen as ended")
 
     def _check_replaced(self, old: int, new: int) -> None:
         row = self.contents.ended[old]
-        self._expect(row["ending"] == "superseded", f"task {new} replaced {_told(row)}")
+        self._expect(row["ending"] == "superseded", f"task {new} replaced {told(row)}")
         if parts := self._of_task[new]:
             for id in self._tree(old):
                 late = [str(one) for one in self._of_task[id] if one.end > parts[0].begin]
@@ -398,7 +277,7 @@ class FamilyTrial:
                 continue
             # One that was failing, or had to make way, goes on to do so.
             endings = STOPPED if not self._children[id] else STOPPED | FAILURES
-            self._expect(row["ending"] in endings, f"cancelled at {at:.4f}: {_told(row)}")
+            self._expect(row["ending"] in endings, f"cancelled at {at:.4f}: {told(row)}")
             for one in self._tree(id):
                 late = [str(part) for part in self._claimed_after(one, at)]
                 self._expect(not late, f"task {id} was cancelled at {at:.4f}, but {'; '.join(late)}")
@@ -424,14 +303,12 @@ class FamilyTrial:
             row = self.contents.ended[on_id]
             for one in self._of_task[task_id][:1]:
                 begin, _ = self._walls[one]
-                self._expect(
-                    row["ended_at"] / 1000 <= begin + CLOCK_STEP, f"{one}, before {_told(row)}, which it needs"
-                )
+                self._expect(row["ended_at"] / 1000 <= begin + CLOCK_STEP, f"{one}, before {told(row)}, which it needs")
                 self._check_over_before(on_id, one)
             met[task_id] = met.get(task_id, True) and row["ending"] == "completed"
         for id, row in self.contents.ended.items():
             if row["ending"] == "dependency_failed":
-                self._expect(not met.get(id, True), f"all went well, but {_told(row)}")
+                self._expect(not met.get(id, True), f"all went well, but {told(row)}")
 
     def _check_over_before(self, id: int, after: Interval) -> None:
         for one in self._tree(id):
@@ -461,10 +338,5 @@ class FamilyTrial:
                     self._expect(early <= CLOCK_STEP, f"{one} began {early} s before it was due")
             for earlier_row, later_row in pairwise(rows):
                 self._expect(
-                    earlier_row["ended_at"] <= later_row["created_at"], f"{_told(later_row)} came before the last ended"
+                    earlier_row["ended_at"] <= later_row["created_at"], f"{told(later_row)} came before the last ended"
                 )
-
-
-def _told(row: Row) -> dict[str, Any]:
-    names = ("id", "type", "label", "status", "ending", "stop", "attempt", "error", "parent_id", "series_id")
-    return {name: row[name] for name in names if row.get(name) is not None}

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tests.crash import rivals
-from tests.crash.audit import Contents, Row
+from tests.crash.contents import Contents, Row
 from tests.crash.journal import boot_time
 
 FOREVER = float("inf")

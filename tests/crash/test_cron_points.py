@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from taskmill.model.cron import CronState
-from tests.crash.audit import Contents
 from tests.crash.children import Child, was_killed
+from tests.crash.contents import Contents
 from tests.crash.evidence import SEED, kept_when_it_fails
 from tests.crash.journal import JournalReader
 from tests.crash.points import CRON_POINTS, CRON_RECOVERY_POINTS, Point

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.audit import Contents
 from tests.crash.children import LONGEST, Child, was_killed
+from tests.crash.contents import Contents
 from tests.crash.evidence import SEED, kept_when_it_fails, rounds_or
 from tests.crash.intervals import Trial, Witnesses
 from tests.crash.journal import JournalReader

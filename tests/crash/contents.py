@@ -1,0 +1,65 @@
+"""Everything in a file, read from a copy of it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+class Contents:
+    """Everything in the file."""
+
+    def __init__(self, file: Path, scratch: Path) -> None:
+        self.active: dict[int, Row] = {}
+        self.ended: dict[int, Row] = {}
+        self.active_tags: list[tuple[int, str, str]] = []
+        self.ended_tags: list[tuple[int, str, str]] = []
+        self.tally: list[tuple[str, str, str, int, int, int]] = []
+        self.sequence = 0
+        self.integrity = "ok"
+        copy = scratch / "copy.db"
+        for suffix in ("", "-wal"):
+            Path(f"{copy}{suffix}").unlink(missing_ok=True)
+            if Path(f"{file}{suffix}").exists():
+                shutil.copyfile(f"{file}{suffix}", f"{copy}{suffix}")
+        Path(f"{copy}-shm").unlink(missing_ok=True)
+        with closing(sqlite3.connect(copy)) as connection:
+            self._read(connection)
+
+    def _read(self, connection: sqlite3.Connection) -> None:
+        connection.row_factory = sqlite3.Row
+        (self.integrity,) = connection.execute("PRAGMA integrity_check").fetchone()
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if "taskmill_task" not in tables:
+            return
+        self.active = {row["id"]: dict(row) for row in connection.execute("SELECT * FROM taskmill_task")}
+        self.ended = {row["id"]: dict(row) for row in connection.execute("SELECT * FROM taskmill_history")}
+        tags = "SELECT task_id, name, value FROM {} ORDER BY 1, 2, 3"
+        self.active_tags = [tuple(row) for row in connection.execute(tags.format("taskmill_task_tag"))]
+        self.ended_tags = [tuple(row) for row in connection.execute(tags.format("taskmill_history_tag"))]
+        self.tally = [tuple(row) for row in connection.execute("SELECT * FROM taskmill_tally ORDER BY 1, 2, 3")]
+        for (sequence,) in connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'taskmill_task'"):
+            self.sequence = sequence
+
+
+class FamilyContents(Contents):
+    """Everything in the file, with the ties between tasks."""
+
+    def __init__(self, file: Path, scratch: Path) -> None:
+        self.edges: list[tuple[int, int, int]] = []
+        """task, what it depends on, open"""
+        self.series: dict[int, Row] = {}
+        super().__init__(file, scratch)
+
+    def _read(self, connection: sqlite3.Connection) -> None:
+        super()._read(connection)
+        if "taskmill_series" in {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}:
+            self.edges = [
+                tuple(row) for row in connection.execute("SELECT task_id, on_id, open FROM taskmill_dependency")
+            ]
+            self.series = {row["id"]: dict(row) for row in connection.execute("SELECT * FROM taskmill_series")}
