@@ -164,6 +164,11 @@ class PostgresStore(WriteSide, ReadSide):
         await self._reader.close()
         self._reading.raw.close()
 
+    @property
+    def restarts(self) -> int:
+        """How many transactions were rolled back to begin anew with the exclusive lock."""
+        return self._writer.restarts
+
     # Nodes
 
     async def publish_types(self, types: Mapping[str, str]) -> None:

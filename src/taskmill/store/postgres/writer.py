@@ -47,6 +47,8 @@ class Writer(GroupCommit):
         """The node in whose name tasks are claimed."""
         self.changes = 0
         """How often this writer has moved the counter of changes."""
+        self.restarts = 0
+        """How many transactions were rolled back to begin anew with the exclusive lock."""
         self.is_lazy = False
         """Whether commits do not wait for the disk."""
         self.told: Callable[[], None] = lambda: None
@@ -78,6 +80,7 @@ class Writer(GroupCommit):
                 return self._try(batch, alone, commit)
             except NotAlone:
                 alone = True
+                self.restarts += 1
             except Exception as wrong:
                 give_up_at = give_up_at or time.monotonic() + SERVER_PATIENCE
                 session = self.session

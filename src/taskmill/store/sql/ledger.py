@@ -19,6 +19,7 @@ from taskmill.policy.ranking import front_size, rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
 from taskmill.store.sql import cluster, controls, cron, families, machine, series
+from taskmill.store.sql.alone import just_ends
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import UNREADABLE, describe
 from taskmill.store.sql.endings import Ties, end_tasks, leave_active
@@ -257,15 +258,13 @@ def _fail_with_children(connection: Connection, judged: Judged, now: int, result
 
 def _all_just_ended(connection: Connection, turn: Turn) -> bool:
     """The way of almost every turn, kept short: all tasks end, and nobody wanted anything else of them meanwhile."""
-    rows: list[tuple[object, ...]] = []
-    for judged in turn.judged:
-        verdict = judged.verdict
-        task = judged.task
-        if judged.stopped or task.is_tied or not isinstance(verdict, End):
-            return False
-        rows.append(
-            (task.id, verdict.ending, turn.now, judged.duration_ms, verdict.result, verdict.error, task.attempt)
-        )
+    if not all(map(just_ends, turn.judged)):
+        return False
+    rows = [
+        (each.task.id, verdict.ending, turn.now, each.duration_ms, verdict.result, verdict.error, each.task.attempt)
+        for each in turn.judged
+        if isinstance(verdict := each.verdict, End)
+    ]
     if not connection.execute_if_all(SQL["record_endings"], (encoded(rows), None, None), len(rows)):
         return False
     tagged = any(judged.task.tags for judged in turn.judged)

@@ -27,6 +27,7 @@ from taskmill.ports import (
     TurnResult,
 )
 from taskmill.store.sql import cluster, controls, cron, inbox, ledger, machine, pruning, reviving, series
+from taskmill.store.sql.alone import must_be_alone
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.group_commit import GroupCommit
 from taskmill.store.sql.json_sql import encoded
@@ -155,9 +156,7 @@ class WriteSide(ABC):
         rows = (
             len(turn.judged) + len(turn.hooks) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
         )
-        # Sooner or later it would find that it must be, and begin anew.
-        alone = turn.admission is not None or turn.expire or turn.resume_preempted or turn.resume_eased
-        return await self._requests.ask(self._committing(turn), rows, alone=alone, durable=False)
+        return await self._requests.ask(self._committing(turn), rows, alone=must_be_alone(turn), durable=False)
 
     def _committing(self, turn: Turn) -> Callable[[Connection], TurnResult]:
         """By the time of its plan it would start tasks after their deadlines, and set back buckets."""
