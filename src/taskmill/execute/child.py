@@ -18,6 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -43,8 +44,15 @@ def main(channel: int, inherited: Sequence[int], argv: Sequence[str]) -> None:
     # What this process starts in turn must not hold the socket or the right to dispatch.
     for descriptor in (channel, *inherited):
         os.set_inheritable(descriptor, False)
+    os.register_at_fork(after_in_child=partial(_close_once, list(inherited)))
     sys.argv[:] = argv
     _Worker(socket.socket(fileno=channel)).serve()
+
+
+def _close_once(descriptors: list[int]) -> None:
+    """Close descriptors in a forked child; in a child of that child their numbers may belong to other files."""
+    while descriptors:
+        os.close(descriptors.pop())
 
 
 def _reset_signals() -> None:

@@ -2,7 +2,8 @@
 
 The kernel frees the lock when its last holder is gone, however it died, so takeover needs no lease and no clock.
 Child processes that run handlers inherit the lock: the right passes on only after the last of them has ended, and
-so two attempts of one task cannot overlap even when their scheduler is killed.
+so two attempts of one task cannot overlap even when their scheduler is killed. Processes that are forked from the
+scheduler or from a worker close their copy at once, since they may live for any time.
 
 A dispatcher holds the lock exclusively. Whoever opens the file holds it shared for the moment of recovery; a dispatcher
 that meets only such openers waits for them.
@@ -14,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import sys
+from typing import ClassVar
 
 from taskmill.errors import AlreadyRunning, StoreError
 
@@ -25,19 +27,42 @@ class FileLock:
     """Holds the right until :meth:`release`."""
 
     is_held = True
+    _all_held: ClassVar[set[FileLock]] = set()
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._all_held.add(self)
 
     def inheritable(self) -> list[int]:
         return [self._descriptor]
 
     def release(self) -> None:
-        self.is_held = False
-        os.close(self._descriptor)
+        """Give the right up, also if another process still has a copy of the descriptor.
+
+        A program that another thread is starting has a copy until it is executed. No attempt is alive here, so
+        a worker that has not ended yet does not need the right.
+        """
+        if self.is_held:
+            _unlock(self._descriptor)
+            self._close()
 
     def linger(self) -> None:
         return
+
+    def _close(self) -> None:
+        self.is_held = False
+        self._all_held.discard(self)
+        os.close(self._descriptor)
+
+    @classmethod
+    def close_in_forked_child(cls) -> None:
+        """Close the copies that a forked child has. Unlocking would take the right from the parent."""
+        for lock in list(cls._all_held):
+            lock._close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=FileLock.close_in_forked_child)
 
 
 class NoLock:
@@ -84,7 +109,11 @@ def holder(path: str) -> str | None:
     except FileNotFoundError:
         return None
     try:
-        return None if _try_lock(descriptor, shared=True) else _read_holder(descriptor)
+        if not _try_lock(descriptor, shared=True):
+            return _read_holder(descriptor)
+        # A process that was forked in this moment has a copy of the descriptor, and closing ours would not unlock it.
+        _unlock(descriptor)
+        return None
     finally:
         os.close(descriptor)
 
