@@ -213,9 +213,9 @@ class Scheduler:
         """Wait until a task has ended, in this process or another."""
         return self.call(self._scheduler.wait(id, timeout))
 
-    def facts(self) -> Mapping[str, Any]:
-        """What ``taskmill doctor`` shows about the store."""
-        return self.call(self._scheduler.facts())
+    def facts(self, *, integrity: bool = False) -> Mapping[str, Any]:
+        """Return what ``taskmill doctor`` shows about the store; ``integrity`` checks every page of a file."""
+        return self.call(self._scheduler.facts(integrity=integrity))
 
     def get(self, id: int) -> TaskRecord | HistoryRecord:
         """The task with this id, active or ended."""

@@ -205,6 +205,17 @@ async def test_a_disk_that_refuses_is_told_to_whoever_waits(path: str, monkeypat
     await store.close()
 
 
+async def test_facts_read_the_whole_file_only_when_its_integrity_is_asked_for(path: str) -> None:
+    asked: list[str] = []
+    async with Scheduler(path) as scheduler:
+        store = scheduler._store
+        assert isinstance(store, SqliteStore)
+        store._reading.set_trace_callback(asked.append)
+        assert "integrity" not in await scheduler.facts()
+        assert not [statement for statement in asked if "check" in statement]
+        assert (await scheduler.facts(integrity=True))["integrity"] == "ok"
+
+
 async def test_process_durability_never_waits_for_the_disk(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(_log: LogFile) -> None:
         raise AssertionError("the disk was asked")

@@ -50,7 +50,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 async def _examine(file: str) -> tuple[Mapping[str, Any], int]:
     async with opened(file) as scheduler:
-        return await scheduler.facts(), await scheduler.count(status=Ending.DEAD_LETTER)
+        return await scheduler.facts(integrity=True), await scheduler.count(status=Ending.DEAD_LETTER)
 
 
 def _judge(file: str, facts: Mapping[str, Any], dead: int) -> Iterator[Finding]:

@@ -193,10 +193,10 @@ class Reading(Parts):
         self._opened()
         return self._bus.listen(kinds, domain, type)
 
-    async def facts(self) -> Mapping[str, Any]:
-        """What ``taskmill doctor`` shows about the store."""
+    async def facts(self, *, integrity: bool = False) -> Mapping[str, Any]:
+        """Return what ``taskmill doctor`` shows about the store; ``integrity`` checks every page of a file."""
         self._opened()
-        return await self._store.facts()
+        return await self._store.facts(integrity=integrity)
 
     def _with_live_progress(self, record: TaskRecord | HistoryRecord) -> TaskRecord | HistoryRecord:
         return self._live(record) if isinstance(record, TaskRecord) else record

@@ -362,7 +362,7 @@ class PostgresStore(WriteSide, ReadSide):
             time.sleep(pause)
             pause = min(pause * 2, 0.5)
 
-    async def facts(self) -> dict[str, Any]:
+    async def facts(self, *, integrity: bool = False) -> dict[str, Any]:  # noqa: ARG002 - the server checks its pages
         found = await self._read(health.examine)
         return {
             "store": self.name,
