@@ -33,7 +33,7 @@ check: $(INSTALLED)   ## lint, formatting and types
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-crash: $(INSTALLED)   ## the long run of the crash harness: at least 300 rounds of kill -9
+crash: $(INSTALLED)   ## the long run of the crash harness: at least 300 rounds of kill -9, and 300 s of a mixed workload
 	TASKMILL_CRASH_ROUNDS=300 $(BIN)/python -m pytest tests/crash -n 0
 
 cluster: $(INSTALLED) ## the long run of a cluster under fire: ten minutes of faults on a PostgreSQL server

@@ -13,15 +13,24 @@ from tests.cluster.crowd import Fault
 from tests.cluster.pace import LEASE, MINUTE, minute_of, real
 from tests.cluster.witnesses import Interval, Row, Span, Witnesses, really
 
+CLAIMED_BEFORE = 1.0
+"""Seconds after which an attempt that was claimed before a pause has begun."""
+
 
 class Audit:
     """Collects what is wrong."""
 
-    def __init__(self, witnesses: Witnesses, faults: list[Fault], since: float, until: float) -> None:
-        """``since`` and ``until`` bound the time in which cron tasks were to run."""
+    def __init__(
+        self, witnesses: Witnesses, faults: list[Fault], since: float, until: float, resumed_at: float
+    ) -> None:
+        """``since`` and ``until`` bound the time in which cron tasks were to run.
+
+        ``resumed_at`` is when all pauses were ended.
+        """
         self._seen = witnesses
         self._faults = faults
         self._since, self._until = since, until
+        self._resumed_at = resumed_at
         self._of_task = witnesses.of_task()
         self.wrong: list[str] = list(witnesses.wrong)
 
@@ -36,6 +45,7 @@ class Audit:
         self._check_dependencies()
         self._check_caps()
         self._check_rates()
+        self._check_pauses()
         self._check_cron()
         self._check_series()
         self._check_books()
@@ -238,6 +248,25 @@ class Audit:
                 if over > most:
                     most, begin = over, since
         self._expect(most <= 0.01, f"the rate was exceeded by {most:.2f} starts after {begin:.3f}")
+
+    def _check_pauses(self) -> None:
+        """Nothing starts in a group from the moment its pause was answered until its end was asked for."""
+        paused: dict[str, float] = {}
+        for line in sorted(self._seen.controls, key=lambda line: line["at"]):
+            group, at = line["group"], line["at"]
+            if line["verb"] == "pause" and line["fact"] == "controlled":
+                paused[group] = at
+            elif line["verb"] == "resume" and line["fact"] == "controlling" and group in paused:
+                self._expect_no_start(group, paused.pop(group), at)
+        for group, since in paused.items():
+            self._expect_no_start(group, since, self._resumed_at)
+
+    def _expect_no_start(self, group: str, since: float, until: float) -> None:
+        for one in self._seen.intervals:
+            # An attempt claimed just before the pause may begin just after it.
+            late = one.group == group and one.part == "main" and since + CLAIMED_BEFORE < one.begin < until
+            if late and not self._has_absence((since, one.begin)):
+                self._expect(False, f"{one} while its group was paused from {since:.3f} to {until:.3f}")
 
     # Work by the clock
 

@@ -1,4 +1,7 @@
-"""The processes of a cluster, and what befalls them."""
+"""The processes of a mixed workload, and the faults that any of them may suffer: a kill, a suspension.
+
+What only a server can suffer is in :mod:`tests.cluster.server_crowd`.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-import psycopg
-
-from tests.cluster.pace import LEASE
+from tests.cluster.work import JOURNAL_PATH, JOURNAL_WHO
 from tests.crash.journal import boot_time
-from tests.postgres.keeper import Server
 from tests.postgres.network import Network
-from tests.postgres.server import address
 
 ROOT = Path(__file__).parents[2]
-SLOTS = 4
 MOST_AWAY = 2
 """Nodes that are stopped or cut off at the same time."""
 
@@ -56,15 +54,25 @@ class Fault:
 
 
 class Crowd:
-    """All of them, on one server."""
+    """All processes that use one store."""
 
-    def __init__(self, server: Server, folder: Path, seed: int) -> None:
-        self.address = address(server.folder)
+    nodes: int
+    """Processes that dispatch, or wait to."""
+    slots: int
+    """Slots of each node."""
+    one_dispatches: bool
+    """True if the other nodes stand by."""
+    kinds: tuple[str, ...]
+    """Faults, by the names of their methods, as often as they happen."""
+    suspensions: tuple[float, ...]
+    """Seconds for which a suspended node does not run."""
+
+    def __init__(self, address: str, folder: Path, seed: int) -> None:
+        self.address = address
         self.members: list[Member] = []
         self.faults: list[Fault] = []
         self.random = random.Random(seed)
         self.failure: BaseException | None = None
-        self._server = server
         self._folder = folder
         self._numbers = itertools.count(1)
         self._enough = folder / "enough"
@@ -73,16 +81,15 @@ class Crowd:
 
     # Processes
 
-    def start(self, *, slots: int = SLOTS, pause: float = 0.0, through_network: bool = False) -> Member:
-        who = f"{'node' if slots else 'producer'}{next(self._numbers)}"
+    def start(self, *, dispatches: bool = True, pause: float = 0.0, through_network: bool = False) -> Member:
+        """Start a process; with ``pause`` it submits something about as often as this, in seconds."""
+        who = f"{'node' if dispatches else 'producer'}{next(self._numbers)}"
         network = Network(self.address, tells_of_resets=True) if through_network else None
         journal, log = self._folder / f"{who}.journal", self._folder / f"{who}.log"
         orders = {
-            "who": who,
             "address": self.address if network is None else network.address,
-            "journal": str(journal),
             "seed": self.random.randrange(10**9),
-            "slots": slots,
+            "slots": self.slots if dispatches else 0,
             "pause": pause,
             "enough": str(self._enough),
         }
@@ -91,7 +98,12 @@ class Crowd:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.cluster.node", json.dumps(orders)],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+                JOURNAL_PATH: str(journal),
+                JOURNAL_WHO: who,
+            },
             stdin=subprocess.PIPE,
             stderr=output,
         )
@@ -106,6 +118,17 @@ class Crowd:
 
     def alive(self) -> list[Member]:
         return [one for one in self.members if one.died_at is None]
+
+    @property
+    def slots_at_once(self) -> int:
+        """Count the slots of all nodes that dispatch at the same time."""
+        return self.slots if self.one_dispatches else self.nodes * self.slots
+
+    def start_all(self) -> None:
+        """Start every node, and wait until all of them have opened the store."""
+        for _ in range(self.nodes):
+            self.start()
+        self.wait_until_open()
 
     def _victims(self) -> list[Member]:
         """Whom something may befall: nodes that are there, and only so many at a time."""
@@ -147,6 +170,10 @@ class Crowd:
         for log in self._logs:
             log.close()
 
+    def orphans(self) -> list[str]:
+        """Return the running tasks that no process runs."""
+        raise NotImplementedError
+
     # Faults
 
     def strike(self, kind: str) -> None:
@@ -187,7 +214,9 @@ class Crowd:
         victims = [one for one in self.alive() if one.who.startswith("node") and not one.is_away]
         if len(victims) < 2:
             return
-        victim = self.random.choice(victims)
+        self._kill(self.random.choice(victims))
+
+    def _kill(self, victim: Member) -> None:
         fault = self._note("kill", victim.who, boot_time())
         victim.died_at = boot_time()
         victim.process.kill()
@@ -195,39 +224,8 @@ class Crowd:
         self.start(pause=1.0, through_network=victim.network is not None)
         fault.until = boot_time()
 
-    def crash_server(self) -> None:
-        fault = self._note("crash of the server", "all", boot_time())
-        self._server.crash()
-        time.sleep(self.random.choice((0.0, 1.0)))
-        self._server.start()
-        fault.until = boot_time()
-
-    def crash_backend(self) -> None:
-        """One process of the server dies: it takes all sessions with it, and recovers."""
-        fault = self._note("crash of a session", "all", boot_time())
-        with psycopg.connect(self.address, autocommit=True) as connection:
-            query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'taskmill' ORDER BY pid"
-            sessions = [pid for (pid,) in connection.execute(query)]
-            if sessions:
-                os.kill(self.random.choice(sessions), signal.SIGKILL)
-        while True:
-            try:
-                psycopg.connect(self.address).close()
-                break
-            except psycopg.OperationalError:
-                time.sleep(0.05)
-        fault.until = boot_time()
-
-    def end_sessions(self) -> None:
-        fault = self._note("end of all sessions", "all", boot_time())
-        with psycopg.connect(self.address, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'taskmill'"
-            )
-        fault.until = boot_time()
-
     def suspend(self) -> None:
-        """Longer than a lease, now and then shorter."""
+        """Stop a node without its knowledge, for one of the :attr:`suspensions`."""
         if not (victims := self._victims()):
             return
         victim = self.random.choice(victims)
@@ -239,30 +237,4 @@ class Crowd:
             victim.stops.append((fault.since, boot_time()))
             victim.process.send_signal(signal.SIGCONT)
 
-        self._lasts(victim, fault, LEASE * self.random.choice((0.3, 1.3, 1.7)), wake)
-
-    def fall_silent(self) -> None:
-        self._cut_off("silence", Network.fall_silent)
-
-    def refuse(self) -> None:
-        self._cut_off("refusal", Network.refuse)
-
-    def _cut_off(self, what: str, how: Callable[[Network], None]) -> None:
-        victims = [one for one in self._victims() if one.network is not None]
-        if not victims:
-            return
-        victim = self.random.choice(victims)
-        network = victim.network
-        assert network is not None
-        fault = self._note(what, victim.who, boot_time())
-        how(network)
-
-        def mend() -> None:
-            network.speak()
-            if self.random.random() < 0.5:
-                network.cut()
-
-        self._lasts(victim, fault, LEASE * self.random.choice((0.4, 1.2, 1.6)), mend)
-
-
-KINDS = ("kill", "suspend", "fall_silent", "crash_server", "refuse", "end_sessions", "kill", "crash_backend")
+        self._lasts(victim, fault, self.random.choice(self.suspensions), wake)

@@ -1,6 +1,6 @@
-"""A process of the cluster test, with its orders as JSON: a node that dispatches and submits, or only submits.
+"""A process of the mixed workload, with its orders as JSON: a node that dispatches and submits, or only submits.
 
-It ends in order when its input is closed.
+On a file one node dispatches and the others stand by. A process ends gracefully when its input is closed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def main(orders: dict[str, Any], journal: Journal) -> None:
 async def serve(orders: dict[str, Any], journal: Journal) -> None:
     cron = work.CRON if orders["slots"] else ()
     async with scheduler_of(orders["address"], cron=cron, max_concurrency=orders["slots"] or 1) as scheduler:
-        dispatching = asyncio.create_task(scheduler.run()) if orders["slots"] else None
+        dispatching = asyncio.create_task(scheduler.run(standby=True)) if orders["slots"] else None
         producer = Producer(scheduler, journal, orders["seed"])
         submitting = asyncio.create_task(producer.work(orders["pause"])) if orders["pause"] else None
         ending = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -89,6 +89,5 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     hasten()
     random.seed(given["seed"])
-    work.journal = Journal(Path(given["journal"]), given["who"])
-    threading.Thread(target=mind_gaps, args=(work.journal,), daemon=True).start()
-    asyncio.run(main(given, work.journal))
+    threading.Thread(target=mind_gaps, args=(work.journal(),), daemon=True).start()
+    asyncio.run(main(given, work.journal()))

@@ -11,7 +11,7 @@ from typing import Any
 from taskmill import Scheduler, Submission
 from taskmill.errors import StoreError
 from tests.cluster.pace import SPEED
-from tests.cluster.work import family, keyed, plain, scarce, threaded
+from tests.cluster.work import crunch, family, keyed, plain, scarce, threaded
 from tests.crash.journal import Journal
 
 KEYS = 6
@@ -28,6 +28,9 @@ class Producer:
         self._random = random.Random(seed)
         self._numbers = itertools.count(1)
         self._stored: list[int] = []
+        self._own_group = f"group of {journal.who}"
+        """A group that this producer alone pauses and resumes."""
+        self._is_paused = False
 
     async def work(self, pause: float) -> None:
         """Until it is cancelled."""
@@ -45,8 +48,19 @@ class Producer:
             self._journal.write("cancelling", id=id)
             self._journal.write("cancelled", id=id, answer=await self._scheduler.cancel(id))
             return
+        if self._random.random() < 0.08:
+            await self._pause_or_resume()
+            return
         batch = [one for _ in range(self._random.choice((1, 1, 2, 5))) for one in self._kind()]
         await self.submit(batch)
+
+    async def _pause_or_resume(self) -> None:
+        group = self._scheduler.group(self._own_group)
+        verb, act = ("resume", group.resume) if self._is_paused else ("pause", group.pause)
+        self._is_paused = not self._is_paused
+        self._journal.write("controlling", verb=verb, group=self._own_group)
+        await act()
+        self._journal.write("controlled", verb=verb, group=self._own_group)
 
     async def submit(self, batch: Sequence[tuple[Submission, dict[str, Any]]]) -> None:
         asked = [told for _, told in batch]
@@ -64,7 +78,7 @@ class Producer:
         marker, seconds = self._marker(), chance.choice((0.01, 0.05, 0.1, 0.3, 1.0))
         told: dict[str, Any] = {"marker": marker}
         priority = chance.choice(PRIORITIES)
-        match chance.randrange(10):
+        match chance.randrange(11):
             case 0 | 1:
                 return [(plain.options(priority=priority).prepare(marker, seconds), told)]
             case 2:
@@ -83,6 +97,10 @@ class Producer:
                 group = chance.choice(("capped", "rated"))
                 return [(plain.options(group=group).prepare(marker, min(seconds, 0.3)), told)]
             case 8:
+                if chance.random() < 0.2:
+                    return [(crunch.prepare(marker, min(seconds, 0.3)), told)]
+                return [(plain.options(group=self._own_group).prepare(marker, min(seconds, 0.3)), told)]
+            case 9:
                 return [(scarce.prepare(marker, min(seconds, 0.3)), told)]
             case _:
                 if chance.random() < 0.3:

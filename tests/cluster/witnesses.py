@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psycopg
-from psycopg.rows import dict_row
-
+from tests.cluster import work
 from tests.cluster.crowd import Crowd, Member
+from tests.cluster.ground import rows
 from tests.cluster.pace import BEAT, LEASE
 from tests.crash.journal import JournalReader, boot_time
 
@@ -22,39 +21,6 @@ TOLERANCE = 1.0
 
 They may have begun it anew meanwhile. No process can know that it was suspended before it runs again, so for this
 moment two attempts are alive; that the words of the first count for nothing is for the rows to show.
-"""
-
-# Each claim, and each end of one, in the order in which they became visible to whoever is alone.
-LOG = """
-CREATE TABLE seen (
-    n bigserial PRIMARY KEY, what text, id bigint, attempt integer, type text, group_name text, node bigint,
-    now bigint, is_hook boolean
-);
-CREATE FUNCTION note_seen() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF OLD.status = 'running' AND (TG_OP = 'DELETE' OR NEW.status <> 'running' OR NEW.attempt <> OLD.attempt) THEN
-        INSERT INTO seen (what, id, attempt, type, group_name, node, now, is_hook)
-        VALUES ('end', OLD.id, OLD.attempt, OLD.type, OLD.group_name, OLD.node_id, OLD.started_at,
-            OLD.stop IS NOT NULL);
-    END IF;
-    IF TG_OP = 'UPDATE' AND NEW.status = 'running' AND NEW.attempt <> OLD.attempt THEN
-        INSERT INTO seen (what, id, attempt, type, group_name, node, now, is_hook)
-        VALUES ('claim', NEW.id, NEW.attempt, NEW.type, NEW.group_name, NEW.node_id, NEW.started_at,
-            NEW.stop IS NOT NULL);
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER note_seen AFTER UPDATE OR DELETE ON taskmill_task FOR EACH ROW EXECUTE FUNCTION note_seen();
-CREATE FUNCTION note_bucket() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO seen (what, type, group_name, node)
-    SELECT 'bucket', CASE WHEN TG_OP = 'DELETE' THEN 'forgotten' ELSE NEW.bucket END, OLD_NAME.name,
-        nullif(current_setting('taskmill.node', true), '')::bigint
-    FROM (SELECT CASE WHEN TG_OP = 'DELETE' THEN OLD.name ELSE NEW.name END AS name) AS OLD_NAME;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER note_bucket AFTER INSERT OR UPDATE OR DELETE ON taskmill_control
-    FOR EACH ROW EXECUTE FUNCTION note_bucket();
 """
 
 
@@ -136,6 +102,8 @@ class Witnesses:
     nodes: list[Row] = field(default_factory=list)
     cron: list[Row] = field(default_factory=list)
     seen: list[Row] = field(default_factory=list)
+    controls: list[Row] = field(default_factory=list)
+    """Pauses and resumes, as they were asked for and answered."""
     wrong: list[str] = field(default_factory=list)
 
     def spans(self) -> Iterator[Span]:
@@ -163,11 +131,9 @@ def hear(crowd: Crowd) -> Witnesses:
         "cron": "taskmill_cron",
         "seen": "seen ORDER BY n",
     }
-    with psycopg.connect(crowd.address, row_factory=dict_row) as connection:
-        for name, table in tables.items():
-            rows: list[Row] = connection.execute(f"SELECT * FROM {table}").fetchall()
-            by_id = name in ("history", "active")
-            setattr(witnesses, name, {row["id"]: row for row in rows} if by_id else rows)
+    for name, found in rows(crowd.address, tables).items():
+        by_id = name in ("history", "active")
+        setattr(witnesses, name, {row["id"]: row for row in found} if by_id else found)
     return witnesses
 
 
@@ -191,6 +157,8 @@ def _hear_member(witnesses: Witnesses, member: Member) -> None:
     if member.died_at is not None:
         witnesses.deaths[member.who] = member.died_at
     begun: dict[tuple[int, int, str], Row] = {}
+    alive_until: dict[tuple[int, int, str], float] = {}
+    """The last words of attempts in worker processes."""
     batches: dict[str, list[Asked]] = {}
     for number, line in enumerate(lines):
         witnesses.facts[line["fact"]] += 1
@@ -200,6 +168,10 @@ def _hear_member(witnesses: Witnesses, member: Member) -> None:
                 if token in begun:
                     witnesses.wrong.append(f"{member.who} began {token} twice")
                 begun[token] = line
+                if line["type"] == work.crunch.name:
+                    alive_until[token] = line["at"]
+            case "alive":
+                alive_until[line["id"], line["attempt"], "main"] = line["at"]
             case "end":
                 start = begun.pop((line["id"], line["attempt"], line["part"]))
                 witnesses.intervals.append(_interval(start, line["at"], line["how"]))
@@ -213,10 +185,14 @@ def _hear_member(witnesses: Witnesses, member: Member) -> None:
                     one.id, one.kind, one.replaced = answer["id"], answer["kind"], answer["replaced"]
             case "cancelling":
                 witnesses.cancelling.add(line["id"])
+            case "controlling" | "controlled":
+                witnesses.controls.append(line)
             case "cancelled":
                 witnesses.cancelled[line["id"]] = witnesses.cancelled.get(line["id"], False) or line["answer"]
-    for start in begun.values():
-        if member.died_at is None:
+    for token, start in begun.items():
+        if token in alive_until:
+            witnesses.intervals.append(_interval(start, alive_until[token], "killed"))
+        elif member.died_at is None:
             witnesses.wrong.append(f"{_interval(start, boot_time(), 'never ended')}, though its process left in order")
         else:
             witnesses.intervals.append(_interval(start, member.died_at, "killed"))

@@ -1,12 +1,15 @@
-"""The task types of the cluster test. Each attempt puts its start and its end on record, under its token."""
+"""The task types of the mixed workload. Each attempt writes its start and its end to a journal, with its token."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 from taskmill import Context, Domain, Group, RateLimit, Retry, RetryLater
 from taskmill.cron import Cron
@@ -28,16 +31,22 @@ GROUPS = {
     "rated": Group(rate=RateLimit(PERMITS, SPEED, BURST)),
 }
 
-journal: Journal | None = None
+JOURNAL_PATH, JOURNAL_WHO = "TASKMILL_CRASH_JOURNAL", "TASKMILL_CRASH_WHO"
+"""Environment variables that name the journal of a process and of its worker processes."""
+
+
+@cache
+def journal() -> Journal:
+    """Open the journal of this process once."""
+    return Journal(Path(os.environ[JOURNAL_PATH]), os.environ[JOURNAL_WHO])
 
 
 @contextmanager
 def on_record(ctx: Context, marker: str, key: str | None = None, part: str = "main") -> Iterator[None]:
     """From here on it is at work; whatever ends it, the end is on record."""
-    assert journal is not None
     task = ctx.task
     token = {"id": task.id, "attempt": ctx.attempt, "part": part}
-    journal.write("start", **token, type=task.type, group=task.group, key=key, marker=marker)
+    journal().write("start", **token, type=task.type, group=task.group, key=key, marker=marker)
     how = "done"
     try:
         yield
@@ -48,13 +57,12 @@ def on_record(ctx: Context, marker: str, key: str | None = None, part: str = "ma
         how = f"failed: {wrong!r}"
         raise
     finally:
-        journal.write("end", **token, how=how)
+        journal().write("end", **token, how=how)
 
 
 def token(ctx: Context) -> str:
     """What the attempt returns: history must name the one that was allowed to say so."""
-    assert journal is not None
-    return f"{journal.who}/{ctx.attempt}"
+    return f"{journal().who}/{ctx.attempt}"
 
 
 def perhaps_again() -> None:
@@ -78,6 +86,20 @@ def threaded(ctx: Context, marker: str, seconds: float) -> str:
             ctx.check_cancelled()
             time.sleep(0.01)
         perhaps_again()
+    return token(ctx)
+
+
+@work.task(label=lambda marker, seconds: marker, run_in="process")
+def crunch(ctx: Context, marker: str, seconds: float) -> str:
+    """Run in a worker process, which must be gone before another attempt starts.
+
+    A worker process may be killed without a last word, so it says all the time that it is alive.
+    """
+    with on_record(ctx, marker):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            time.sleep(0.01)
+            journal().write("alive", id=ctx.task.id, attempt=ctx.attempt)
     return token(ctx)
 
 
