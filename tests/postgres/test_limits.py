@@ -18,6 +18,7 @@ from taskmill.policy.rates import full_bucket
 from taskmill.ports import Turn
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import NOW, TYPE, add, new_task
+from tests.metrics.scraping import Scrape
 
 
 class Watch:
@@ -173,3 +174,25 @@ async def test_time_fills_a_bucket_once_though_a_turn_that_was_planned_earlier_i
     right.release()
     await store.close()
     assert claimed == [1, 1, 0, 1]
+
+
+async def test_a_domain_cap_that_another_node_fills_is_a_counted_hold(postgres_store: str) -> None:
+    """``explain`` and the metric agree, whichever node runs what fills the cap."""
+    watch = Watch()
+    async with AsyncExitStack() as stack:
+        fills, waits = [
+            await stack.enter_async_context(Scheduler(postgres_store, domains=[watch.domain(node)]))
+            for node in range(2)
+        ]
+        stack.callback(watch.let_go.set)
+        await fills.domain("d").set_max_concurrency(1)
+        await stack.enter_async_context(fills.running())
+        await fills.submit(work("g"))
+        await until(lambda: watch.running["g"] == 1)
+        scrape = Scrape(waits)
+        handle = await waits.submit(work("h"))
+        await stack.enter_async_context(waits.running())
+        await until(lambda: bool(scrape.denials()))
+        explained = await handle.explain()
+        assert [hold.reason for hold in explained.holds] == ["domain_cap"]
+        assert scrape.denials() == {"domain_cap": 1}

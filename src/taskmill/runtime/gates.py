@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from taskmill.model.controls import NO_CONTROLS, Bucket, Declared, Scope, ScopeKind
+from taskmill.model.explanation import Reason
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Lane
@@ -67,18 +68,27 @@ class Gates:
 
     def is_open(self, lane: Lane, now: int) -> bool:
         """Whether tasks of a lane may start, as far as their type and domain are concerned."""
-        gate = self.rules.gate(lane.type)
+        reason = self.hold_on(lane.type, now)
+        if reason == "domain_cap":
+            self._held_by.setdefault(Scope(ScopeKind.DOMAIN, domain_of(lane.type)), set()).add(lane.group)
+        elif reason == "type_rate":
+            self._held_by.setdefault(Scope(ScopeKind.TYPE, lane.type), set()).add(lane.group)
+        return reason is None
+
+    def hold_on(self, type: str, now: int) -> Reason | None:
+        """Return what keeps tasks of a type from starting, whatever their group."""
+        if not self.knows(type):
+            return "no_handler"
+        gate = self.rules.gate(type)
         if gate is None:
-            return self.knows(lane.type)
-        if not self.knows(lane.type) or gate.is_paused:
-            return False
+            return None
+        if gate.is_paused:
+            return "domain_paused"
         if gate.cap is not None and self._load.in_domain(gate.domain.name) >= gate.cap:
-            self._held_by.setdefault(gate.domain, set()).add(lane.group)
-            return False
+            return "domain_cap"
         if gate.rate is not None and not self._permits(gate.type, gate.rate, now):
-            self._held_by.setdefault(gate.type, set()).add(lane.group)
-            return False
-        return True
+            return "type_rate"
+        return None
 
     def _permits(self, scope: Scope, rate: RateLimit, now: int) -> int:
         """How many tasks a rate limit lets start now; if none, it is looked at again when it does."""

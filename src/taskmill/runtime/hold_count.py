@@ -40,7 +40,7 @@ class HoldCount:
         self._everything: Reason | None = None
         picker.looked = {*glimpse.groups}
 
-    def count(self, free: int) -> None:
+    def count(self, free: int, now: int) -> None:
         """What starts was chosen, and ``free`` slots are left."""
         picker = self._picker
         before, self._everything = self._everything, self._hold_on_everything(free)
@@ -50,7 +50,7 @@ class HoldCount:
             return
         looked, picker.looked = picker.looked, set()
         for group in looked:
-            known, holds = self._groups.get(group, _NOTHING), frozenset(self._holds_on(group))
+            known, holds = self._groups.get(group, _NOTHING), frozenset(self._holds_on(group, now))
             for hold in holds - known:
                 self._meter.denied(hold.reason)
             if holds:
@@ -65,35 +65,22 @@ class HoldCount:
             return "scheduler_paused"
         return "slots" if free <= 0 and self._picker.has_candidates else None
 
-    def _holds_on(self, group: str) -> list[_GroupHold]:
+    def _holds_on(self, group: str, now: int) -> list[_GroupHold]:
         lanes = [lane for lane, known in self._glimpse.of(group).items() if known.places]
         if not lanes:
             return []
         if (reason := self._hold_on_group(group)) is not None:
             return [_GroupHold(reason, group)]
         holds = [
-            _GroupHold(reason, lane.type) for lane in lanes if (reason := self._hold_on_type(lane.type)) is not None
+            _GroupHold(reason, lane.type)
+            for lane in lanes
+            if (reason := self._picker.gates.hold_on(lane.type, now)) is not None
         ]
         if group in self._picker.throttled:
             holds.append(_GroupHold("pressure", group))
         if group in self._picker.courtesy.io_held:
             holds.append(_GroupHold("io", group))
         return holds
-
-    def _hold_on_type(self, type: str) -> Reason | None:
-        """What keeps tasks of a type from starting, whatever their group."""
-        gate = self._picker.rules.gate(type)
-        if not self._picker.gates.knows(type):
-            return "no_handler"
-        if gate is None:
-            return None
-        if gate.is_paused:
-            return "domain_paused"
-        if gate.cap is not None and self._load.domains[gate.domain.name] >= gate.cap:
-            return "domain_cap"
-        if gate.rate is not None and not self._picker.meters.permits(gate.type, gate.rate):
-            return "type_rate"
-        return None
 
     def _hold_on_group(self, group: str) -> Reason | None:
         picker, rules = self._picker, self._picker.rules

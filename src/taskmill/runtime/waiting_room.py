@@ -164,7 +164,7 @@ class WaitingRoom:
             picker.shares.meter = self._settings.meter
         self.picks = picker.pick(slots, free, turn.now)
         if self._holds is not None:
-            self._holds.count(free - len(self.picks))
+            self._holds.count(free - len(self.picks), turn.now)
         turn.claims = [pick.id for pick in self.picks]
         turn.hooks, self._hooks = self._hooks, []
         turn.meters = picker.meters.promised(picker.rules)
