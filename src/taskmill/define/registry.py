@@ -155,11 +155,9 @@ class Registry:
             if key is True:
                 key = handler.signature.digest(payload)
         else:
-            if submission.type not in self._foreign:
-                known = ", ".join(sorted(self._types)) or "none"
-                raise UnknownTaskType(f"no task type is named {submission.type!r}; registered are: {known}")
+            defaults = self._foreign.get(submission.type) or self._unpublished(submission)
             payload = submission.encoded or _encode_unchecked(submission)
-            settings = merged(self._foreign[submission.type], options)
+            settings = merged(defaults, options)
             key = settings["key"]
             if key is True:
                 key = payload_digest(json_encode({**settings["payload"], **submission.payload}))
@@ -168,6 +166,21 @@ class Registry:
             has_own_ttl = settings["has_own_ttl"] if registered is None else registered.has_own_ttl
             kin = _kin(settings, options, has_own_ttl=has_own_ttl, spawning=spawning)
         return _new_task(submission.type, key, payload, settings, options, kin, now)
+
+    def _unpublished(self, submission: Submission) -> dict[str, Any]:
+        """Return the defaults of a type that no scheduler has published, or refuse the submission."""
+        if submission.check:
+            known = ", ".join(sorted(self.known_names)) or "none"
+            raise UnknownTaskType(
+                f"no task type is named {submission.type!r}; registered are: {known}. If the name is right, "
+                "start a scheduler with its domain once, or submit with Submission(..., check=False), which does "
+                "without the defaults of the task type"
+            )
+        return merged(BUILT_IN, self._scheduler_options, {"payload": {}, "has_own_ttl": False})
+
+    @property
+    def known_names(self) -> set[str]:
+        return {*self._types, *self._foreign}
 
 
 TIES = frozenset({"depends_on", "ref", "every", "max_runs"})

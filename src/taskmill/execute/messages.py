@@ -90,19 +90,20 @@ class WireSubmission(msgspec.Struct):
     payload: str
     is_checked: bool
     options: dict[str, Any]
+    check: bool
+    """False if the type need not be known."""
 
     @classmethod
     def of(cls, submission: Submission) -> WireSubmission:
         payload = submission.encoded
         if payload is None:
             payload = encoded_arguments(submission.payload, submission.type).decode()
-        return cls(submission.type, payload, submission.encoded is not None, dict(submission.options))
+        return cls(submission.type, payload, submission.encoded is not None, dict(submission.options), submission.check)
 
     def unpacked(self) -> Submission:
         payload = msgspec.json.decode(self.payload)
-        return Submission.prepared(
-            self.type, payload, decoded_options(self.options), self.payload if self.is_checked else None
-        )
+        encoded = self.payload if self.is_checked else None
+        return Submission.prepared(self.type, payload, decoded_options(self.options), encoded, check=self.check)
 
 
 class SpawnRequest(msgspec.Struct, tag=True):

@@ -11,6 +11,7 @@ from taskmill.model.durations import Duration
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options
 from taskmill.model.retry import Retry
+from taskmill.model.task_name import is_full_name
 
 
 class HasId(Protocol):
@@ -54,28 +55,48 @@ class Submission:
     """One task to be stored: ``Submission("domain::task", {"path": "a"}, priority=64)``.
 
     ``task.prepare(...)`` builds one with the handler's own signature; building it by name serves callers that do
-    not import the handler. ``payload`` maps parameter names to values.
+    not import the handler. ``payload`` maps parameter names to values. With ``check=False`` a task type is accepted
+    that no scheduler has published in the store yet.
     """
 
-    __slots__ = ("encoded", "options", "payload", "type")
+    __slots__ = ("check", "encoded", "options", "payload", "type")
 
-    def __init__(self, type: str, payload: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]) -> None:
+    def __init__(
+        self,
+        type: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        check: bool = True,
+        **options: Unpack[CallOptions],
+    ) -> None:
         if not isinstance(type, str) or not type:
             raise SubmissionError(f"type must be a task type's name such as 'sync::transfer', got {type!r}")
         if payload is not None and not isinstance(payload, Mapping):
             raise SubmissionError(f"payload must map parameter names to values, not {payload.__class__.__name__}")
+        if not isinstance(check, bool):
+            raise SubmissionError(f"check must be True or False, got {check!r}")
+        if not check and not is_full_name(type):
+            raise SubmissionError(f"type must be a full name, 'domain::task', where check=False; got {type!r}")
         self.type = type
+        self.check = check
         self.payload: Mapping[str, Any] = payload or {}
         self.options: Mapping[str, Any] = checked_options(options, CALL_OPTIONS, SubmissionError)
         self.encoded: str | None = None
 
     @classmethod
     def prepared(
-        cls, type: str, payload: Mapping[str, Any], options: Mapping[str, Any], encoded: str | None
+        cls,
+        type: str,
+        payload: Mapping[str, Any],
+        options: Mapping[str, Any],
+        encoded: str | None,
+        *,
+        check: bool = True,
     ) -> Submission:
         """A submission whose options are checked already, and whose payload is if it is given ``encoded`` too."""
         submission = cls.__new__(cls)
         submission.type = type
+        submission.check = check
         submission.payload = payload
         submission.options = options
         submission.encoded = encoded

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from taskmill.errors import UnknownTaskType
 from taskmill.handle import Handle
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.submission import Submission, checked_submissions
@@ -44,11 +43,9 @@ class Submitting(Parts):
         self._opened()
         given = checked_submissions(submissions)
         now = self._clock.now_ms()
-        try:
-            return [self._registry.resolve(submission, now, spawning=spawning) for submission in given]
-        except UnknownTaskType:
+        if not all(self._registry.knows(submission.type) for submission in given):
             self._registry.learn_foreign(await self._store.published_types())
-            return [self._registry.resolve(submission, now, spawning=spawning) for submission in given]
+        return [self._registry.resolve(submission, now, spawning=spawning) for submission in given]
 
     def submit_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Handle[Any]]:
         """Store resolved tasks in the transaction of the caller's connection, in the caller's thread."""
