@@ -31,6 +31,7 @@ MEASUREMENTS = {
     "busy": "busy_submit",
     "depth": "depth",
     "sweep": "sweep",
+    "due": "due_stream",
     "memory": "memory",
     "open": "opening",
     "chain": "chain",

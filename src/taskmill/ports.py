@@ -153,7 +153,6 @@ class TurnResult(msgspec.Struct):
     stops: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
     hooks: list[int] = msgspec.field(default_factory=list[int])
     """What a survey found: running tasks that were asked to stop and why, and tasks whose hooks may run."""
-    promoted: bool = False
     controls: Controls | None = None
     """If they are not those that the turn was planned with."""
     buckets: Sequence[tuple[Scope, Bucket]] = ()

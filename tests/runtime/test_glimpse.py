@@ -46,7 +46,7 @@ def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: in
     disk, glimpse = Disk(), Glimpse()
     now = 0
     for _ in range(rounds):
-        action = random_.choice(["add", "many", "old", "take", "take", "foreign", "stale"])
+        action = random_.choice(["add", "many", "old", "due", "take", "take", "foreign", "stale"])
         lane = random_.choice(LANES)
         now += random_.randint(0, 3)
         if action == "add":
@@ -56,6 +56,8 @@ def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: in
                 glimpse.add(lane, disk.add(lane, now))
         elif action == "old":
             glimpse.add(lane, disk.add(lane, random_.randint(0, now)))
+        elif action == "due":
+            promote(disk, glimpse, [(random_.choice(LANES), random_.randint(0, now)) for _ in range(5)])
         elif action == "foreign":
             disk.add(lane, now)
             glimpse.survey([known for known in LANES if disk.rows[known]])
@@ -64,8 +66,35 @@ def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: in
             del disk.rows[lane][random_.randrange(len(disk.rows[lane]))]
         else:
             take(disk, glimpse, random_.randint(1, 300))
+        nothing_is_unseen(disk, glimpse)
     while any(disk.rows.values()):
         take(disk, glimpse, 500)
+
+
+def promote(disk: Disk, glimpse: Glimpse, due: list[tuple[Lane, int]]) -> None:
+    """Some come due in a turn that also reads lanes: what it reads has them already."""
+    places = [(lane, disk.add(lane, queued_at)) for lane, queued_at in due]
+    glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()}, FRONT)
+    for lane, place in places:
+        glimpse.add(lane, place)
+
+
+def nothing_is_unseen(disk: Disk, glimpse: Glimpse) -> None:
+    """Each lane is known completely, or up to its last known place, or is about to be read."""
+    for lane, rows in disk.rows.items():
+        known = glimpse.of(lane.group).get(lane)
+        if known is None:
+            assert not rows, "tasks wait in a lane that is not known"
+            continue
+        seen = set(known.places)
+        assert len(seen) == len(known.places), "a task stands twice in its lane"
+        assert known.places == sorted(known.places)
+        if known.complete:
+            assert seen.issuperset(rows)
+        elif known.places:
+            assert seen.issuperset(row for row in rows if row <= known.places[-1])
+        else:
+            assert lane in glimpse.unread()
 
 
 def take(disk: Disk, glimpse: Glimpse, count: int) -> None:

@@ -24,7 +24,7 @@ from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import UNREADABLE, describe
 from taskmill.store.sql.endings import Ties, end_tasks, leave_active
 from taskmill.store.sql.json_sql import encoded, one
-from taskmill.store.sql.releasing import note_queued
+from taskmill.store.sql.releasing import note_queued, promote
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 
@@ -77,9 +77,7 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
     if turn.at_work is not None:
         connection.execute(SQL["unclaim_others"], (encoded(turn.at_work),))
     if turn.promote:
-        ids = _one(connection, "due", turn.now, BITE)
-        connection.execute(SQL["promote"], (ids,))
-        result.promoted = ids != "[]"
+        promote(connection, turn.now, BITE, result.effects)
     if turn.resume_preempted or turn.resume_eased:
         connection.be_alone()
         causes = ((controls.FOR_A_TASK, turn.resume_preempted), (controls.FOR_PRESSURE, turn.resume_eased))
@@ -117,7 +115,7 @@ def _start(connection: Connection, turn: Turn, result: TurnResult) -> None:
 def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
     """See what waits, as far as the turn wants to know."""
     refill = turn.refill
-    if turn.survey or result.promoted:
+    if turn.survey:
         cluster.survey(connection, turn, result)
         refill = result.lanes or ()
     elif turn.promote:

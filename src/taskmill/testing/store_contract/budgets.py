@@ -60,7 +60,7 @@ class Budgets:
         await commit_moved(store, one, TryAgain("e", NOW + 1000), None)
         await commit_moved(store, two, MakeWay(), None)
         result = await store.turn(Turn(now=NOW + 1000, promote=True))
-        assert result.fronts == {Lane("", 128, TYPE): [Place(NOW, later, None, STORED)]}
+        assert [task.place for task in result.effects.released] == [Place(NOW, later, None, STORED)]
         result = await store.turn(Turn(now=NOW + 1000, resume_preempted=True))
         assert [(task.id, task.place.io) for task in result.effects.released] == [(paused, LEARN)]
 

@@ -243,7 +243,9 @@ class Controls:
         assert [await deadline_of(id) for id in (scheduled, blocked)] == [deadline + 100, deadline + 100]
         assert await deadline_of(elsewhere) == deadline + (100 if scope == EVERYTHING else 0)
         promoted = await store.turn(Turn(now=NOW + 500, promote=True))
-        assert Place(NOW + 500, scheduled) in promoted.fronts[Lane("g", 128, TYPE)], "it began to wait afterwards"
+        assert [(task.lane, task.place) for task in promoted.effects.released] == [
+            (Lane("g", 128, TYPE), Place(NOW + 500, scheduled)),
+        ], "it began to wait afterwards"
 
     async def test_a_running_task_gets_nothing_back_and_one_that_returns_only_what_it_waited(
         self, store: Store

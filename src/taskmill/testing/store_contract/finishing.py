@@ -64,11 +64,26 @@ class Finishing:
         await commit(store, task, TryAgain("e", NOW + 1000))
         assert (await active(store, id)).status == Status.SCHEDULED
         result = await store.turn(Turn(now=NOW + 999, promote=True))
-        assert (result.promoted, result.next_due) == (False, NOW + 1000)
+        assert (result.effects.released, result.next_due) == ([], NOW + 1000)
         result = await store.turn(Turn(now=NOW + 1000, promote=True))
-        assert (result.promoted, result.next_due) == (True, None)
+        assert result.next_due is None
         # The aging clock goes on: its place in the queue is that of its submission.
-        assert result.fronts == {Lane("", 128, TYPE): [Place(NOW, id)]}
+        assert [(task.lane, task.place) for task in result.effects.released] == [
+            (Lane("", 128, TYPE), Place(NOW, id)),
+        ]
+
+    async def test_a_promotion_reads_nothing_but_the_places_of_what_it_promotes(self, store: Store) -> None:
+        await add(store, *(new_task(group=f"g{n}") for n in range(50)))
+        due, _ = await add(
+            store,
+            new_task(group="g7", status=Status.SCHEDULED, due_at=NOW + 1000, queued_at=NOW + 1000),
+            new_task(group="g8", status=Status.SCHEDULED, due_at=NOW + 2000, queued_at=NOW + 2000),
+        )
+        result = await store.turn(Turn(now=NOW + 1500, promote=True))
+        assert [(task.lane, task.place) for task in result.effects.released] == [
+            (Lane("g7", 128, TYPE), Place(NOW + 1000, due)),
+        ]
+        assert (result.lanes, result.fronts, result.next_due) == (None, {}, NOW + 2000)
 
     async def test_what_is_due_and_claimed_in_one_turn_shares_its_transaction(self, store: Store) -> None:
         done, next_one = await add(store, new_task(), new_task())
@@ -100,7 +115,7 @@ class Finishing:
         )
         await store.shift_clock(-5)
         result = await store.turn(Turn(now=NOW + 5, promote=True))
-        assert result.fronts == {Lane("", 128, TYPE): [Place(NOW + 5, relative)]}
+        assert [task.place for task in result.effects.released] == [Place(NOW + 5, relative)]
         assert result.next_due == NOW + 20
         assert (await active(store, absolute)).status == Status.SCHEDULED
 

@@ -11,11 +11,13 @@ UPDATE taskmill_task SET status = CASE WHEN due_at > $2::bigint THEN 'scheduled'
 WHERE id = ANY (taskmill_ids($1));
 
 -- name: in_queue
--- The places of those of the given tasks that are in the queue.
+-- The places of those of the given tasks that are in the queue. Rows are found by their ids first: with old statistics the
+-- server would walk through the index of the whole queue instead.
+WITH given AS MATERIALIZED (SELECT * FROM taskmill_task WHERE id = ANY (taskmill_ids($1)))
 SELECT coalesce(json_agg(json_build_array(
     id, group_name, urgency, type, queued_at, renewed_at, NULL::bigint, expires_at, io) ORDER BY id), '[]')
-FROM taskmill_task
-WHERE id = ANY (taskmill_ids($1)) AND status = 'pending' AND stop IS NULL;
+FROM given
+WHERE status = 'pending' AND stop IS NULL;
 
 -- name: capped_parents
 -- [id, max_children] of the parents of the given tasks that let only so many children into the queue.
