@@ -243,8 +243,8 @@ class Store(CronStore, Protocol):
         """Tell ``meter`` what writing costs, until the store is closed."""
         ...
 
-    async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
-        """Take the right to dispatch or raise ``AlreadyRunning``; ``recovering`` promises to keep it for a moment."""
+    async def acquire_dispatch(self) -> DispatchRight:
+        """Take the right to dispatch or raise ``AlreadyRunning``."""
         ...
 
     async def recover(self, now: int) -> Recovery: ...

@@ -7,7 +7,8 @@ needs none of the machinery.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import Token
 from functools import partial
 from os import PathLike
@@ -21,6 +22,7 @@ from taskmill.define.registry import Registry
 from taskmill.errors import (
     ConfigError,
     InvalidState,
+    StoreError,
 )
 from taskmill.model.aging import Aging
 from taskmill.model.cron import Cron, CronTuple
@@ -54,6 +56,18 @@ if TYPE_CHECKING:
     from taskmill.runtime.executors import Executors
     from taskmill.runtime.watching import Watch
     from taskmill.store.opening import AnyStore
+
+_LOADED_WHEN_OPENED = (
+    "taskmill.execute.in_threads",
+    "taskmill.execute.on_loop",
+    "taskmill.policy.explaining",
+    "taskmill.runtime.executors",
+    "taskmill.verbs.cron_pictures",
+    "taskmill.verbs.group_pictures",
+    "taskmill.verbs.node_pictures",
+)
+"""Modules that are imported where they are needed. An open scheduler must not have to read them: by then the process
+may have no file descriptors left, or may have dropped the privileges to read them."""
 
 
 class Scheduler(Submitting, Tuning, Running, Measuring):
@@ -95,8 +109,9 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         if throttle is not None and not isinstance(throttle, ThrottlePolicy):
             raise ConfigError(f"throttle must be a ThrottlePolicy or None, not {type(throttle).__name__}")
         self._resources = checked_resources(resources)
-        self._make_watch = _make_watch(pressure, self._resources, bandwidth_limit)
-        crons, domains = _declared_cron(cron, domains)
+        with _loading():
+            self._make_watch = _make_watch(pressure, self._resources, bandwidth_limit)
+            crons, domains = _declared_cron(cron, domains)
         self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state)
         self._settings = RunSettings(
             expiry_sweep_interval=milliseconds(expiry_sweep_interval, "expiry_sweep_interval") / 1000,
@@ -110,19 +125,20 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             cron=crons,
         )
         self._clock: Clock = SystemClock() if clock is None else checked_clock(clock)
-        if crons:
-            # A zone that cannot be told is a mistake of whoever set the machine up, and said now.
-            self._clock.zone()
         self._needs_processes = any(registered.in_process for registered in self._registry)
-        if self._needs_processes:
-            from taskmill.execute.in_processes import check_importable
+        with _loading():
+            if crons:
+                # A zone that cannot be told is a mistake of whoever set the machine up, and said now.
+                self._clock.zone()
+            if self._needs_processes:
+                from taskmill.execute.in_processes import check_importable
 
-            for registered in self._registry:
-                if registered.in_process:
-                    check_importable(registered.handler.function, registered.handler.name)
-        from taskmill.store.opening import open_store
+                for registered in self._registry:
+                    if registered.in_process:
+                        check_importable(registered.handler.function, registered.handler.name)
+            from taskmill.store.opening import open_store
 
-        self._store = open_store(store, durability, self._clock)
+            self._store = open_store(store, durability, self._clock)
         self._store.declared = self._settings.declared
         self._is_open = False
         self._context_token: Token[Submits | None] | None = None
@@ -147,13 +163,16 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         await self.close()
 
     async def open(self) -> None:
-        """Create or migrate the store, and recover what a dead dispatcher left running."""
-        from taskmill.observe.bus import EventBus
-        from taskmill.runtime.announcer import Announcer
-        from taskmill.runtime.dispatching import Dispatching
-        from taskmill.runtime.neighbours import Neighbours
-        from taskmill.runtime.waiters import Waiters
+        """Create the store or bring it up to date. Nothing else in it changes before dispatching starts."""
+        with _loading():
+            from taskmill.observe.bus import EventBus
+            from taskmill.runtime.announcer import Announcer
+            from taskmill.runtime.dispatching import Dispatching
+            from taskmill.runtime.neighbours import Neighbours
+            from taskmill.runtime.waiters import Waiters
 
+            for module in _LOADED_WHEN_OPENED:
+                importlib.import_module(module)
         if self._is_open:
             raise InvalidState("this scheduler is open already")
         await self._store.open()
@@ -177,7 +196,6 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             self._store.watch_added = self._added
             if types := self._registry.published():
                 await self._store.publish_types(types)
-            await self._dispatching.recover_if_alone()
         except BaseException:
             await self._store.close()
             raise
@@ -216,6 +234,18 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         from taskmill.resources.process_io import process_io
 
         return process_io
+
+
+@contextlib.contextmanager
+def _loading() -> Generator[None, None, None]:
+    """Say what to do when a part of taskmill cannot be read."""
+    try:
+        yield
+    except OSError as wrong:
+        raise StoreError(
+            f"a part of taskmill cannot be loaded: {wrong.strerror or wrong} ({wrong.filename}); "
+            "if there are too many open files, close some or raise the limit (ulimit -n)"
+        ) from wrong
 
 
 def _declared_cron(cron: object, domains: Iterable[Domain]) -> tuple[Sequence[CronTask], Iterable[Domain]]:

@@ -21,7 +21,7 @@ from taskmill.errors import ConfigError, SchemaTooNew, StoreError, SubmissionErr
 from taskmill.model.filters import Filters
 from taskmill.store.postgres import migrate as postgres_migrate
 from taskmill.store.postgres.connection import WRITING, RawConnection, connect, shown, translated
-from taskmill.store.postgres.migrate import migrate, newest_version
+from taskmill.store.postgres.migrate import NEWEST_VERSION, migrate
 from taskmill.store.postgres.session import STATEMENTS
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.store.sqlite.migrate import migrate as migrate_sqlite
@@ -139,7 +139,7 @@ def test_every_statement_is_understood_and_none_reads_a_whole_table_of_tasks(dat
 
 def test_migrating_again_changes_nothing(database: RawConnection) -> None:
     before = _columns(database)
-    assert migrate(database, "test") == newest_version()
+    assert migrate(database, "test") == NEWEST_VERSION
     assert _columns(database) == before
 
 

@@ -18,7 +18,7 @@ from taskmill.store.sql.group_commit import Request
 from taskmill.store.sqlite import writer as writer_module
 from taskmill.store.sqlite.connection import connect
 from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES, LogFile
-from taskmill.store.sqlite.migrate import migrations, newest_version
+from taskmill.store.sqlite.migrate import MIGRATIONS, NEWEST_VERSION
 from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing.store_contract import new_task
@@ -49,9 +49,9 @@ async def test_migrations_are_numbered_recorded_and_applied_once(path: str) -> N
             pass
     raw = sqlite3.connect(path)
     assert raw.execute("SELECT version, name FROM taskmill_schema ORDER BY 1").fetchall() == [
-        (number, name) for number, name, _ in migrations()
+        (number, name) for number, name, _ in MIGRATIONS
     ]
-    assert [number for number, _, _ in migrations()] == list(range(1, newest_version() + 1))
+    assert [number for number, _, _ in MIGRATIONS] == list(range(1, NEWEST_VERSION + 1))
     raw.close()
 
 

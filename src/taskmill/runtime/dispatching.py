@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from taskmill.define.registry import Registry
@@ -60,22 +61,6 @@ class Dispatching:
     @property
     def is_running(self) -> bool:
         return self._stopping is not None
-
-    async def recover_if_alone(self) -> None:
-        """Put right what a dead dispatcher left, unless a live one is at work.
-
-        In a cluster that is left to nodes: whoever only looks, or may only look, changes nothing.
-        """
-        if self._store.is_cluster:
-            return
-        try:
-            right = await self._store.acquire_dispatch(recovering=True)
-        except AlreadyRunning:
-            return
-        try:
-            await self._recover()
-        finally:
-            right.release()
 
     async def run(
         self,
@@ -139,20 +124,28 @@ class Dispatching:
         may_go: asyncio.Event | None,
         wake_at: float | None,
     ) -> None:
-        executors = self._make_executors(right)
-        upkeep = Upkeep(self._store, self._clock, self._settings.retention, self._announcer)
-        dispatcher = Dispatcher(
-            self._store,
-            self._registry,
-            self._clock,
-            executors,
-            self._announcer,
-            upkeep,
-            self._settings,
-            self._spawner,
-            wake_at=wake_at,
-        )
-        try:
+        # Whatever fails from here on, the right is given back: the steps are undone in reverse order, each of them
+        # even if undoing another one fails.
+        async with contextlib.AsyncExitStack() as leaving:
+            dispatcher: Dispatcher | None = None
+            leaving.callback(lambda: right.release() if dispatcher is None else dispatcher.release_when_quiet(right))
+            executors = self._make_executors(right)
+            upkeep = Upkeep(self._store, self._clock, self._settings.retention, self._announcer)
+            dispatcher = Dispatcher(
+                self._store,
+                self._registry,
+                self._clock,
+                executors,
+                self._announcer,
+                upkeep,
+                self._settings,
+                self._spawner,
+                wake_at=wake_at,
+            )
+            leaving.push_async_callback(dispatcher.settle)
+            leaving.push_async_callback(executors.close)
+            leaving.push_async_callback(self._stop_watching)
+            leaving.callback(self._left)
             await self._recover()
             await dispatcher.cron.begin()
             await self._store.declare(self._settings.declared)
@@ -172,17 +165,15 @@ class Dispatching:
                 await dispatcher.shut_down(grace)
                 await upkeep.settle()
                 await self._store.durable()
-        finally:
-            self._neighbours.changed = None
-            self.dispatcher = None
-            if self.watching is not None:
-                await self.watching.end()
-                self.watching = None
-            await executors.close()
-            try:
-                await dispatcher.settle()
-            finally:
-                dispatcher.release_when_quiet(right)
+
+    def _left(self) -> None:
+        self._neighbours.changed = None
+        self.dispatcher = None
+
+    async def _stop_watching(self) -> None:
+        watching, self.watching = self.watching, None
+        if watching is not None:
+            await watching.end()
 
     async def _watch_machine(self, dispatcher: Dispatcher) -> None:
         if self._make_watch is None:

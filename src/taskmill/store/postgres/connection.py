@@ -139,7 +139,7 @@ def connect(
         whole = conninfo.make_conninfo(server, **{name: word for name, word in CONNECTING.items() if name not in given})
         connection = PatientConnection.connect(whole, autocommit=True)
         connection.patience = GREETING_PATIENCE
-    except psycopg.Error as wrong:
+    except (psycopg.Error, OSError) as wrong:
         raise translated(wrong, shown(address)) from wrong
     try:
         if connection.info.server_version < OLDEST_SERVER:
@@ -157,7 +157,7 @@ def connect(
             connection.settings = "".join(f"SET LOCAL {name} = {value};" for name, value in wanted.items())
         connection.patience = patience
         adapt(connection.adapters)
-    except psycopg.Error as wrong:
+    except (psycopg.Error, OSError) as wrong:
         connection.close()
         raise translated(wrong, shown(address)) from wrong
     except BaseException:
@@ -209,6 +209,9 @@ def may_try_again(wrong: BaseException) -> bool:
 
 def translated(wrong: Exception, name: str) -> Exception:
     """PostgreSQL's errors as ours."""
+    if isinstance(wrong, OSError):
+        # Such as too many open files.
+        return StoreError(f"{name}: no connection can be made here: {wrong.strerror or wrong}")
     if not isinstance(wrong, psycopg.Error):
         return wrong
     text = str(wrong).strip().partition("\n")[0]

@@ -10,18 +10,10 @@ from taskmill.errors import SchemaTooNew, StoreError
 from taskmill.store.postgres.connection import RawConnection
 from taskmill.store.sql.numbered_migrations import numbered_migrations
 
-MIGRATIONS = Path(__file__).with_name("migrations")
+MIGRATIONS = numbered_migrations(Path(__file__).with_name("migrations"))
+NEWEST_VERSION = MIGRATIONS[-1].number
 _LOCK = 0x7461736B6D696C6C
 """Whoever migrates in a database holds this lock; it is ``taskmill`` in ASCII."""
-
-
-def migrations() -> list[tuple[int, str, str]]:
-    """``(number, name, sql)`` of every migration, in order."""
-    return numbered_migrations(MIGRATIONS)
-
-
-def newest_version() -> int:
-    return migrations()[-1][0]
 
 
 def migrate(connection: RawConnection, name: str, *, create: bool = True) -> int:
@@ -30,17 +22,17 @@ def migrate(connection: RawConnection, name: str, *, create: bool = True) -> int
     Without ``create`` only what is up to date is accepted.
     """
     found = _version(connection)
-    if found == newest_version():
+    if found == NEWEST_VERSION:
         # A user who may not create tables can use those that are there.
         return found
-    if not create and found < newest_version():
+    if not create and found < NEWEST_VERSION:
         if not found:
             raise StoreError(
                 f"{name}: taskmill's tables are not in it; a scheduler that opens it makes them, unless they are in a"
                 " schema that the search path does not lead to"
             )
         raise StoreError(
-            f"{name} has schema {found}, this taskmill has {newest_version()}; "
+            f"{name} has schema {found}, this taskmill has {NEWEST_VERSION}; "
             "a scheduler that opens it and may create tables brings it up to date"
         )
     if connection.info.encoding not in ("utf-8", "UTF8", "utf8"):
@@ -54,11 +46,11 @@ def migrate(connection: RawConnection, name: str, *, create: bool = True) -> int
 
 def _upgrade(connection: RawConnection, name: str) -> int:
     found = _version(connection)
-    if found > newest_version():
-        raise SchemaTooNew(f"{name} has schema {found}, this taskmill knows up to {newest_version()}; upgrade it")
+    if found > NEWEST_VERSION:
+        raise SchemaTooNew(f"{name} has schema {found}, this taskmill knows up to {NEWEST_VERSION}; upgrade it")
     if found == 0:
         connection.execute("CREATE TABLE taskmill_schema (version bigint PRIMARY KEY, name text NOT NULL)")
-    for number, title, sql in migrations():
+    for number, title, sql in MIGRATIONS:
         if number > found:
             connection.execute(sql.encode())
             connection.execute("INSERT INTO taskmill_schema (version, name) VALUES (%s, %s)", (number, title))

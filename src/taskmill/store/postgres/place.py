@@ -18,7 +18,7 @@ from taskmill.store.moving.tables import OPEN, Shape, Table
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.address import parsed
 from taskmill.store.postgres.connection import SEALED_STATE, connect, shown, translated
-from taskmill.store.postgres.migrate import migrate, newest_version
+from taskmill.store.postgres.migrate import NEWEST_VERSION, migrate
 from taskmill.store.postgres.session import Session
 from taskmill.store.sql import ledger
 
@@ -73,7 +73,7 @@ class PostgresPlace(Place):
         # A batch that the server loses is one that was not copied; what ends a move is made durable.
         self._connection = self._closing.enter_context(connect(address, _SETTINGS, "process"))
         if must_exist:
-            self.check_schema(newest_version())
+            self.check_schema(NEWEST_VERSION)
         else:
             migrate(self._connection, self.name)
         self._reading = self._closing.enter_context(connect(address, _SETTINGS))

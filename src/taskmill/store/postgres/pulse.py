@@ -112,10 +112,10 @@ class Pulse:
         try:
             self._begin(session)
             self._look()
+            self._alarm = Alarm()
         except BaseException:
             session.raw.close()
             raise
-        self._alarm = Alarm()
         self._thread.start()
         self._lease.start()
 

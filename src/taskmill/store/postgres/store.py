@@ -138,7 +138,7 @@ class PostgresStore(WriteSide, ReadSide):
                 self._place = self._reading.execute(_PLACE).fetchone()
                 self._pulse.open()
                 undoing.pop_all()
-        except psycopg.Error as wrong:
+        except (psycopg.Error, OSError) as wrong:
             raise translated(wrong, self.name) from wrong
         self._has_opened = True
 
@@ -177,7 +177,7 @@ class PostgresStore(WriteSide, ReadSide):
         if types.items() - (await self.published_types()).items():
             await super().publish_types(types)
 
-    async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:  # noqa: ARG002 - nodes recover
+    async def acquire_dispatch(self) -> DispatchRight:
         self._right = NodeRight(self._pulse, await self._enter())
         return self._right
 

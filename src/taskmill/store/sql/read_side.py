@@ -21,7 +21,7 @@ from taskmill.model.stages import Crossing, Described
 from taskmill.model.status import Status
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock
-from taskmill.store.sql import controls, cron, machine, reading, series
+from taskmill.store.sql import controls, cron, explaining, machine, reading, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import one
 from taskmill.store.sql.rows import View
@@ -82,8 +82,6 @@ class ReadSide(ABC):
         return await self._view(lambda connection, view: reading.find(connection, view, type, key))
 
     async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
-        from taskmill.store.sql import explaining
-
         def read(connection: Connection, view: View) -> tuple[Situation, Surroundings, Controls] | None:
             found = explaining.situation(connection, id, view.rules, view.now)
             # Read anew: what the buckets of rate limits hold changes without a new version.
@@ -92,13 +90,9 @@ class ReadSide(ABC):
         return await self._view(read)
 
     async def crossings(self, crossings: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:
-        from taskmill.store.sql import explaining
-
         return await self._read(lambda connection: explaining.crossings(connection, crossings))
 
     async def load_of_groups(self) -> GroupLoad:
-        from taskmill.store.sql import explaining
-
         def read(connection: Connection, view: View) -> GroupLoad:
             running, waiting = explaining.load_of_groups(connection)
             return GroupLoad(

@@ -26,7 +26,7 @@ from taskmill.ports import (
     Turn,
     TurnResult,
 )
-from taskmill.store.sql import cluster, controls, cron, inbox, ledger, machine, pruning, reviving, series
+from taskmill.store.sql import cluster, controls, cron, cron_firing, inbox, ledger, machine, pruning, reviving, series
 from taskmill.store.sql.alone import must_be_alone
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.group_commit import GroupCommit
@@ -244,13 +244,9 @@ class WriteSide(ABC):
     # Cron
 
     async def begin_cron(self, declared: Sequence[CronDeclaration], now: int, zone: tzinfo) -> CronBeginning:
-        from taskmill.store.sql import cron_firing
-
         return await self._write(lambda connection: cron_firing.begin(connection, declared, now, zone), len(declared))
 
     async def fire_cron(self, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> Firings:
-        from taskmill.store.sql import cron_firing
-
         def write(connection: Connection) -> tuple[Firings, Arrived]:
             return cron_firing.fire(connection, occasions, now, zone)
 

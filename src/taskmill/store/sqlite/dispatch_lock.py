@@ -5,8 +5,8 @@ Child processes that run handlers inherit the lock: the right passes on only aft
 so two attempts of one task cannot overlap even when their scheduler is killed. Processes that are forked from the
 scheduler or from a worker close their copy at once, since they may live for any time.
 
-A dispatcher holds the lock exclusively. Whoever opens the file holds it shared for the moment of recovery; a dispatcher
-that meets only such openers waits for them.
+A dispatcher holds the lock exclusively. A process that asks which one dispatches holds it shared for a moment; a
+dispatcher that starts in this moment tries again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import ClassVar
 
 from taskmill.errors import AlreadyRunning, StoreError
 
-OPENERS_PATIENCE = 10.0
+PATIENCE = 10.0
+"""Seconds for which a dispatcher waits for processes that only ask."""
 RETRY_AFTER = 0.005
 
 
@@ -80,22 +81,18 @@ class NoLock:
         return
 
 
-async def acquire(path: str, *, recovering: bool) -> FileLock:
+async def acquire(path: str) -> FileLock:
     """Take the right, or say who holds it."""
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as wrong:
         raise StoreError(f"{path} cannot be opened: {wrong.strerror}") from wrong
     try:
-        if recovering:
-            if not _try_lock(descriptor, shared=True):
-                raise _already_running(descriptor)
-        else:
-            await _lock_exclusively(descriptor)
-            # Only people read this, so a full disk must not keep anyone from dispatching.
-            with contextlib.suppress(OSError):
-                os.truncate(descriptor, 0)
-                os.write(descriptor, str(os.getpid()).encode())
+        await _lock_exclusively(descriptor)
+        # Only people read this, so a full disk must not keep anyone from dispatching.
+        with contextlib.suppress(OSError):
+            os.truncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
     except BaseException:
         os.close(descriptor)
         raise
@@ -108,6 +105,8 @@ def holder(path: str) -> str | None:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return None
+    except OSError as wrong:
+        raise StoreError(f"{path} cannot be opened: {wrong.strerror}") from wrong
     try:
         if not _try_lock(descriptor, shared=True):
             return _read_holder(descriptor)
@@ -128,13 +127,13 @@ def _read_holder(descriptor: int) -> str:
 
 
 async def _lock_exclusively(descriptor: int) -> None:
-    tries = round(OPENERS_PATIENCE / RETRY_AFTER)
+    tries = round(PATIENCE / RETRY_AFTER)
     for _ in range(tries):
         if _try_lock(descriptor, shared=False):
             return
         if not _try_lock(descriptor, shared=True):
             break
-        # Only openers hold it, and they let go at once.
+        # Only processes that ask hold it, and they let go at once.
         _unlock(descriptor)
         await asyncio.sleep(RETRY_AFTER)
     raise _already_running(descriptor)

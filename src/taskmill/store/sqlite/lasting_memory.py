@@ -26,7 +26,7 @@ class LastingMemory(SqliteStore):
     async def close(self) -> None:
         await self._writer.close()
 
-    async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:  # noqa: ARG002 - alike
+    async def acquire_dispatch(self) -> DispatchRight:
         return self._right.acquired()
 
 

@@ -12,16 +12,8 @@ from taskmill.errors import SchemaTooNew, StoreCorrupt
 from taskmill.store.sql.numbered_migrations import numbered_migrations
 from taskmill.store.sqlite.connection import Connection, complete_statement
 
-MIGRATIONS = Path(__file__).with_name("migrations")
-
-
-def migrations() -> list[tuple[int, str, str]]:
-    """``(number, name, sql)`` of every migration, in order."""
-    return numbered_migrations(MIGRATIONS)
-
-
-def newest_version() -> int:
-    return migrations()[-1][0]
+MIGRATIONS = numbered_migrations(Path(__file__).with_name("migrations"))
+NEWEST_VERSION = MIGRATIONS[-1].number
 
 
 def migrate(connection: Connection, path: str) -> int:
@@ -30,11 +22,11 @@ def migrate(connection: Connection, path: str) -> int:
     connection.execute("BEGIN IMMEDIATE")
     try:
         before = _version(connection, path)
-        if before > newest_version():
+        if before > NEWEST_VERSION:
             raise SchemaTooNew(
-                f"{path} has schema {before}, this taskmill knows up to {newest_version()}; upgrade taskmill"
+                f"{path} has schema {before}, this taskmill knows up to {NEWEST_VERSION}; upgrade taskmill"
             )
-        for number, name, sql in migrations():
+        for number, name, sql in MIGRATIONS:
             if number > before:
                 for statement in statements(sql):
                     connection.execute(statement)

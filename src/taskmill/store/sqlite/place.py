@@ -22,7 +22,7 @@ from taskmill.store.sqlite.connection import (
 )
 from taskmill.store.sqlite.dispatch_lock import acquire, holder
 from taskmill.store.sqlite.log_file import LogFile
-from taskmill.store.sqlite.migrate import migrate, newest_version
+from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
 from taskmill.store.sqlite.session import Session
 
 _TRIGGER = "taskmill_sealed_"
@@ -52,7 +52,7 @@ class SqlitePlace(Place):
         self._closing.callback(self._connection.close)
         with translated_errors(self.name):
             if must_exist:
-                self.check_schema(newest_version())
+                self.check_schema(NEWEST_VERSION)
             else:
                 migrate(self._connection, self.name)
             self._connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
@@ -63,7 +63,7 @@ class SqlitePlace(Place):
 
     def take(self) -> None:
         try:
-            right = asyncio.run(acquire(self.name + "-dispatch", recovering=False))
+            right = asyncio.run(acquire(self.name + "-dispatch"))
         except AlreadyRunning as wrong:
             who = holder(self.name + "-dispatch") or "unknown"
             raise AlreadyRunning(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +35,7 @@ from taskmill.store.sqlite.connection import (
 )
 from taskmill.store.sqlite.dispatch_lock import FileLock, NoLock, acquire, held_since, holder
 from taskmill.store.sqlite.log_file import LogFile
-from taskmill.store.sqlite.migrate import migrate, newest_version
+from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
 from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.writer import Writer
 
@@ -107,17 +107,20 @@ class SqliteStore(WriteSide, ReadSide):
             self._reading.close()
         self._connection.close()
 
-    async def acquire_dispatch(self, *, recovering: bool = False) -> DispatchRight:
-        if recovering:
-            return NoLock() if self._in_memory else await self._take_right(recovering=True)
-        self._held_right = NoLock() if self._in_memory else await self._take_right(recovering=False)
+    async def publish_types(self, types: Mapping[str, str]) -> None:
+        # A program that says what is known already changes nothing by opening the file.
+        if types.items() - (await self.published_types()).items():
+            await super().publish_types(types)
+
+    async def acquire_dispatch(self) -> DispatchRight:
+        self._held_right = NoLock() if self._in_memory else await self._take_right()
         self._dispatching_since = self._clock.now_ms()
         return self._held_right
 
-    async def _take_right(self, *, recovering: bool) -> FileLock:
+    async def _take_right(self) -> FileLock:
         # Whoever moves the queue has the right; and whoever waited for it may have waited for the end of a move.
         try:
-            right = await acquire(self.name + "-dispatch", recovering=recovering)
+            right = await acquire(self.name + "-dispatch")
         except AlreadyRunning:
             await self._check_not_moved()
             raise
@@ -226,7 +229,7 @@ class SqliteStore(WriteSide, ReadSide):
             "kind": "sqlite",
             "module": sqlite_module(),
             "sqlite_version": ".".join(map(str, sqlite_version())),
-            "schema": newest_version(),
+            "schema": NEWEST_VERSION,
             "durability": self._durability,
             **facts,
         }

@@ -1,0 +1,29 @@
+"""No file descriptors left: a clear error or success, nothing raw, and nothing is left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command_line import ENVIRONMENT
+from tests.crash.descriptors_victim import PARTS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_process_without_descriptors_fails_clearly_or_works(any_store: str, part: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.descriptors_victim", part, any_store],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "survived", done.stderr
