@@ -15,7 +15,7 @@ import msgspec
 from taskmill.cron_socket import CronStore
 from taskmill.model.cluster import Admission, Elsewhere, NodeAtWork, Others
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
-from taskmill.model.effects import Arrived, Effects, Ended, Released, Skipped
+from taskmill.model.effects import NO_EFFECTS, Arrived, Effects, Ended, Released, Skipped
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import Machine, MovedIo, NodeMachine
@@ -28,7 +28,7 @@ from taskmill.model.stages import Claimed, Crossing, Described, Lane, NewTask, P
 from taskmill.model.verdict import Verdict
 from taskmill.store_meter import StoreMeter
 
-__all__ = ["Arrived", "Effects", "Ended", "Released", "Skipped"]
+__all__ = ["NO_EFFECTS", "Arrived", "Effects", "Ended", "Released", "Skipped"]
 
 
 class Clock(Protocol):

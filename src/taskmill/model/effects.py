@@ -87,6 +87,9 @@ class Effects(msgspec.Struct):
                     setattr(self, name, mine or theirs)
 
 
+NO_EFFECTS = Effects()
+
+
 class Arrived(msgspec.Struct):
     """What a commit of submissions brought: new rows, and what it did to those whose keys they took."""
 

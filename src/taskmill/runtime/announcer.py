@@ -51,7 +51,8 @@ class Announcer:
         words = "attempt %d of task %d (%s) no longer holds its token; its outcome is dropped"
         logger.warning(words, task.attempt, task.id, task.type, extra=about(task.id, task.type))
 
-    def arrived(self, arrived: Arrived, now: int) -> None:
+    def arrived(self, arrived: Arrived) -> None:
+        """Announce new tasks at the commit; what they have ended is announced once that is durable."""
         if not self._bus.is_heard:
             self._bus.skip("TaskSubmitted", len(arrived.fresh))
             if arrived.blocked:
@@ -62,7 +63,6 @@ class Announcer:
                 self._bus.about("TaskSubmitted", described)
                 if id in arrived.blocked:
                     self._bus.about("TaskBlocked", described)
-        self.effects(arrived.effects, now)
 
     def revived(self, task: Described) -> None:
         self._bus.about("TaskSubmitted", task)

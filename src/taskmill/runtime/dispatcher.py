@@ -21,7 +21,7 @@ from taskmill.model.stages import Claimed
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from taskmill.observe.log import logger
 from taskmill.policy.aging import effective_priority
-from taskmill.ports import Arrived, Clock, DispatchRight, Effects, Judged, Store, Turn, TurnResult
+from taskmill.ports import NO_EFFECTS, Arrived, Clock, DispatchRight, Effects, Judged, Store, Turn, TurnResult
 from taskmill.runtime.aging_watch import AgingWatch
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
@@ -38,8 +38,6 @@ from taskmill.runtime.sweep_pace import SweepPace
 from taskmill.runtime.upkeep import STORE_PATIENCE, Upkeep
 from taskmill.runtime.waiting_room import WaitingRoom
 from taskmill.runtime.workshop import Workshop
-
-_NO_EFFECTS = Effects()
 
 
 class Dispatcher:
@@ -338,7 +336,7 @@ class Dispatcher:
             self._announcer.progressed(self._progress.gathered)
         self.workshop.note_urgencies(result.urgencies, self._settings.declared.aging)
         self._apply_verdicts(turn, result)
-        if result.effects != _NO_EFFECTS:
+        if result.effects != NO_EFFECTS:
             self._announcer.once_durable(self._store, lambda: self._announcer.effects(result.effects, turn.now))
             self._upkeep.tasks_ended(len(result.effects.ended))
             self._stop_attempts(result.effects)

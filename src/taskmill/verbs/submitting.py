@@ -8,7 +8,7 @@ from typing import Any
 from taskmill.handle import Handle
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.submission import Submission, checked_submissions
-from taskmill.ports import Arrived, Origin
+from taskmill.ports import NO_EFFECTS, Arrived, Origin
 from taskmill.verbs.parts import Parts
 
 
@@ -57,4 +57,7 @@ class Submitting(Parts):
     def _added(self, arrived: Arrived) -> None:
         if self._dispatcher is not None:
             self._dispatcher.added(arrived)
-        self._announcer.arrived(arrived, self._clock.now_ms())
+        self._announcer.arrived(arrived)
+        if arrived.effects != NO_EFFECTS:
+            now = self._clock.now_ms()
+            self._announcer.once_durable(self._store, lambda: self._announcer.effects(arrived.effects, now))

@@ -70,7 +70,7 @@ class SqliteStore(WriteSide, ReadSide):
             except BaseException:
                 await self._reader.close()
                 raise
-        self._seen_version = self._data_version()
+        self._seen_version = self._forced_version = self._data_version()
         self._reading_session = Session(self._reading)
         full = self._durability == "full"
         self._requests = self._writer = Writer(Session(self._connection), log, self.name, full=full, clock=self._clock)
@@ -190,6 +190,16 @@ class SqliteStore(WriteSide, ReadSide):
         version = await self._write(lambda _: self._data_version(), rows=0)
         before, self._seen_version = self._seen_version, version
         return before != version
+
+    async def durable(self) -> None:
+        """Wait until everything committed so far would survive a power cut, by whichever process it was committed."""
+        if self._writer.must_sync:
+            version = await self._write(lambda _: self._data_version(), rows=0)
+            if version != self._forced_version:
+                # Another process may be stopped between its commit and its sync; the log is forced for it.
+                self._forced_version = version
+                self._writer.committed_elsewhere()
+        await super().durable()
 
     def _nodes(self, connection: AnyConnection, running: Sequence[TaskRecord], view: View) -> list[NodeAtWork]:  # noqa: ARG002
         """The one process that dispatches. Whether it lives is known at every moment, so it was seen just now."""

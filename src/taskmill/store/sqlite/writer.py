@@ -53,7 +53,7 @@ class Writer(GroupCommit):
         self._session = session
         self._connection = session.raw
         self._log = log
-        self._must_sync = full and log is not None
+        self.must_sync = full and log is not None
         self._sync_thread = StoreThread("taskmill-sync", clock)
         self._handover = Handover()
         self._undurable: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
@@ -122,7 +122,7 @@ class Writer(GroupCommit):
 
     def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         """Call back once everything committed so far would survive a power cut."""
-        if not self._must_sync or (not self._unsynced and not self._syncing):
+        if not self.must_sync or (not self._unsynced and not self._syncing):
             callback()
         elif not self._unsynced:
             # What is being forced to the disk right now is all there is.
@@ -134,9 +134,13 @@ class Writer(GroupCommit):
                 # After the callbacks of this commit, so that all of them share one sync.
                 asyncio.get_running_loop().call_soon(self._sync)
 
+    def committed_elsewhere(self) -> None:
+        """Note that another process has committed something that it may not have forced to the disk yet."""
+        self._unsynced = True
+
     def sync_soon(self) -> None:
         """Force what was committed to the disk within a moment, once for all of it."""
-        if self._must_sync and self._unsynced and self._soon is None:
+        if self.must_sync and self._unsynced and self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(SYNC_AT_LATEST, self._sync_now)
 
     def _sync_now(self) -> None:
