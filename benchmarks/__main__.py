@@ -32,6 +32,7 @@ MEASUREMENTS = {
     "depth": "depth",
     "sweep": "sweep",
     "due": "due_stream",
+    "resume": "large_resume",
     "memory": "memory",
     "open": "opening",
     "chain": "chain",

@@ -100,6 +100,8 @@ class Turn(msgspec.Struct):
     do that are the first from there on."""
     controls_version: int | None = None
     """The controls that the claims were planned with; under others nothing is claimed."""
+    is_owed: bool = False
+    """True if the claims were planned while paused time is still to be given back: they are given theirs first."""
     meters: Sequence[tuple[Scope, RateLimit, Bucket]] = ()
     """The rate limits that the claims are subject to. Permits are taken for tasks that start, and only for them."""
     slots: int | None = None
@@ -297,6 +299,10 @@ class Store(CronStore, Protocol):
 
     async def end_pauses(self, now: int) -> list[Scope]:
         """End the pauses whose time has come, each as of that time; returns which."""
+        ...
+
+    async def give_back(self) -> bool:
+        """Give the time of an ended pause back to some of its tasks; says whether there is more to do."""
         ...
 
     async def set_priority(self, id: int, priority: int) -> Effects | None:

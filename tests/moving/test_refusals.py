@@ -238,7 +238,7 @@ def test_a_source_is_opened_as_it_was_only_if_its_target_is_said_to_be_lost(
 def test_a_move_that_an_older_taskmill_began_is_left_to_it(file: Path, postgres_store: str) -> None:
     _break_off(file, postgres_store)
     with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE taskmill_schema SET version = 0")
+        connection.execute("UPDATE taskmill_schema SET version = version - 1")
     connection.close()
     with pytest.raises(StoreError, match="an older taskmill began to move it"):
         move(file, postgres_store)

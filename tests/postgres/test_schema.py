@@ -55,7 +55,7 @@ NOTHING_TO_DO = {"claim", "delete_active", "tally"}
 NOTHING_ON_SQLITE = {"claim_fronts", "unclaim_others"}
 
 # Read or written as a whole, once in a while, or small.
-MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits", "give_back_paused_time"}
+MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits"}
 TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
 
 

@@ -12,13 +12,15 @@ import pytest
 
 from taskmill import Domain, Scheduler, SchemaTooNew, StoreBusy, StoreError
 from taskmill.clock import SystemClock
+from taskmill.model.controls import Pause, Scope, ScopeKind
 from taskmill.model.filters import Filters
+from taskmill.ports import Turn
 from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sql.group_commit import Request
 from taskmill.store.sqlite import writer as writer_module
 from taskmill.store.sqlite.connection import connect
 from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES, LogFile
-from taskmill.store.sqlite.migrate import MIGRATIONS, NEWEST_VERSION
+from taskmill.store.sqlite.migrate import MIGRATIONS, NEWEST_VERSION, statements
 from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing.store_contract import new_task
@@ -53,6 +55,30 @@ async def test_migrations_are_numbered_recorded_and_applied_once(path: str) -> N
     ]
     assert [number for number, _, _ in MIGRATIONS] == list(range(1, NEWEST_VERSION + 1))
     raw.close()
+
+
+async def test_a_file_of_an_older_version_keeps_its_tasks_and_its_pauses(path: str) -> None:
+    raw = sqlite3.connect(path, isolation_level=None)
+    (_, name, first), *_ = MIGRATIONS
+    raw.execute("CREATE TABLE taskmill_schema (version INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT")
+    for statement in statements(first):
+        raw.execute(statement)
+    raw.execute("INSERT INTO taskmill_schema VALUES (1, ?)", (name,))
+    raw.execute(
+        "INSERT INTO taskmill_task"
+        " (type, group_name, priority, urgency, status, payload, created_at, queued_at, expires_at)"
+        " VALUES ('d::work', 'g', 128, 128, 'pending', '{}', 1000, 1000, 5000)"
+    )
+    raw.execute("INSERT INTO taskmill_control (kind, name, paused_at) VALUES ('group', 'g', 2000)")
+    raw.close()
+    store = SqliteStore(path, "full", SystemClock())
+    await store.open()
+    group = Scope(ScopeKind.GROUP, "g")
+    assert (await store.controls()).pauses == {group: Pause(2000)}
+    assert await store.resume(group, 9000)
+    (task,) = (await store.turn(Turn(now=9000, claims=[1]))).claimed
+    assert (task.queued_at, task.expires_at) == (8000, 12000)
+    await store.close()
 
 
 async def test_a_newer_schema_is_refused_and_left_alone(path: str) -> None:

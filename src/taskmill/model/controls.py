@@ -6,7 +6,7 @@ by any process. :mod:`taskmill.policy.rules` says what the two come to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -89,6 +89,8 @@ class Controls(msgspec.Struct, frozen=True):
     """What the last dispatcher was written to do."""
     changes: Mapping[Scope, Change] = msgspec.field(default_factory=dict[Scope, Change])
     pauses: Mapping[Scope, Pause] = msgspec.field(default_factory=dict[Scope, Pause])
+    ended_pauses: Sequence[tuple[Scope, Pause]] = ()
+    """Pauses that are over, and whose time was not given back to all of their tasks yet."""
     buckets: Mapping[Scope, Bucket] = msgspec.field(default_factory=dict[Scope, Bucket])
 
 

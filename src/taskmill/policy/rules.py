@@ -97,6 +97,14 @@ class Rules:
         scopes = (EVERYTHING, Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.GROUP, group))
         return {scope: pauses[scope] for scope in scopes if scope in pauses}
 
+    def owed(self, group: str, type: str) -> list[Pause]:
+        """The ended pauses of the tasks of this type in this group, whose time is still to be given back to some."""
+        ended = self.controls.ended_pauses
+        if not ended:
+            return []
+        scopes = (EVERYTHING, Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.GROUP, group))
+        return [pause for scope, pause in ended if scope in scopes]
+
     def paused(self, kind: ScopeKind, now: int) -> dict[str, int | None]:
         """The names of what is paused of a kind, and until when."""
         pauses = self.controls.pauses.items()

@@ -1,7 +1,8 @@
 """How the clocks of a waiting task stand: whatever pauses it, its age and its deadline wait with it.
 
 A pause that has an end has ended then, whether or not anybody was there to end it. What lies before the ``paused_at``
-of a task is settled: it was added to its times already, or the task was running.
+of a task is settled: it was added to its times already, or the task was running. So a pause is added once, whoever
+comes to the task first (docs/decisions/0022).
 """
 
 from __future__ import annotations
@@ -50,29 +51,74 @@ class Clocks(NamedTuple):
 def clocks(task: Clocked, rules: Rules, now: int) -> Clocks:
     if task.status is Status.RUNNING:
         return Clocks(task.status, (task.started_at or now) - task.aged_from, task.expires_at, stand_still=False)
-    if not rules.controls.pauses and task.status is not Status.PAUSED:
+    controls = rules.controls
+    if not controls.pauses and not controls.ended_pauses and task.status is not Status.PAUSED:
         return Clocks(task.status, now - task.aged_from, task.expires_at, stand_still=False)
+    held = any(pause.holds(now) for pause in rules.pauses(task.group, task.type).values())
     pauses = pauses_of(rules, task.group, task.type, task.paused_at)
-    status = (
-        Status.PAUSED if task.status is Status.PENDING and any(pause.holds(now) for pause in pauses) else task.status
-    )
     if task.status is Status.PAUSED:
         pauses.append(Pause(task.created_at if task.paused_at is None else task.paused_at))
     expires_at = task.expires_at
     return Clocks(
-        status,
+        Status.PAUSED if task.status is Status.PENDING and held else task.status,
         now - task.aged_from - stood_still(pauses, task.aged_from, now),
         None if expires_at is None else expires_at + stood_still(pauses, task.clock_from, now),
-        stand_still=any(pause.holds(now) for pause in pauses),
+        stand_still=held or task.status is Status.PAUSED,
     )
 
 
 def pauses_of(rules: Rules, group: str, type: str, settled_at: int | None) -> list[Pause]:
-    """The pauses that concern tasks of this type in this group, as far as they are not settled."""
+    """The pauses that concern tasks of this type in this group, ended ones included, as far as they are not settled."""
     return [
         Pause(pause.since if settled_at is None else max(pause.since, settled_at), pause.until)
-        for pause in rules.pauses(group, type).values()
+        for pause in (*rules.pauses(group, type).values(), *rules.owed(group, type))
     ]
+
+
+class Waiting(Clocked, Protocol):
+    """A task whose times move when a pause has ended."""
+
+    @property
+    def queued_at(self) -> int: ...
+    @property
+    def renewed_at(self) -> int | None: ...
+
+
+class Settled(NamedTuple):
+    """The times of a task with those of ended pauses added."""
+
+    queued_at: int
+    renewed_at: int | None
+    expires_at: int | None
+    paused_at: int
+    """What lies before this is settled now."""
+
+
+def settled(task: Waiting, rules: Rules) -> Settled | None:
+    """Give the time of ended pauses back to a task that does not run; ``None`` if it is owed nothing.
+
+    If something else still pauses the task, only the time before that began is given back: the rest is when that ends.
+    """
+    holding = [pause.since for pause in rules.pauses(task.group, task.type).values()]
+    if task.status is Status.PAUSED:
+        holding.append(task.created_at if task.paused_at is None else task.paused_at)
+    held_since = min(holding, default=None)
+    owed: list[Pause] = []
+    end = 0
+    for pause in rules.owed(task.group, task.type):
+        since = pause.since if task.paused_at is None else max(pause.since, task.paused_at)
+        until = pause.until if held_since is None or pause.until is None else min(pause.until, held_since)
+        if until is not None and since < until:
+            owed.append(Pause(since, until))
+            end = max(end, until)
+    if not owed:
+        return None
+    return Settled(
+        task.queued_at + stood_still(owed, task.aged_from, end),
+        None if task.renewed_at is None else task.renewed_at + stood_still(owed, task.renewed_at, end),
+        None if task.expires_at is None else task.expires_at + stood_still(owed, task.clock_from, end),
+        end,
+    )
 
 
 def stood_still(pauses: Iterable[Pause], since: int, now: int) -> int:

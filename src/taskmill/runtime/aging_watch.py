@@ -55,6 +55,7 @@ class AgingWatch:
             Crossing(lane, since - wait, now - wait)
             for lane in lanes
             if not any(pause.holds(now) for pause in rules.pauses(lane.group, lane.type).values())
+            if not rules.owed(lane.group, lane.type)
             for line in lines_ahead(aging, lane.urgency)
             if (wait := wait_until_ms(aging, lane.urgency, line)) is not None
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from taskmill.errors import StoreError, StoreMoved
 from taskmill.model.retention import PRUNE_BITE, Retention
@@ -29,6 +30,7 @@ class Upkeep:
         self._rules = [] if retention is None else retention.rules()
         self._ended_since = 0
         self._pruning: asyncio.Task[None] | None = None
+        self._giving_back: asyncio.Task[None] | None = None
         self._offset = self._clock_offset()
         self.next_try: float | None = None
         """When a step of the clock that the store refused to hear of is told again, on the steady clock."""
@@ -51,7 +53,10 @@ class Upkeep:
             self._pruning = None
 
     async def settle(self) -> None:
-        """Finish what was begun, before the loop goes away."""
+        """Finish what was begun, before the loop goes away; what is left of paused time waits for the next one."""
+        if self._giving_back is not None:
+            self._giving_back.cancel()
+            await asyncio.wait([self._giving_back])
         if self._pruning is not None:
             await asyncio.wait([self._pruning])
         if self._ended_since:
@@ -77,7 +82,12 @@ class Upkeep:
         return step
 
     async def end_pauses(self, rules: Rules) -> bool:
-        """End the pauses whose time has come, as of that time; says whether there should be any."""
+        """End the pauses whose time has come, as of that time; says whether there should be any.
+
+        The time of those that have ended is given back beside the loop.
+        """
+        if rules.controls.ended_pauses and self._giving_back is None:
+            self._giving_back = asyncio.get_running_loop().create_task(self._give_back())
         now = self._clock.now_ms()
         at = rules.next_resumption()
         if at is None or at > now:
@@ -92,6 +102,28 @@ class Upkeep:
             logger.error("a pause could not be ended, trying again: %s", wrong)
             await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)
         return True
+
+    async def _give_back(self) -> None:
+        """Take bites until nothing is owed; as long as each took, others have the store to themselves."""
+        try:
+            while True:
+                began = time.perf_counter()
+                if not await self._gave_back():
+                    return
+                await asyncio.sleep(time.perf_counter() - began)
+        finally:
+            self._giving_back = None
+
+    async def _gave_back(self) -> bool:
+        """Take one bite; says whether there may be more to do."""
+        try:
+            return await self._store.give_back()
+        except StoreMoved:
+            return False
+        except StoreError as wrong:
+            logger.error("paused time could not be given back, trying again: %s", wrong)
+            await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)
+            return True
 
     def _clock_offset(self) -> int:
         return self._clock.now_ms() - round(self._clock.monotonic() * 1000)

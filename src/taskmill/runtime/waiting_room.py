@@ -167,6 +167,7 @@ class WaitingRoom:
             self._holds.count(free - len(self.picks), turn.now)
         turn.claims = [pick.id for pick in self.picks]
         turn.hooks, self._hooks = self._hooks, []
+        turn.is_owed = bool(turn.claims and picker.rules.controls.ended_pauses)
         turn.meters = picker.meters.promised(picker.rules)
         if self.in_cluster:
             # Where aging began anew for some, the first of a lane need not be the most urgent; a budget is one's own.

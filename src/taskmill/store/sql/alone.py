@@ -23,5 +23,6 @@ def must_be_alone(turn: Turn) -> bool:
         or turn.expire
         or turn.resume_preempted
         or turn.resume_eased
+        or turn.is_owed
         or not all(map(just_ends, turn.judged))
     )

@@ -1,13 +1,13 @@
 """Controls in the store: what was set, paused and limited at run time. Each change makes the version grow.
 
 A dispatcher plans with a version, and claims nothing under another: so what is paused here does not start there
-(docs/decisions/0014). Time spent paused is given back when a pause ends (docs/decisions/0016).
+(docs/decisions/0014).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -20,9 +20,7 @@ from taskmill.policy.rules import Rules, combined, still_valid
 from taskmill.ports import Effects, TurnResult
 from taskmill.store.sql import dependencies
 from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
 from taskmill.store.sql.json_sql import decode_pairs, encoded, one
-from taskmill.store.sql.releasing import note_queued
 from taskmill.store.sql.statements import SQL
 
 
@@ -36,6 +34,7 @@ class _Row(msgspec.Struct, array_like=True):
 
 
 _decode_rows = msgspec.json.Decoder(list[_Row]).decode
+_decode_ended = msgspec.json.Decoder(list[tuple[ScopeKind, str, int, int]]).decode
 _decode_change = msgspec.json.Decoder(Change).decode
 _decode_bucket = msgspec.json.Decoder(Bucket).decode
 FOR_A_TASK, FOR_PRESSURE = 1, 2
@@ -44,19 +43,22 @@ FOR_A_TASK, FOR_PRESSURE = 1, 2
 _decode_declared = msgspec.json.Decoder(Declared).decode
 
 
-def version(connection: Connection) -> int:
-    found: int = one(connection, SQL["version"])
-    return found
+def version(connection: Connection) -> tuple[int, bool]:
+    """The version, and whether the time of pauses that have ended is still to be given back."""
+    found, is_owed = connection.execute(SQL["version"]).fetchone()
+    return found, bool(is_owed)
 
 
 def read(connection: Connection) -> Controls:
     try:
         rows = {Scope(row.kind, row.name): row for row in _decode_rows(one(connection, SQL["controls"]))}
+        ended = _decode_ended(one(connection, SQL["ended_pauses"]))
         return Controls(
-            version(connection),
+            version(connection)[0],
             _declared(connection),
             {scope: _decode_change(row.change) for scope, row in rows.items() if row.change is not None},
             {scope: Pause(row.paused_at, row.resume_at) for scope, row in rows.items() if row.paused_at is not None},
+            [(Scope(kind, name), Pause(since, until)) for kind, name, since, until in ended],
             {scope: _decode_bucket(row.bucket) for scope, row in rows.items() if row.bucket is not None},
         )
     except msgspec.MsgspecError as wrong:
@@ -143,49 +145,6 @@ def _set_change(connection: Connection, scope: Scope, made: Change) -> None:
     connection.execute(SQL["set_change"], (*scope, None if made == NO_CHANGE else encoded(made)))
 
 
-def pause(connection: Connection, scope: Scope, now: int, until: int | None, *, relative: bool) -> bool:
-    end_pauses(connection, now)
-    was_paused = _paused_at(connection, scope) is not None
-    connection.execute(SQL["pause"], (*scope, now, until, relative))
-    connection.execute(SQL["bump_version"])
-    return not was_paused
-
-
-def resume(connection: Connection, scope: Scope, now: int) -> bool:
-    # What should have ended earlier has ended then, and may cover what this pause would give back.
-    return scope in end_pauses(connection, now) or _resume(connection, scope, now)
-
-
-def end_pauses(connection: Connection, now: int) -> list[Scope]:
-    """End the pauses whose time has come, each as of that time; returns which."""
-    overdue = connection.execute(SQL["overdue"], (now,)).fetchall()
-    ended = [(Scope(ScopeKind(kind), name), resume_at) for kind, name, resume_at in overdue]
-    for scope, resume_at in ended:
-        _resume(connection, scope, resume_at)
-    return [scope for scope, _ in ended]
-
-
-def _resume(connection: Connection, scope: Scope, now: int) -> bool:
-    since = _paused_at(connection, scope)
-    if since is None:
-        return False
-    connection.execute(SQL["resume"], scope)
-    connection.execute(SQL["give_back_paused_time"], (*scope, since, max(now, since)))
-    connection.execute(SQL["bump_version"])
-    return True
-
-
-def _paused_at(connection: Connection, scope: Scope) -> int | None:
-    row = connection.execute(SQL["paused_at"], scope).fetchone()
-    return None if row is None else row[0]
-
-
-def freeze_paused(connection: Connection, now: int) -> None:
-    """Keep what is paused from expiring."""
-    if one(connection, SQL["is_anything_paused"]):
-        connection.execute(SQL["freeze"], (now,))
-
-
 def take_from(
     connection: Connection,
     meters: Sequence[tuple[Scope, RateLimit, Bucket]],
@@ -218,16 +177,6 @@ def take_from(
 def away(connection: Connection) -> list[tuple[int, int]]:
     """Tasks that made way, and for what."""
     return decode_pairs(one(connection, SQL["preempted"]))
-
-
-def bring_back(connection: Connection, why: Collection[int], now: int, effects: Effects) -> None:
-    """Let tasks return that made way for one of these."""
-    ids = [id for id, cause in away(connection) if cause in why]
-    if ids:
-        effects.pauses_ended += end_pauses(connection, now)
-        connection.execute(SQL["resume_preempted"], (encoded(ids), now))
-        note_queued(connection, ids, effects)
-        effects.resumed += describe(connection, [task.id for task in effects.released if task.id in set(ids)])
 
 
 def set_priority(connection: Connection, id: int, priority: int) -> Effects | None:

@@ -14,7 +14,7 @@ from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on
 from taskmill.ports import Arrived, Effects, Origin
-from taskmill.store.sql import dependencies, families, series
+from taskmill.store.sql import dependencies, families, paused_time, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import read_described
 from taskmill.store.sql.endings import CRON_ONLY, NOBODY, end_tasks
@@ -81,6 +81,10 @@ def _look_up(connection: Connection, requests: Sequence[Request]) -> _Found:
     asked = (encoded(list(wanted)), sum(map(len, requests)))
     row = connection.execute(SQL["key_holders"], asked).fetchone()
     holders, stoppers = _decode_holders(row[0]), _decode_stoppers(row[1])
+    if row[5] and holders:
+        # A task that takes the place of another takes the true one.
+        paused_time.settle(connection, [holder.id for _, _, holder, _ in holders])
+        holders = _decode_holders(connection.execute(SQL["key_holders"], (asked[0], 0)).fetchone()[0])
     keys = Keys(
         {(type, key): holder for type, key, holder, _ in holders},
         {(type, key): id for type, key, id in stoppers},

@@ -18,7 +18,7 @@ from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.ranking import front_size, rank
 from taskmill.policy.verdicts import crash_message, quarantined
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
-from taskmill.store.sql import cluster, controls, cron, families, machine, series
+from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, series
 from taskmill.store.sql.alone import just_ends
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import UNREADABLE, describe
@@ -81,25 +81,33 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
     if turn.resume_preempted or turn.resume_eased:
         connection.be_alone()
         causes = ((controls.FOR_A_TASK, turn.resume_preempted), (controls.FOR_PRESSURE, turn.resume_eased))
-        controls.bring_back(connection, [cause for cause, is_over in causes if is_over], turn.now, result.effects)
+        paused_time.bring_back(connection, [cause for cause, is_over in causes if is_over], turn.now, result.effects)
     if turn.expire:
         connection.be_alone()
-        controls.freeze_paused(connection, turn.now)
-        _expire(connection, turn, result)
-    _start(connection, turn, result)
-    _look(connection, turn, result)
+        if paused_time.freeze(connection, turn.now):
+            _expire(connection, turn, result)
+    version, is_owed = controls.version(connection)
+    if is_owed:
+        paused_time.settle_released(connection, result.effects)
+    _start(connection, turn, result, version, is_owed=is_owed)
+    _look(connection, turn, result, is_owed=is_owed)
     return result
 
 
-def _start(connection: Connection, turn: Turn, result: TurnResult) -> None:
-    """Claim what was planned, if it was planned by the rules that hold."""
+def _start(connection: Connection, turn: Turn, result: TurnResult, version: int, *, is_owed: bool) -> None:
+    """Claim what was planned, if it was planned by the rules that hold.
+
+    Where paused time ``is_owed``, what starts is given it first, and the places in the store are not the true ones yet.
+    """
     claims = [*turn.hooks]
-    if turn.controls_version in (None, controls.version(connection)):
+    if turn.controls_version in (None, version):
         wanted = turn.claims if turn.admission is None else cluster.admit(connection, turn.admission, turn, result)
         claims += [*wanted, *_released_first(turn, result)]
     else:
         result.controls = controls.read(connection)
-    if turn.lanes:
+    if is_owed and claims:
+        paused_time.settle(connection, claims)
+    elif turn.lanes:
         claims = _claim_fronts(connection, claims, turn, result)
     if claims:
         _claim(connection, claims, turn.now, result)
@@ -112,7 +120,7 @@ def _start(connection: Connection, turn: Turn, result: TurnResult) -> None:
         controls.take_from(connection, turn.meters, result.claimed, turn.now, result, among_nodes=among_nodes)
 
 
-def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
+def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bool) -> None:
     """See what waits, as far as the turn wants to know."""
     refill = turn.refill
     if turn.survey:
@@ -124,6 +132,9 @@ def _look(connection: Connection, turn: Turn, result: TurnResult) -> None:
         result.next_expiry = _one(connection, "next_expiry")
     if refill:
         result.front_size = front_size(max(turn.lanes_in_sight, len(refill)))
+    if refill and is_owed:
+        result.fronts = paused_time.fronts(connection, refill, result.front_size, turn.now)
+    elif refill:
         found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), result.front_size, turn.now))
         result.fronts = {Lane(group, urgency, type, renewed): places for group, urgency, type, renewed, places in found}
 

@@ -55,7 +55,7 @@ class ReadSide(ABC):
         return await self._read(lambda connection: request(connection, self._present(connection)))
 
     def _present(self, connection: Connection) -> View:
-        version = controls.version(connection)
+        version, _ = controls.version(connection)
         if self._rules is None or self._known[0] != version:
             found = controls.read(connection)
             self._others_declare = found.declared is not None and found.declared != self.declared

@@ -15,7 +15,7 @@ from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
 from taskmill.policy.recurrence import is_spent, next_occurrence
 from taskmill.ports import Effects, SeriesChange, Skipped
-from taskmill.store.sql import controls, keys
+from taskmill.store.sql import keys, paused_time
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
 from taskmill.store.sql.families import stop_trees
@@ -119,10 +119,12 @@ def pause(connection: Connection, id: int, now: int) -> SeriesChange:
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
-    change = SeriesChange(series_id, effects=Effects(pauses_ended=controls.end_pauses(connection, now)))
+    change = SeriesChange(series_id, effects=Effects(pauses_ended=paused_time.end_pauses(connection, now)))
     connection.execute(SQL["set_paused"], (series_id, 1))
     if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
         occurrence, _, _ = _decode_occurrence(row[0])
+        if paused_time.is_owed(connection):
+            paused_time.settle(connection, [occurrence])
         if connection.execute(SQL["pause_occurrence"], (occurrence, now)).rowcount:
             (change.occurrence,) = describe(connection, [occurrence])
             change.effects.reordered = True
@@ -134,7 +136,7 @@ def resume(connection: Connection, id: int, now: int) -> SeriesChange:
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
-    change = SeriesChange(series_id, effects=Effects(pauses_ended=controls.end_pauses(connection, now)))
+    change = SeriesChange(series_id, effects=Effects(pauses_ended=paused_time.end_pauses(connection, now)))
     connection.execute(SQL["set_paused"], (series_id, 0))
     row = connection.execute(SQL["occurrence"], (series_id,)).fetchone()
     if row is None:

@@ -26,7 +26,19 @@ from taskmill.ports import (
     Turn,
     TurnResult,
 )
-from taskmill.store.sql import cluster, controls, cron, cron_firing, inbox, ledger, machine, pruning, reviving, series
+from taskmill.store.sql import (
+    cluster,
+    controls,
+    cron,
+    cron_firing,
+    inbox,
+    ledger,
+    machine,
+    paused_time,
+    pruning,
+    reviving,
+    series,
+)
 from taskmill.store.sql.alone import must_be_alone
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.group_commit import GroupCommit
@@ -187,13 +199,16 @@ class WriteSide(ABC):
         await self._write(lambda connection: controls.change(connection, changes, now))
 
     async def pause(self, scope: Scope, now: int, until: int | None, *, relative: bool = False) -> bool:
-        return await self._write(lambda connection: controls.pause(connection, scope, now, until, relative=relative))
+        return await self._write(lambda connection: paused_time.pause(connection, scope, now, until, relative=relative))
 
     async def resume(self, scope: Scope, now: int) -> bool:
-        return await self._write(lambda connection: controls.resume(connection, scope, now), rows=ledger.BITE)
+        return await self._write(lambda connection: paused_time.resume(connection, scope, now), rows=ledger.BITE)
 
     async def end_pauses(self, now: int) -> list[Scope]:
-        return await self._write(lambda connection: controls.end_pauses(connection, now), rows=ledger.BITE)
+        return await self._write(lambda connection: paused_time.end_pauses(connection, now), rows=ledger.BITE)
+
+    async def give_back(self) -> bool:
+        return await self._requests.ask(paused_time.bite, paused_time.BITE, alone=True, durable=False)
 
     async def set_priority(self, id: int, priority: int) -> Effects | None:
         return await self._write(lambda connection: controls.set_priority(connection, id, priority))
@@ -234,6 +249,7 @@ class WriteSide(ABC):
             connection.execute(SQL["shift_deadlines"], (by_ms,))
             connection.execute(SQL["shift_waits"], (by_ms,))
             connection.execute(SQL["shift_pauses"], (by_ms,))
+            connection.execute(SQL["shift_ended_pauses"], (by_ms,))
             connection.execute(SQL["bump_version"])
             controls.buckets_go_on(connection, now)
             if by_ms < 0:

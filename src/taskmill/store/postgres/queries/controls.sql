@@ -1,5 +1,6 @@
 -- name: version
-SELECT value::bigint FROM taskmill_setting WHERE name = 'controls_version';
+-- And whether the time of pauses that have ended is still to be given back.
+SELECT value::bigint, EXISTS (SELECT 1 FROM taskmill_ended_pause) FROM taskmill_setting WHERE name = 'controls_version';
 
 -- name: bump_version
 UPDATE taskmill_setting SET value = value::bigint + 1 WHERE name = 'controls_version';
@@ -48,41 +49,26 @@ ON CONFLICT (kind, name) DO UPDATE SET
 UPDATE taskmill_control SET paused_at = NULL, resume_at = NULL WHERE kind = $1 AND name = $2;
 
 -- name: is_anything_paused
-SELECT EXISTS (SELECT 1 FROM taskmill_control WHERE paused_at IS NOT NULL);
+-- Now, or until a moment ago.
+SELECT EXISTS (SELECT 1 FROM taskmill_control WHERE paused_at IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM taskmill_ended_pause);
 
 -- name: overdue
 -- Pauses that should have ended by $1, in the order in which they should have.
 SELECT kind, name, resume_at FROM taskmill_control WHERE resume_at <= $1::bigint ORDER BY resume_at, kind, name;
 
--- name: give_back_paused_time
--- Scope $1, $2 was paused from $3 to $4, and is no longer. Its tasks have neither waited nor come closer to their deadlines
--- meanwhile, unless something else has paused them too: then what that covers is given back when it ends. What lies before
--- the paused_at of a task was given back already, or the task was running.
-UPDATE taskmill_task AS own SET
-    queued_at = own.queued_at + greatest(0, paused.until - greatest(paused.since, coalesce(own.renewed_at, own.queued_at))),
-    renewed_at = own.renewed_at + greatest(0, paused.until - greatest(paused.since, own.renewed_at)),
-    expires_at = own.expires_at + greatest(0, paused.until - greatest(paused.since, paused.clock_from)),
-    frozen = false
-FROM (
-    SELECT
-        t.id,
-        greatest($3::bigint, t.paused_at) AS since,
-        least($4::bigint, CASE WHEN t.status = 'paused' THEN coalesce(t.paused_at, t.created_at) END,
-            {paused_with_others_since}) AS until,
-        {clock_from} AS clock_from
-    FROM taskmill_task AS t
-    WHERE t.status <> 'running'
-        AND ($1::text = 'scheduler' OR $1::text = 'group' AND t.group_name = $2::text
-            OR $1::text = 'domain' AND t.type >= $2::text || '::' AND t.type < $2::text || ':;')
-) AS paused
-WHERE own.id = paused.id;
-
 -- name: freeze
--- What is past its deadline at $1 but paused with others does not expire: its time stands still.
-UPDATE taskmill_task AS t SET frozen = true
-WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-    AND stop IS NULL AND NOT interrupted AND NOT frozen AND expires_at <= $1::bigint
-    AND EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it});
+-- What is past its deadline at $1 but paused with others does not expire: its time stands still. Nor does what was, and has
+-- its time still to be given back. At most $2.
+UPDATE taskmill_task SET frozen = true
+WHERE id = ANY (ARRAY(
+    SELECT id FROM taskmill_task
+    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
+        AND stop IS NULL AND NOT interrupted AND NOT frozen AND expires_at <= $1::bigint
+        AND (EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it})
+            OR EXISTS (SELECT 1 FROM taskmill_ended_pause AS ended WHERE {owes_it}))
+    LIMIT $2::bigint
+));
 
 -- name: preempted
 -- [id, for what] of tasks that made way.

@@ -1,7 +1,7 @@
 -- name: key_holders
 -- Of the given [type, key] pairs: the active tasks that hold them, with what events would tell about them, and those that
 -- were asked to stop and have not ended; the id after which there is room for $2 more, which are set aside here; whether
--- any task waits for others; whether any is a firing.
+-- any task waits for others; whether any is a firing; whether paused time is still to be given back.
 SELECT
     (
         SELECT coalesce(json_agg(json_build_array(t.type, t.key, json_build_array(
@@ -22,7 +22,8 @@ SELECT
     ) ELSE '[]' END,
     taskmill_take_ids($2::bigint) - 1,
     EXISTS (SELECT 1 FROM taskmill_dependency WHERE open),
-    EXISTS (SELECT 1 FROM taskmill_cron WHERE task_id IS NOT NULL);
+    EXISTS (SELECT 1 FROM taskmill_cron WHERE task_id IS NOT NULL),
+    EXISTS (SELECT 1 FROM taskmill_ended_pause);
 
 -- name: give_up_keys
 -- The given tasks are being replaced.

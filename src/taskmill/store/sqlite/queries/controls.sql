@@ -1,5 +1,7 @@
 -- name: version
-SELECT CAST(value AS INTEGER) FROM taskmill_setting WHERE name = 'controls_version';
+-- And whether the time of pauses that have ended is still to be given back.
+SELECT CAST(value AS INTEGER), EXISTS (SELECT 1 FROM taskmill_ended_pause)
+FROM taskmill_setting WHERE name = 'controls_version';
 
 -- name: bump_version
 UPDATE taskmill_setting SET value = CAST(value AS INTEGER) + 1 WHERE name = 'controls_version';
@@ -44,41 +46,26 @@ ON CONFLICT (kind, name) DO UPDATE SET
 UPDATE taskmill_control SET paused_at = NULL, resume_at = NULL WHERE kind = ?1 AND name = ?2;
 
 -- name: is_anything_paused
-SELECT EXISTS (SELECT 1 FROM taskmill_control WHERE paused_at IS NOT NULL);
+-- Now, or until a moment ago.
+SELECT EXISTS (SELECT 1 FROM taskmill_control WHERE paused_at IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM taskmill_ended_pause);
 
 -- name: overdue
 -- Pauses that should have ended by ?1, in the order in which they should have.
 SELECT kind, name, resume_at FROM taskmill_control WHERE resume_at <= ?1 ORDER BY resume_at, kind, name;
 
--- name: give_back_paused_time
--- Scope ?1, ?2 was paused from ?3 to ?4, and is no longer. Its tasks have neither waited nor come closer to their deadlines
--- meanwhile, unless something else has paused them too: then what that covers is given back when it ends. What lies before
--- the paused_at of a task was given back already, or the task was running.
-UPDATE taskmill_task SET
-    queued_at = queued_at + max(0, paused.until - max(paused.since, coalesce(renewed_at, queued_at))),
-    renewed_at = renewed_at + max(0, paused.until - max(paused.since, renewed_at)),
-    expires_at = expires_at + max(0, paused.until - max(paused.since, paused.clock_from)),
-    frozen = 0
-FROM (
-    SELECT
-        t.id,
-        max(?3, coalesce(t.paused_at, ?3)) AS since,
-        min(?4, CASE WHEN t.status = 'paused' THEN coalesce(t.paused_at, t.created_at) ELSE ?4 END,
-            coalesce({paused_with_others_since}, ?4)) AS until,
-        {clock_from} AS clock_from
-    FROM taskmill_task AS t
-    WHERE t.status <> 'running'
-        AND (?1 = 'scheduler' OR ?1 = 'group' AND t.group_name = ?2
-            OR ?1 = 'domain' AND t.type >= ?2 || '::' AND t.type < ?2 || ':;')
-) AS paused
-WHERE taskmill_task.id = paused.id;
-
 -- name: freeze
--- What is past its deadline at ?1 but paused with others does not expire: its time stands still.
+-- What is past its deadline at ?1 but paused with others does not expire: its time stands still. Nor does what was, and has
+-- its time still to be given back. At most ?2.
 UPDATE taskmill_task SET frozen = 1
-WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-    AND stop IS NULL AND interrupted = 0 AND frozen = 0 AND expires_at <= ?1
-    AND EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it});
+WHERE id IN (
+    SELECT id FROM taskmill_task
+    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
+        AND stop IS NULL AND interrupted = 0 AND frozen = 0 AND expires_at <= ?1
+        AND (EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it})
+            OR EXISTS (SELECT 1 FROM taskmill_ended_pause AS ended WHERE {owes_it}))
+    LIMIT ?2
+);
 
 -- name: preempted
 -- [id, for what] of tasks that made way.

@@ -7,6 +7,13 @@ control.paused_at IS NOT NULL AND (
     control.kind = 'scheduler' OR control.kind = 'group' AND control.name = group_name
     OR control.kind = 'domain' AND control.name = substr(type, 1, instr(type, '::') - 1));
 
+-- name: owes_it
+-- Whether a row of taskmill_ended_pause, called ended, has its time still to be given back to the task whose columns are at
+-- hand.
+id < ended.reached AND (
+    ended.kind = 'scheduler' OR ended.kind = 'group' AND ended.name = group_name
+    OR ended.kind = 'domain' AND ended.name = substr(type, 1, instr(type, '::') - 1));
+
 -- name: paused_with_others_since
 -- Since when the task has been paused with others; NULL if it is not.
 (SELECT min(control.paused_at) FROM taskmill_control AS control WHERE {pauses_it});
@@ -20,6 +27,11 @@ CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)
 -- name: budget
 -- The budget of a task, where it is text that can be read. One that is not must not keep others from being read.
 CASE WHEN io NOT GLOB '*[^ -~]*' THEN io END;
+
+-- name: times
+-- What is to be known about a waiting task whose times move.
+json_array(
+    id, group_name, type, status, created_at, queued_at, renewed_at, paused_at, expires_at, {clock_from}, {budget});
 
 -- name: every_lane
 -- Every lane that has waiting tasks, by skipping through the index: a recursive WITH.

@@ -1,7 +1,8 @@
 -- name: key_holders
 -- Of the given [type, key] pairs: the active tasks that hold them, with what events would tell about them, and those that
 -- were asked to stop and have not ended; the id after which there is room for ?2 more, here the last that was given out;
--- whether any task waits for others; whether any is a firing. One statement, because each is a hand-over between threads.
+-- whether any task waits for others; whether any is a firing; whether paused time is still to be given back. One statement,
+-- because each is a hand-over between threads.
 SELECT
     (
         SELECT json_group_array(json_array(t.type, t.key, json_array(
@@ -22,7 +23,8 @@ SELECT
     ) ELSE '[]' END,
     (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'taskmill_task' AND ?2 IS NOT NULL),
     EXISTS (SELECT 1 FROM taskmill_dependency WHERE open = 1),
-    EXISTS (SELECT 1 FROM taskmill_cron WHERE task_id IS NOT NULL);
+    EXISTS (SELECT 1 FROM taskmill_cron WHERE task_id IS NOT NULL),
+    EXISTS (SELECT 1 FROM taskmill_ended_pause);
 
 -- name: give_up_keys
 -- The given tasks are being replaced.

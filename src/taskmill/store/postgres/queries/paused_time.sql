@@ -1,0 +1,78 @@
+-- name: end_pause
+-- Scope $1, $2 was paused from $3 to $4. All tasks there are have their time to be given back, as far as it concerns them.
+INSERT INTO taskmill_ended_pause AS ended (kind, name, since, until, reached)
+SELECT $1::text, $2::text, $3::bigint, $4::bigint, coalesce(max(id), 0) + 1 FROM taskmill_task
+ON CONFLICT (kind, name, since) DO UPDATE SET
+    until = greatest(ended.until, excluded.until), reached = excluded.reached;
+
+-- name: ended_pauses
+-- [kind, name, since, until] of each.
+SELECT coalesce(json_agg(json_build_array(kind, name, since, until) ORDER BY since, kind, name), '[]')
+FROM taskmill_ended_pause;
+
+-- name: first_ended_pause
+-- [kind, name, since, reached] of the one whose time is given back next.
+SELECT kind, name, since, reached FROM taskmill_ended_pause ORDER BY since, kind, name LIMIT 1;
+
+-- name: next_owed
+-- Looks at $4 tasks with ids below $3, from the newest to the oldest, and answers with how many there were, the id of the last, and
+-- the first $5 that belong to scope $1, $2 and do not run.
+WITH looked_at AS MATERIALIZED (SELECT id FROM taskmill_task WHERE id < $3::bigint ORDER BY id DESC LIMIT $4::bigint)
+SELECT (SELECT count(*) FROM looked_at), (SELECT min(id) FROM looked_at), (
+    SELECT coalesce(json_agg(times ORDER BY id DESC), '[]')::text FROM (
+        SELECT id, {times} AS times
+        FROM taskmill_task AS t
+        WHERE id < $3::bigint AND id >= (SELECT min(id) FROM looked_at) AND status <> 'running'
+            AND ($1::text = 'scheduler' OR $1::text = 'group' AND group_name = $2::text
+                OR $1::text = 'domain' AND type >= $2::text || '::' AND type < $2::text || ':;')
+        ORDER BY id DESC LIMIT $5::bigint
+    ) AS owed
+);
+
+-- name: owed_to
+-- Those of the given tasks that do not run.
+SELECT coalesce(json_agg({times}), '[]') FROM taskmill_task
+WHERE id = ANY (taskmill_ids($1)) AND status <> 'running';
+
+-- name: give_back
+-- Rows of [id, queued_at, renewed_at, expires_at, paused_at]: what was paused until then is settled.
+UPDATE taskmill_task AS t SET
+    queued_at = (given.value ->> 1)::bigint,
+    renewed_at = (given.value ->> 2)::bigint,
+    expires_at = (given.value ->> 3)::bigint,
+    paused_at = (given.value ->> 4)::bigint,
+    frozen = false
+FROM jsonb_array_elements($1::jsonb) AS given (value)
+WHERE t.id = (given.value ->> 0)::bigint;
+
+-- name: thaw
+-- The given tasks were visited.
+UPDATE taskmill_task SET frozen = false WHERE id = ANY (taskmill_ids($1)) AND frozen;
+
+-- name: reach
+-- The time of pause $1, $2, $3 was given back down to id $4.
+UPDATE taskmill_ended_pause SET reached = $4::bigint WHERE kind = $1::text AND name = $2::text AND since = $3::bigint;
+
+-- name: forget_ended_pause
+DELETE FROM taskmill_ended_pause WHERE kind = $1::text AND name = $2::text AND since = $3::bigint;
+
+-- name: fronts_owed
+-- The first $2 tasks of each given lane, passing over those whose deadlines were passed by at least $3.
+SELECT coalesce(json_agg(json_build_array(lane.group_name, lane.urgency, lane.type, lane.renewed, (
+    SELECT coalesce(json_agg(front.times ORDER BY front.queued_at, front.id), '[]') FROM (
+        SELECT queued_at, id, {times} AS times FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+            AND type = lane.type AND (renewed_at IS NOT NULL) = lane.renewed
+            AND (expires_at IS NULL OR expires_at > $3::bigint OR interrupted)
+        ORDER BY queued_at, id LIMIT $2::bigint
+    ) AS front
+))), '[]')
+FROM (
+    SELECT value ->> 0 AS group_name, (value ->> 1)::smallint AS urgency, value ->> 2 AS type,
+        (value ->> 3)::boolean AS renewed
+    FROM jsonb_array_elements($1::jsonb) AS given (value)
+) AS lane;
+
+-- name: shift_ended_pauses
+-- The wall clock was stepped by $1 ms.
+UPDATE taskmill_ended_pause SET since = since + $1::bigint, until = until + $1::bigint;
