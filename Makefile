@@ -19,6 +19,8 @@ $(INSTALLED): pyproject.toml
 		}; \
 	fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
+	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compiler]'
 	@touch $(INSTALLED)
 
 demo: $(INSTALLED)    ## run the demonstration: a sync workload on a temporary file, with a live view
@@ -33,8 +35,8 @@ check: $(INSTALLED)   ## lint, formatting and types
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-crash: $(INSTALLED)   ## the long run of the crash harness: at least 300 rounds of kill -9, and 300 s of a mixed workload
-	TASKMILL_CRASH_ROUNDS=300 $(BIN)/python -m pytest tests/crash -n 0
+crash: $(INSTALLED)   ## the long run of the crash harness: at least 300 rounds of kill -9, 300 s of a mixed workload, power cuts
+	TASKMILL_CRASH_ROUNDS=300 $(BIN)/python -m pytest tests/crash tests/power -n 0
 
 cluster: $(INSTALLED) ## the long run of a cluster under fire: ten minutes of faults on a PostgreSQL server
 	TASKMILL_CLUSTER_SECONDS=600 $(BIN)/python -m pytest tests/cluster -n 0

@@ -1,0 +1,109 @@
+"""Power cuts: whatever a disk keeps of what was not synced, no promise is broken.
+
+Real processes are recorded, the recording is cut at many moments, and each disk that is possible then is opened with
+the real code. See docs/explanation/durability.md.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.evidence import kept_when_it_fails, rounds_or
+from tests.moving.everything import Book, filled, rows_of
+from tests.power.judge import judge
+from tests.power.mover import one_queue
+from tests.power.trial import Figures, Judge, Trial, tried
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the recorder is a library for LD_PRELOAD")
+
+SHORT = 16
+ROUNDS = rounds_or(0)
+DISKS = max(SHORT, 4 * ROUNDS)
+"""Of each scenario."""
+CHOSEN = int(os.environ.get("TASKMILL_CRASH_SEED", "0"))
+SEED = CHOSEN or (random.SystemRandom().randrange(1, 10**6) if ROUNDS else 1)
+"""The short form makes the same choices each time."""
+
+WORKLOAD = "tests.power.workload"
+SLOW_SYNC_US = 60_000
+"""Longer than the interval at which a process looks for what others have committed."""
+RESULTS = 12
+
+
+@pytest.fixture(scope="module")
+def total() -> Iterator[Figures]:
+    figures = Figures()
+    yield figures
+    if ROUNDS:
+        print(f"\npower cuts, seed {SEED}: {figures}", file=sys.__stderr__)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is such a place; a failed run is kept."""
+    with kept_when_it_fails(tmp_path, SEED) as journal:
+        yield journal.parent
+
+
+def order(trial: Trial, who: str, seed: int, **more: Any) -> tuple[str, Any]:
+    return WORKLOAD, {"file": str(trial.file), "who": who, "seed": seed * 100 + ord(who), **more}
+
+
+def alone(trial: Trial, seed: int, **more: Any) -> Judge:
+    """Record one process and then another, which finds what the first has left."""
+    trial.record([order(trial, "A", seed, **more)], [order(trial, "B", seed, **more)])
+    return judge
+
+
+def together(trial: Trial, seed: int) -> Judge:
+    """Record three processes at once, one of which dispatches."""
+    trial.record([order(trial, who, seed, deeds=20, dispatches=who == "A") for who in "ABC"])
+    return judge
+
+
+def moving(trial: Trial, seed: int) -> Judge:
+    """Record a move of a queue that has something of everything."""
+    target = trial.folder / "target.db"
+    filled(trial.file, Book(trial.folder.with_name("filled")), seed, size=30)
+    before = rows_of(trial.file)
+    trial.record([("tests.power.mover", [str(trial.file), str(target)])])
+    return one_queue(trial.file, target, before)
+
+
+@pytest.mark.timeout(120 + 2 * DISKS)
+@pytest.mark.parametrize("scenario", [alone, together, moving], ids=lambda scenario: scenario.__name__)
+def test_no_promise_is_broken_by_a_power_cut(
+    scenario: Callable[[Trial, int], Judge], place: Path, total: Figures, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = tried(place, SEED, DISKS, scenario)
+    total.add(figures)
+    with capsys.disabled():
+        print(f"\npower cuts, {scenario.__name__}: {figures}")
+    assert figures.disks
+    assert not figures.complaints, "\n".join(figures.complaints[:20])
+
+
+def test_a_result_that_another_process_sees_is_on_the_disk(place: Path) -> None:
+    """The disk is slow, so that the other process sees an ending before the dispatcher has forced it to the disk."""
+    trial = Trial(place, SEED)
+    dispatcher, watcher = order(trial, "A", SEED, serves=RESULTS), order(trial, "B", SEED, watches=RESULTS)
+    trial.record([dispatcher, watcher], delay_us=SLOW_SYNC_US)
+    seen = trial.after(lambda note: note.get("how") == "awaited")
+    assert len(seen) == RESULTS
+    assert trial.judge_at(seen, lambda: ["lost"], judge).complaints == []
+
+
+def test_without_syncs_the_judge_sees_losses_and_nothing_worse(place: Path) -> None:
+    """The control: ``durability="process"`` does not survive a power cut, but leaves a state that once was."""
+    figures = tried(place, SEED, SHORT, partial(alone, durability="process"))
+    lost = [complaint for complaint in figures.complaints if "lost: " in complaint]
+    assert len(lost) > SHORT
+    assert [complaint for complaint in figures.complaints if "broken: " in complaint] == []
