@@ -51,6 +51,7 @@ PENDING = Situation(
     paused_at=None,
     interrupted=False,
     clock_from=NOON - MINUTE,
+    place_id=7,
 )
 
 

@@ -77,7 +77,9 @@ class Store:
             if row.stopping:
                 keys.stopping[name] = id
             else:
-                keys.holders[name] = Holder(id, row.status, row.priority, row.task.queued_at, row.task.gate_id)
+                keys.holders[name] = Holder(
+                    id, row.status, row.priority, row.task.queued_at, row.task.gate_id, place_id=row.task.place_id
+                )
         return keys
 
     def put(self, requests: list[list[NewTask]]) -> list[object]:
@@ -95,7 +97,17 @@ class Store:
 
     def contents(self) -> list[tuple[object, ...]]:
         return [
-            (id, row.task.key, row.status, row.priority, row.task.payload, row.task.gate_id, row.rerun, row.ended)
+            (
+                id,
+                row.task.key,
+                row.status,
+                row.priority,
+                row.task.payload,
+                row.task.gate_id,
+                row.task.place_id,
+                row.rerun,
+                row.ended,
+            )
             for id, row in self.rows.items()
         ]
 
@@ -203,6 +215,22 @@ def test_a_replacement_takes_the_place_in_the_queue_of_a_task_that_waits() -> No
     plan = plan_inbox([[new_task("a", 2, OnDuplicate.SUPERSEDE, "new")]], Keys({("d::t", "a"): holder}), first_id=8)
     assert plan.superseded == [Superseding(3, 8, waits=True)]
     assert [(task.queued_at, task.priority, task.gate_id) for task in plan.fresh] == [(1, 2, None)]
+
+
+def test_the_id_of_the_place_is_that_of_the_first_task_of_a_chain() -> None:
+    new = [[new_task("a", 2, OnDuplicate.SUPERSEDE, str(n))] for n in range(3)]
+    assert [task.place_id for task in plan_inbox(new, Keys(), first_id=8).fresh] == [None, 8, 8]
+    holder = Holder(3, Status.PENDING, 9, queued_at=1, place_id=2)
+    plan = plan_inbox(new, Keys({("d::t", "a"): holder}), first_id=8)
+    assert [task.place_id for task in plan.fresh] == [2, 2, 2]
+
+
+def test_the_place_of_a_task_that_runs_or_is_due_later_is_not_taken_over() -> None:
+    for holder in (Holder(3, Status.RUNNING, 9, queued_at=1), Holder(3, Status.SCHEDULED, 9, queued_at=10**15)):
+        (task,) = plan_inbox(
+            [[new_task("a", 2, OnDuplicate.SUPERSEDE, "new")]], Keys({("d::t", "a"): holder}), first_id=8
+        ).fresh
+        assert (task.queued_at, task.place_id) == (task.created_at, None)
 
 
 def test_a_chain_of_replacements_waits_for_the_one_that_runs() -> None:

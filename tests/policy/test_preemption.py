@@ -14,7 +14,7 @@ from taskmill.policy.io_gate import IoGate, IoLoad
 from taskmill.policy.preemption import PATIENCE_MS, Pressing, served_here, victims
 
 _ROW = [1, 1, "d::t", None, None, "", 128, "{}", None, None, 0, 0, 0, 0, None, None, 0, None, None, None]
-_ROW += [None, None, 128, None, 0, None]
+_ROW += [None, None, 128, None, 0, None, 1]
 TASK = msgspec.convert(_ROW, Claimed)
 
 

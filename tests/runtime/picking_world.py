@@ -117,7 +117,7 @@ class World:
     ) -> tuple[Lane, Place]:
         self._ids += 1
         lane = Lane(group, priority, type, renewed)
-        place = Place(self.now - age, self._ids, self.now if renewed else None, budget_to_store(io))
+        place = Place(self.now - age, self._ids, self._ids, self.now if renewed else None, budget_to_store(io))
         insort(self.disk.setdefault(lane, []), place)
         return lane, place
 
@@ -228,7 +228,7 @@ class World:
         return effective_priority(self.declared.aging, lane.urgency, self.now - place.aged_from)
 
     def order(self, lane: Lane, place: Place) -> tuple[int, int, int]:
-        return self.effective(lane, place), place.queued_at, place.id
+        return self.effective(lane, place), place.queued_at, place.place_id
 
     def is_open(self, lane: Lane) -> bool:
         """Whether a task of this lane may start, given a slot: said anew here, not by asking the picker."""

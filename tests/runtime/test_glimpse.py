@@ -28,7 +28,7 @@ class Disk:
 
     def add(self, lane: Lane, queued_at: int) -> Place:
         self.ids += 1
-        place = Place(queued_at, self.ids)
+        place = Place(queued_at, self.ids, self.ids)
         insort(self.rows[lane], place)
         return place
 
@@ -123,7 +123,7 @@ def test_memory_stays_bounded() -> None:
     known = LaneGlimpse()
     known.complete = True
     for n in range(100_000):
-        known.add(Place(n, n), 2048)
+        known.add(Place(n, n, n), 2048)
     assert len(known.places) <= 2048
     assert not known.complete
 
@@ -131,7 +131,7 @@ def test_memory_stays_bounded() -> None:
 def test_memory_stays_bounded_with_many_lanes() -> None:
     glimpse = Glimpse()
     for n in range(400_000):
-        glimpse.add(Lane(f"g{n % 3000}", 1, "d::t"), Place(n, n))
+        glimpse.add(Lane(f"g{n % 3000}", 1, "d::t"), Place(n, n, n))
     in_sight = sum(len(known.places) for lanes in glimpse.groups.values() for known in lanes.values())
     assert glimpse.lane_count == 3000
     assert in_sight <= 4 * MOST_IN_SIGHT

@@ -36,6 +36,7 @@ class ModelTask:
     queued_at: float
     due_at: float | None
     expires_at: float | None
+    place_id: int
     state: str = "pending"
     attempts: int = 0
     retries: int = 0
@@ -66,7 +67,7 @@ class Model:
             waiting = [task for task in self.tasks.values() if task.state == "pending"]
             if not waiting:
                 return
-            task = min(waiting, key=lambda task: (task.priority, task.queued_at, task.id))
+            task = min(waiting, key=lambda task: (task.priority, task.queued_at, task.place_id))
             task.attempts += 1
             self.ran.append((task.id, task.attempts))
             word = task.script[task.attempts - 1] if task.attempts <= len(task.script) else "ok"
@@ -135,11 +136,12 @@ class EngineAgainstModel(RuleBasedStateMachine):
             handle = self.runner.run(self.scheduler.submit(self.scripted.options(**options).prepare(script)))
         except DuplicateTask as refused:
             return self._refused(refused.existing_id, strategy, holder)
-        place = self.model.now
+        place, place_id = self.model.now, handle.id
         if holder is not None and strategy == "supersede":
             assert (handle.kind, handle.replaced_id) == ("superseded", holder.id)
             holder.state = "superseded"
-            place = min(place, holder.queued_at)
+            if not delay and holder.queued_at <= place:
+                place, place_id = holder.queued_at, holder.place_id
         elif holder is not None:
             assert strategy in ("skip", "requeue")
             assert handle.id == holder.id
@@ -156,6 +158,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
             queued_at=now + delay if delay else place,
             due_at=now + delay if delay else None,
             expires_at=None if ttl is None else now + max(ttl, 0.001),
+            place_id=place_id,
             state="scheduled" if delay else "pending",
         )
         return handle.id
@@ -178,7 +181,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         if model.state == "dead_letter" and self.model.holder(model.key) is None:
             self.runner.run(self.scheduler.retry_dead(task))
             model.state, model.retries, model.due_at = "pending", 0, None
-            model.queued_at, model.expires_at = self.model.now, None
+            model.queued_at, model.expires_at, model.place_id = self.model.now, None, task
 
     @rule(seconds=st.integers(1, 6))
     def time_passes(self, seconds: int) -> None:

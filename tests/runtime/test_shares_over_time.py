@@ -59,7 +59,7 @@ class Mill:
                 self.submit(group)
 
     def submit(self, group: str) -> None:
-        self.glimpse.add(Lane(group, 128, TYPE), Place(self.now, next(self._numbers)))
+        self.glimpse.add(Lane(group, 128, TYPE), Place(self.now, number := next(self._numbers), number))
 
     def fill(self) -> list[Pick]:
         picks = self.picker.pick(self.slots, self.slots - len(self._ends), self.now)

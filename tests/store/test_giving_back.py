@@ -69,7 +69,7 @@ async def test_a_resume_rewrites_a_bite_and_the_others_are_read_as_if_it_had_rew
     (during,) = await add(store, new_task(group="g", created_at=NOW + 30, queued_at=NOW + 30, expires_at=NOW + 130))
     await store.resume(G, NOW + 1020)
     assert len((await store.controls()).ended_pauses) == 1
-    expected = [Place(NOW + n + 1000, id) for n, id in enumerate(ids)] + [Place(NOW + 1020, during)]
+    expected = [Place(NOW + n + 1000, id, id) for n, id in enumerate(ids)] + [Place(NOW + 1020, during, during)]
     for _ in range(4):
         assert await places(store, NOW + 1020) == expected, "past their stored deadlines they are in sight"
         await store.give_back()
@@ -141,7 +141,7 @@ async def test_an_interrupted_return_of_time_continues_where_it_stopped(any_stor
     await store.open()
     assert len((await store.controls()).ended_pauses) == 1
     assert 8 <= await give_back_everything(store) <= 10, "two bites were taken before"
-    assert await places(store, NOW + 2000) == [Place(NOW + n + 1000, id) for n, id in enumerate(ids)]
+    assert await places(store, NOW + 2000) == [Place(NOW + n + 1000, id, id) for n, id in enumerate(ids)]
     await store.close()
 
 
@@ -152,4 +152,4 @@ async def test_a_step_of_the_clock_moves_what_is_owed_with_it(store: Store, by: 
     await store.resume(EVERYTHING, NOW + 1020)
     await store.shift_clock(by)
     await give_back_everything(store)
-    assert await places(store, NOW + 9000) == [Place(NOW + n + 1000 + by, id) for n, id in enumerate(ids)]
+    assert await places(store, NOW + 9000) == [Place(NOW + n + 1000 + by, id, id) for n, id in enumerate(ids)]

@@ -81,6 +81,30 @@ async def test_a_file_of_an_older_version_keeps_its_tasks_and_its_pauses(path: s
     await store.close()
 
 
+async def test_a_file_of_an_older_schema_keeps_its_tasks_and_their_order(path: str) -> None:
+    raw = sqlite3.connect(path)
+    raw.executescript(MIGRATIONS[0][2])
+    raw.execute("CREATE TABLE taskmill_schema (version INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT")
+    raw.execute("INSERT INTO taskmill_schema VALUES (1, 'first')")
+    raw.executemany(
+        "INSERT INTO taskmill_task (type, key, group_name, priority, urgency, status, payload, created_at, queued_at)"
+        " VALUES ('d::work', ?, '', 128, 128, 'pending', ?, 7, 7)",
+        [(str(n), f'{{"n":{n}}}') for n in range(5)],
+    )
+    raw.commit()
+    raw.close()
+    domain, ran = Domain("d"), list[int]()
+
+    @domain.task(on_duplicate="supersede")
+    async def work(n: int) -> None:
+        ran.append(n)
+
+    async with Scheduler(path, domains=[domain], max_concurrency=1) as scheduler:
+        await work.options(key="1").submit(100)
+        await scheduler.run_until_idle()
+    assert ran == [0, 100, 2, 3, 4]
+
+
 async def test_a_newer_schema_is_refused_and_left_alone(path: str) -> None:
     async with Scheduler(path):
         pass

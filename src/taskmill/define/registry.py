@@ -136,8 +136,11 @@ class Registry:
     def knows(self, name: str) -> bool:
         return name in self._types or name in self._foreign
 
-    def resolve(self, submission: Submission, now: int, *, spawning: bool = False) -> NewTask:
-        """The row that this submission asks for."""
+    def resolve(self, submission: Submission, now: int, *, spawning: bool = False, has_looked: bool = False) -> NewTask:
+        """Return the row that this submission asks for.
+
+        An unknown type is accepted, if the submission says so, once the caller ``has_looked`` for published ones.
+        """
         registered = self._types.get(submission.type)
         options = submission.options
         if registered is not None:
@@ -155,7 +158,7 @@ class Registry:
             if key is True:
                 key = handler.signature.digest(payload)
         else:
-            defaults = self._foreign.get(submission.type) or self._unpublished(submission)
+            defaults = self._foreign.get(submission.type) or self._unpublished(submission, has_looked=has_looked)
             payload = submission.encoded or _encode_unchecked(submission)
             settings = merged(defaults, options)
             key = settings["key"]
@@ -167,9 +170,9 @@ class Registry:
             kin = _kin(settings, options, has_own_ttl=has_own_ttl, spawning=spawning)
         return _new_task(submission.type, key, payload, settings, options, kin, now)
 
-    def _unpublished(self, submission: Submission) -> dict[str, Any]:
+    def _unpublished(self, submission: Submission, *, has_looked: bool) -> dict[str, Any]:
         """Return the defaults of a type that no scheduler has published, or refuse the submission."""
-        if submission.check:
+        if submission.check or not has_looked:
             known = ", ".join(sorted(self.known_names)) or "none"
             raise UnknownTaskType(
                 f"no task type is named {submission.type!r}; registered are: {known}. If the name is right, "

@@ -31,6 +31,7 @@ class Released(msgspec.Struct, frozen=True, array_like=True):
     renewed_at: int | None
     due_at: int | None
     expires_at: int | None
+    place_id: int
     io: str | None = None
 
     @property
@@ -39,7 +40,7 @@ class Released(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def place(self) -> Place:
-        return Place(self.queued_at, self.id, self.renewed_at, self.io)
+        return Place(self.queued_at, self.place_id, self.id, self.renewed_at, self.io)
 
 
 class Skipped(msgspec.Struct, frozen=True):

@@ -44,6 +44,8 @@ class Situation(msgspec.Struct, array_like=True):
     interrupted: bool
     clock_from: int
     """Where its time-to-live counts from."""
+    place_id: int
+    """The task whose place in the queue it has; else its own id."""
     io: str | None = None
 
     @property

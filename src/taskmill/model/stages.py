@@ -46,12 +46,16 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the task that it replaces had saved."""
     io: str | None = None
     """Its budget as JSON, or ``learn``."""
+    place_id: int | None = None
+    """The task whose place in the queue it takes over."""
 
 
 class Place(NamedTuple):
-    """A waiting task's place among those of its lane: the longest waiting first, then by id."""
+    """A waiting task's place among those of its lane: the longest waiting first, then by the id of the place."""
 
     queued_at: int
+    place_id: int
+    """The id of the task that had this place first, of which ``id`` is the last replacement; else its own."""
     id: int
     renewed_at: int | None = None
     """When its aging began anew, of a task that stands in the place of another."""
@@ -134,6 +138,8 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     """Whether its ending concerns others: a parent, a series, a cron task, tasks that depend on it."""
     renewed_at: int | None
     """When its aging began anew, if it did."""
+    place_id: int
+    """The task whose place in the queue it has; else its own id."""
     io: str | None = None
     """Its budget as JSON, or ``learn``."""
     cron: str | None = None
@@ -145,7 +151,7 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def place(self) -> Place:
-        return Place(self.queued_at, self.id, self.renewed_at, self.io)
+        return Place(self.queued_at, self.place_id, self.id, self.renewed_at, self.io)
 
     @property
     def lane(self) -> Lane:

@@ -32,6 +32,8 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Whether it waits until fewer of its siblings are in the queue."""
     is_capped: bool = False
     """Whether its parent lets only so many children into the queue."""
+    place_id: int | None = None
+    """The task whose place in the queue it has; None: its own."""
 
     @property
     def waits_to_run(self) -> bool:

@@ -186,7 +186,8 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
             plan.again[holder.id] = task
             return Stored(holder.id, "requeued")
         case Replace(gate_id, ends_at_once):
-            keeps_place = ends_at_once and _status_when_free(task) is Status.PENDING
+            waits_now = ends_at_once and _status_when_free(task) is Status.PENDING
+            keeps_place = waits_now and holder.queued_at <= task.queued_at
             is_tied = holder.parent_id is not None or holder.series_id is not None
             plan.superseded.append(Superseding(holder.id, plan.next_id(), ends_at_once, is_tied))
             if holder.id >= plan.first_id:
@@ -196,7 +197,8 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
                 keys.stopping[name] = holder.id
             task = msgspec.structs.replace(
                 task,
-                queued_at=holder.queued_at if keeps_place and holder.queued_at < task.queued_at else task.queued_at,
+                queued_at=holder.queued_at if keeps_place else task.queued_at,
+                place_id=(holder.place_id or holder.id) if keeps_place else None,
                 replaced=holder.saved or NOTHING_SAVED,
                 kin=_kin_in_its_place(task, holder, plan) if is_tied else task.kin,
             )
@@ -255,6 +257,7 @@ def _store(
         saved=task.replaced,
         is_held=kin.held,
         is_capped=kin.held or (has_same_parent and replaced is not None and replaced.is_capped),
+        place_id=task.place_id,
     )
     return Stored(id, kind, None if replaced is None else replaced.id)
 

@@ -1,4 +1,4 @@
-"""Which waiting task is next: the most urgent, then the longest waiting, then the lowest id."""
+"""Which waiting task is next: the most urgent, then the longest waiting, then the lowest id of a place."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def front_size(lanes: int) -> int:
 
 def rank(lane: Lane, place: Place) -> Rank:
     """Smaller is sooner."""
-    return lane.urgency, place.queued_at, place.id
+    return lane.urgency, place.queued_at, place.place_id

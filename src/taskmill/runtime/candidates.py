@@ -13,7 +13,7 @@ class Candidate(NamedTuple):
 
     effective: int
     queued_at: int
-    id: int
+    place_id: int
     lane: Lane
     place: Place
 

@@ -142,7 +142,7 @@ class LaneHeads:
         return candidate
 
     def _candidate(self, lane: Lane, place: Place, now: int) -> Candidate:
-        return Candidate(self.effective(lane, place, now), place.queued_at, place.id, lane, place)
+        return Candidate(self.effective(lane, place, now), place.queued_at, place.place_id, lane, place)
 
     def _note_aging(self, heads: _Heads, lane: Lane, place: Place, effective: int, now: int) -> None:
         """Look again when the head of a lane grows more urgent, where that can change whose turn it is."""

@@ -154,7 +154,7 @@ class Picker:
             return []
         line = self.rules.declared.preempt_at
         waiting = sorted(
-            (effective, place.queued_at, place.id, lane, place.io)
+            (effective, place.queued_at, place.place_id, place.id, lane, place.io)
             for group in self._pressing
             for lane, known in self._glimpse.of(group).items()
             if self.gates.is_open(lane, now)
@@ -164,7 +164,7 @@ class Picker:
         )
         room: dict[Scope, int] = {}
         found: list[Pressing] = []
-        for effective, _, id, lane, io in waiting:
+        for effective, _, _, id, lane, io in waiting:
             for scope in (scopes := scopes_of(lane)):
                 if scope not in room:
                     room[scope] = self.gates.room_in(scope)
@@ -244,7 +244,7 @@ class Picker:
         if effective <= self.rules.declared.preempt_at:
             self._pressing.add(group)
         if not self.rules.is_shared:
-            key = (effective, self._ring.last_turn(group), candidate.queued_at, candidate.id)
+            key = (effective, self._ring.last_turn(group), candidate.queued_at, candidate.place_id)
             heappush(self._queue, _Entry(key, version, group))
             return
         if effective <= self.rules.declared.preempt_at or is_urgent(self.rules.declared.aging, effective):
@@ -294,7 +294,7 @@ class Picker:
             self.shares.started(group, by_turn=by_turn)
         else:
             self._ring.had_turn(group)
-        return Pick(candidate.id, group, lane.type, candidate.effective, lane, candidate.place, budget, by_turn)
+        return Pick(candidate.place.id, group, lane.type, candidate.effective, lane, candidate.place, budget, by_turn)
 
     def _is_unread(self, lane: Lane) -> bool:
         known = self._glimpse.of(lane.group).get(lane)

@@ -117,7 +117,7 @@ class WaitingRoom:
             renewed_at = task.created_at if task.queued_at < task.created_at else None
             self.queue_again(
                 Lane(task.group, task.priority, task.type, renewed_at is not None),
-                Place(task.queued_at, id, renewed_at, task.io),
+                Place(task.queued_at, task.place_id or id, id, renewed_at, task.io),
             )
         elif task.status is Status.SCHEDULED and task.due_at is not None:
             self.note_due(task.due_at)

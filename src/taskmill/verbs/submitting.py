@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from taskmill.errors import UnknownTaskType
 from taskmill.handle import Handle
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.submission import Submission, checked_submissions
@@ -43,9 +44,12 @@ class Submitting(Parts):
         self._opened()
         given = checked_submissions(submissions)
         now = self._clock.now_ms()
-        if not all(self._registry.knows(submission.type) for submission in given):
+        resolve = self._registry.resolve
+        try:
+            return [resolve(submission, now, spawning=spawning) for submission in given]
+        except UnknownTaskType:
             self._registry.learn_foreign(await self._store.published_types())
-        return [self._registry.resolve(submission, now, spawning=spawning) for submission in given]
+            return [resolve(submission, now, spawning=spawning, has_looked=True) for submission in given]
 
     def submit_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Handle[Any]]:
         """Store resolved tasks in the transaction of the caller's connection, in the caller's thread."""

@@ -89,7 +89,7 @@ def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int)
         lines.append((urgency, more, equal))
     paused = (encoded(sorted(rules.paused(kind, now))) for kind in (ScopeKind.GROUP, ScopeKind.DOMAIN))
     found = _decode_ahead(
-        one(connection, SQL["ahead"], group, situation.queued_at, situation.id, encoded(lines), *paused)
+        one(connection, SQL["ahead"], group, situation.queued_at, situation.place_id, encoded(lines), *paused)
     )
     own = sum(before for name, _, before, _ in found if name == situation.group)
     # Among equally urgent tasks the groups take turns.

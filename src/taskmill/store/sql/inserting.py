@@ -46,6 +46,7 @@ def _keyed(task: NewTask) -> tuple[object, ...]:
         task.created_at,
         task.queued_at,
         task.replaced,
+        task.place_id,
     )
 
 

@@ -50,6 +50,7 @@ class Times(msgspec.Struct, array_like=True):
     expires_at: int | None
     clock_from: int
     io: str | None
+    place_id: int
     started_at: int | None = None
 
     @property
@@ -186,8 +187,8 @@ def fronts(connection: Connection, lanes: Sequence[Lane], size: int, now: int) -
 def _place(task: Times, rules: Rules) -> Place:
     new = settled(task, rules)
     if new is None:
-        return Place(task.queued_at, task.id, task.renewed_at, task.io)
-    return Place(new.queued_at, task.id, new.renewed_at, task.io)
+        return Place(task.queued_at, task.place_id, task.id, task.renewed_at, task.io)
+    return Place(new.queued_at, task.place_id, task.id, new.renewed_at, task.io)
 
 
 def _rules(connection: Connection) -> Rules:

@@ -49,7 +49,7 @@ _decode_schedules = msgspec.json.Decoder(
 
 def begin(connection: Connection, id: int, task: NewTask, kin: Kin) -> None:
     """Task ``id`` has been stored as the first occurrence of a new series."""
-    template = msgspec.structs.replace(task, kin=None, gate_id=None, stop=None)
+    template = msgspec.structs.replace(task, kin=None, gate_id=None, stop=None, place_id=None)
     first_at = task.created_at if task.due_at is None else task.due_at
     ttl_ms = None if task.expires_at is None else task.expires_at - max(first_at, task.created_at)
     parameters = (encoded(template), kin.every_ms, first_at, ttl_ms, kin.max_runs)

@@ -36,7 +36,7 @@ class Budgets:
         (id,) = await add(store, new_task(io=stored))
         assert (await active(store, id)).io == budget
         survey = await store.turn(Turn(now=NOW, survey=True))
-        assert survey.fronts == {Lane("", 128, TYPE): [Place(NOW, id, None, stored)]}
+        assert survey.fronts == {Lane("", 128, TYPE): [Place(NOW, id, id, None, stored)]}
         (task,) = await claim(store, id)
         assert task.io == task.place.io == stored
         assert (await active(store, id)).io == budget
@@ -50,7 +50,7 @@ class Budgets:
         (task,) = await claim(store, id)
         await commit_moved(store, task, verdict, None)
         survey = await store.turn(Turn(now=NOW, survey=True))
-        assert survey.fronts == {Lane("", 128, TYPE): [Place(NOW, id, None, STORED)]}
+        assert survey.fronts == {Lane("", 128, TYPE): [Place(NOW, id, id, None, STORED)]}
         (task,) = await claim(store, id)
         assert task.io == STORED
 
@@ -60,7 +60,7 @@ class Budgets:
         await commit_moved(store, one, TryAgain("e", NOW + 1000), None)
         await commit_moved(store, two, MakeWay(), None)
         result = await store.turn(Turn(now=NOW + 1000, promote=True))
-        assert [task.place for task in result.effects.released] == [Place(NOW, later, None, STORED)]
+        assert [task.place for task in result.effects.released] == [Place(NOW, later, later, None, STORED)]
         result = await store.turn(Turn(now=NOW + 1000, resume_preempted=True))
         assert [(task.id, task.place.io) for task in result.effects.released] == [(paused, LEARN)]
 

@@ -244,7 +244,7 @@ class Controls:
         assert await deadline_of(elsewhere) == deadline + (100 if scope == EVERYTHING else 0)
         promoted = await store.turn(Turn(now=NOW + 500, promote=True))
         assert [(task.lane, task.place) for task in promoted.effects.released] == [
-            (Lane("g", 128, TYPE), Place(NOW + 500, scheduled)),
+            (Lane("g", 128, TYPE), Place(NOW + 500, scheduled, scheduled)),
         ], "it began to wait afterwards"
 
     async def test_a_running_task_gets_nothing_back_and_one_that_returns_only_what_it_waited(
@@ -341,7 +341,7 @@ class Controls:
         assert await claim(store, id) == []
         result = await store.turn(Turn(now=NOW + 400, resume_preempted=True, survey=True))
         assert ([each.id for each in result.effects.resumed], result.has_preempted) == ([id], False)
-        assert [each.place for each in result.effects.released] == [Place(NOW + 300, id)], "it has not waited"
+        assert [each.place for each in result.effects.released] == [Place(NOW + 300, id, id)], "it has not waited"
         (task,) = await claim(store, id, now=NOW + 5000)
         assert (task.saved, task.attempt, task.retries, task.crashes) == ('{"part":3}', 2, 0, 0)
 

@@ -69,7 +69,7 @@ class Finishing:
         assert result.next_due is None
         # The aging clock goes on: its place in the queue is that of its submission.
         assert [(task.lane, task.place) for task in result.effects.released] == [
-            (Lane("", 128, TYPE), Place(NOW, id)),
+            (Lane("", 128, TYPE), Place(NOW, id, id)),
         ]
 
     async def test_a_promotion_reads_nothing_but_the_places_of_what_it_promotes(self, store: Store) -> None:
@@ -81,7 +81,7 @@ class Finishing:
         )
         result = await store.turn(Turn(now=NOW + 1500, promote=True))
         assert [(task.lane, task.place) for task in result.effects.released] == [
-            (Lane("g7", 128, TYPE), Place(NOW + 1000, due)),
+            (Lane("g7", 128, TYPE), Place(NOW + 1000, due, due)),
         ]
         assert (result.lanes, result.fronts, result.next_due) == (None, {}, NOW + 2000)
 
@@ -115,7 +115,7 @@ class Finishing:
         )
         await store.shift_clock(-5)
         result = await store.turn(Turn(now=NOW + 5, promote=True))
-        assert [task.place for task in result.effects.released] == [Place(NOW + 5, relative)]
+        assert [task.place for task in result.effects.released] == [Place(NOW + 5, relative, relative)]
         assert result.next_due == NOW + 20
         assert (await active(store, absolute)).status == Status.SCHEDULED
 

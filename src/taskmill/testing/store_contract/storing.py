@@ -105,15 +105,15 @@ class StoringAndClaiming:
         await claim(store, running)
         result = await store.turn(Turn(now=NOW, survey=True))
         assert sorted(result.lanes or []) == [Lane("", 128, TYPE), Lane("g", 3, TYPE)]
-        assert result.fronts[Lane("", 128, TYPE)] == [Place(NOW, early), Place(NOW + 5, late)]
-        assert result.fronts[Lane("g", 3, TYPE)] == [Place(NOW, other)]
+        assert result.fronts[Lane("", 128, TYPE)] == [Place(NOW, early, early), Place(NOW + 5, late, late)]
+        assert result.fronts[Lane("g", 3, TYPE)] == [Place(NOW, other, other)]
 
     async def test_each_type_has_its_lane_so_that_none_stands_in_the_way_of_another(self, store: Store) -> None:
         other, known = await add(store, new_task(type="d::other"), new_task())
         result = await store.turn(Turn(now=NOW, survey=True))
         assert result.fronts == {
-            Lane("", 128, TYPE): [Place(NOW, known)],
-            Lane("", 128, "d::other"): [Place(NOW, other)],
+            Lane("", 128, TYPE): [Place(NOW, known, known)],
+            Lane("", 128, "d::other"): [Place(NOW, other, other)],
         }
 
     async def test_what_stands_in_the_place_of_another_has_a_lane_of_its_own(self, store: Store) -> None:
@@ -121,6 +121,6 @@ class StoringAndClaiming:
         (renewed,) = await add(store, new_task(key="k", queued_at=NOW - 50))
         result = await store.turn(Turn(now=NOW, survey=True))
         assert result.fronts == {
-            Lane("", 128, TYPE): [Place(NOW, fresh)],
-            Lane("", 128, TYPE, renewed=True): [Place(NOW - 50, renewed, NOW)],
+            Lane("", 128, TYPE): [Place(NOW, fresh, fresh)],
+            Lane("", 128, TYPE, renewed=True): [Place(NOW - 50, renewed, renewed, NOW)],
         }

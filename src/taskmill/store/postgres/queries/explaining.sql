@@ -8,7 +8,7 @@ SELECT json_build_array(
     t.children - t.children_ended,
     coalesce((SELECT paused FROM taskmill_series WHERE id = t.series_id), false),
     t.preempted, t.paused_at, t.interrupted,
-    {clock_from}, t.io)
+    {clock_from}, {place}, t.io)
 FROM taskmill_task AS t
 WHERE t.id = $1::bigint;
 
@@ -36,7 +36,7 @@ SELECT coalesce(json_agg(json_build_array(group_name, more_urgent, equal_before,
         count(*) FILTER (WHERE coalesce(t.renewed_at, t.queued_at) <= line.more) AS more_urgent,
         count(*) FILTER (WHERE coalesce(t.renewed_at, t.queued_at) > line.more
             AND coalesce(t.renewed_at, t.queued_at) <= line.equal
-            AND (t.queued_at, t.id) < ($2::bigint, $3::bigint)) AS equal_before,
+            AND (t.queued_at, {place}) < ($2::bigint, $3::bigint)) AS equal_before,
         count(*) FILTER (WHERE coalesce(t.renewed_at, t.queued_at) > line.more
             AND coalesce(t.renewed_at, t.queued_at) <= line.equal) AS equal
     FROM taskmill_task AS t
@@ -64,7 +64,7 @@ CROSS JOIN LATERAL (
     WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0
         AND urgency = (lane.value ->> 1)::smallint AND type = lane.value ->> 2
         AND (renewed_at IS NOT NULL) = (lane.value ->> 3)::boolean
-    ORDER BY queued_at, id LIMIT 1
+    ORDER BY queued_at, {place} LIMIT 1
 ) AS t;
 
 -- name: crossed

@@ -91,7 +91,8 @@ UPDATE taskmill_task SET
     expires_at = (rerun::json ->> 1)::bigint, rerun = NULL, retries = 0, crashes = 0,
     interrupted = false, finalizing = false, outcome = NULL, children = 0, children_ended = 0,
     children_after = (SELECT last_value FROM taskmill_task_id), created_at = $2::bigint,
-    queued_at = $2::bigint, renewed_at = NULL, due_at = NULL, last_error = NULL, progress = NULL, actual_io = NULL,
+    queued_at = $2::bigint, place_id = NULL, renewed_at = NULL, due_at = NULL, last_error = NULL,
+    progress = NULL, actual_io = NULL,
     node_id = NULL
 WHERE id = ANY (taskmill_ids($1)) AND rerun IS NOT NULL;
 

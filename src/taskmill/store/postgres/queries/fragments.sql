@@ -28,10 +28,15 @@ CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)
 -- The budget of a task; the server has seen to it that it is text.
 io;
 
+-- name: place
+-- The second half of a task's place in the queue, after queued_at: the id of the task that had it first.
+coalesce(place_id, id);
+
 -- name: times
 -- What is to be known about a waiting task whose times move.
 json_build_array(
-    id, group_name, type, status, created_at, queued_at, renewed_at, paused_at, expires_at, {clock_from}, {budget});
+    id, group_name, type, status, created_at, queued_at, renewed_at, paused_at, expires_at, {clock_from}, {budget},
+    {place});
 
 -- name: every_lane
 -- Every lane that has waiting tasks, by skipping through the index: a recursive WITH.
@@ -150,7 +155,7 @@ json_build_array(
     CASE WHEN children > 0 OR finalizing
         THEN json_build_array(children, finalizing::int, outcome::json ->> 1) END,
     (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0 OR cron IS NOT NULL)::int,
-    renewed_at, io, cron);
+    renewed_at, {place}, io, cron);
 
 -- name: awaited
 -- The given tasks and whatever they wait for, directly or through others: dependencies and children.

@@ -23,16 +23,16 @@ SELECT first FROM ids;
 
 -- name: insert_keyed
 -- The same for tasks with keys, which may stand in the place of others:
--- [type, key, group, priority, payload, created_at, queued_at, replaced]. One that is queued before it was created has the
--- place of another, but not its age.
+-- [type, key, group, priority, payload, created_at, queued_at, replaced, place_id]. One that is queued before it was created
+-- has the place of another, but not its age.
 WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
     INSERT INTO taskmill_task (
-        id, type, key, group_name, priority, urgency, status, payload, created_at, queued_at, replaced, renewed_at
+        id, type, key, group_name, priority, urgency, status, payload, created_at, queued_at, replaced, renewed_at, place_id
     )
     SELECT
         ids.first + given.n - 1, value ->> 0, value ->> 1, value ->> 2, (value ->> 3)::smallint, (value ->> 3)::smallint,
         'pending', value ->> 4, (value ->> 5)::bigint, (value ->> 6)::bigint, value ->> 7,
-        CASE WHEN (value ->> 6)::bigint < (value ->> 5)::bigint THEN (value ->> 5)::bigint END
+        CASE WHEN (value ->> 6)::bigint < (value ->> 5)::bigint THEN (value ->> 5)::bigint END, (value ->> 8)::bigint
     FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
 )
 SELECT first FROM ids;
@@ -42,14 +42,15 @@ SELECT first FROM ids;
 WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
     INSERT INTO taskmill_task (
         id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
-        created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, renewed_at
+        created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, renewed_at,
+        place_id
     )
     SELECT
         ids.first + given.n - 1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, (value ->> 4)::smallint,
         (value ->> 4)::smallint, value ->> 5, value ->> 6, value ->> 7, value ->> 8, (value ->> 9)::bigint,
         (value ->> 10)::bigint, (value ->> 11)::bigint, (value ->> 12)::boolean, (value ->> 13)::bigint,
         (value ->> 14)::bigint, (value ->> 15)::bigint, value ->> 16, value ->> 19, value ->> 20,
-        CASE WHEN (value ->> 10)::bigint < (value ->> 9)::bigint THEN (value ->> 9)::bigint END
+        CASE WHEN (value ->> 10)::bigint < (value ->> 9)::bigint THEN (value ->> 9)::bigint END, (value ->> 21)::bigint
     FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
 )
 SELECT first FROM ids;
@@ -60,7 +61,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
     INSERT INTO taskmill_task (
         id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
         created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, parent_id, series_id,
-        on_dependency_failure, on_parent_expiry, held, renewed_at
+        on_dependency_failure, on_parent_expiry, held, renewed_at, place_id
     )
     SELECT
         ids.first + given.n - 1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, (value ->> 4)::smallint,
@@ -69,7 +70,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
         (value ->> 14)::bigint, (value ->> 15)::bigint, value ->> 16, value ->> 19, value ->> 20,
         (value -> 18 ->> 0)::bigint, (value -> 18 ->> 1)::bigint, value -> 18 ->> 2, value -> 18 ->> 3,
         coalesce((value -> 18 ->> 4)::boolean, false),
-        CASE WHEN (value ->> 10)::bigint < (value ->> 9)::bigint THEN (value ->> 9)::bigint END
+        CASE WHEN (value ->> 10)::bigint < (value ->> 9)::bigint THEN (value ->> 9)::bigint END, (value ->> 21)::bigint
     FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
 )
 SELECT first FROM ids;

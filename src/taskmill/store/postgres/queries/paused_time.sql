@@ -59,12 +59,12 @@ DELETE FROM taskmill_ended_pause WHERE kind = $1::text AND name = $2::text AND s
 -- name: fronts_owed
 -- The first $2 tasks of each given lane, passing over those whose deadlines were passed by at least $3.
 SELECT coalesce(json_agg(json_build_array(lane.group_name, lane.urgency, lane.type, lane.renewed, (
-    SELECT coalesce(json_agg(front.times ORDER BY front.queued_at, front.id), '[]') FROM (
-        SELECT queued_at, id, {times} AS times FROM taskmill_task
+    SELECT coalesce(json_agg(front.times ORDER BY front.queued_at, front.place), '[]') FROM (
+        SELECT queued_at, {place} AS place, {times} AS times FROM taskmill_task
         WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
             AND type = lane.type AND (renewed_at IS NOT NULL) = lane.renewed
             AND (expires_at IS NULL OR expires_at > $3::bigint OR interrupted)
-        ORDER BY queued_at, id LIMIT $2::bigint
+        ORDER BY queued_at, {place} LIMIT $2::bigint
     ) AS front
 ))), '[]')
 FROM (

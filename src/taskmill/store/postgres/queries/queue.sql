@@ -23,12 +23,12 @@ SELECT json_build_array(
 -- The first $2 places of each given lane, passing over what may no longer start at $3: a sweep under way has not come to
 -- it yet, and it must not stand in the way of the others.
 SELECT coalesce(json_agg(json_build_array(lane.group_name, lane.urgency, lane.type, lane.renewed, (
-    SELECT coalesce(json_agg(json_build_array(front.queued_at, front.id, front.renewed_at, front.io)), '[]') FROM (
-        SELECT queued_at, id, renewed_at, io FROM taskmill_task
+    SELECT coalesce(json_agg(json_build_array(front.queued_at, front.place, front.id, front.renewed_at, front.io)), '[]') FROM (
+        SELECT queued_at, {place} AS place, id, renewed_at, io FROM taskmill_task
         WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
             AND type = lane.type AND (renewed_at IS NOT NULL) = lane.renewed
             AND (expires_at IS NULL OR expires_at > $3::bigint OR interrupted)
-        ORDER BY queued_at, id LIMIT $2::bigint
+        ORDER BY queued_at, {place} LIMIT $2::bigint
     ) AS front
 ))), '[]')
 FROM (
@@ -111,12 +111,12 @@ WITH free AS MATERIALIZED (
             AND (t.renewed_at IS NOT NULL) = (lane.value ->> 3)::boolean AND t.io IS NULL
             AND t.queued_at >= (lane.value ->> 5)::bigint
             AND (t.expires_at IS NULL OR t.expires_at > $2::bigint OR t.interrupted)
-        ORDER BY t.queued_at, t.id LIMIT (lane.value ->> 4)::bigint
+        ORDER BY t.queued_at, {place} LIMIT (lane.value ->> 4)::bigint
         FOR UPDATE SKIP LOCKED
     ) AS front
     WHERE {may_claim}
 ), {claimed}
-SELECT coalesce(json_agg({attempt} ORDER BY urgency, queued_at, id), '[]')
+SELECT coalesce(json_agg({attempt} ORDER BY urgency, queued_at, {place}), '[]')
 FROM claimed;
 
 -- name: claim

@@ -1,7 +1,7 @@
 -- name: releasable
 -- Those of the given tasks that nothing holds back any longer.
 SELECT coalesce(json_agg(json_build_array(
-    id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at, io) ORDER BY id), '[]')
+    id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at, {place}, io) ORDER BY id), '[]')
 FROM taskmill_task AS t
 WHERE id = ANY (taskmill_ids($1)) AND status = 'blocked' AND stop IS NULL AND gate_id IS NULL AND NOT held
     AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open);
@@ -15,7 +15,7 @@ WHERE id = ANY (taskmill_ids($1));
 -- server would walk through the index of the whole queue instead.
 WITH given AS MATERIALIZED (SELECT * FROM taskmill_task WHERE id = ANY (taskmill_ids($1)))
 SELECT coalesce(json_agg(json_build_array(
-    id, group_name, urgency, type, queued_at, renewed_at, NULL::bigint, expires_at, io) ORDER BY id), '[]')
+    id, group_name, urgency, type, queued_at, renewed_at, NULL::bigint, expires_at, {place}, io) ORDER BY id), '[]')
 FROM given
 WHERE status = 'pending' AND stop IS NULL;
 
@@ -31,11 +31,11 @@ SELECT coalesce(json_agg(json_build_array(id, max_children) ORDER BY id), '[]') 
 -- name: let_in
 -- The next children of parent $1 that may enter the queue, of which $2 may be there. One that waits for children of its
 -- own takes no place.
-SELECT coalesce(json_agg(id ORDER BY urgency, id), '[]') FROM (
-    SELECT id, urgency FROM taskmill_task AS t
+SELECT coalesce(json_agg(id ORDER BY urgency, place), '[]') FROM (
+    SELECT id, urgency, {place} AS place FROM taskmill_task AS t
     WHERE parent_id = $1::bigint AND held AND stop IS NULL AND gate_id IS NULL
         AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open)
-    ORDER BY urgency, id
+    ORDER BY urgency, {place}
     LIMIT greatest(0, $2::bigint - (
         SELECT count(*) FROM taskmill_task WHERE parent_id = $1::bigint AND NOT held AND status <> 'waiting'))
 ) AS next;

@@ -49,7 +49,8 @@ WHERE id = $1::bigint AND status IN ('pending', 'scheduled', 'blocked');
 -- name: resume_occurrence
 -- $2 is when it is due now, $3 the present, $4 its deadline. It is released next, unless something else holds it back.
 UPDATE taskmill_task SET
-    status = 'blocked', due_at = $2::bigint, queued_at = greatest($2::bigint, $3::bigint), expires_at = $4::bigint
+    status = 'blocked', due_at = $2::bigint, queued_at = greatest($2::bigint, $3::bigint), place_id = NULL,
+    expires_at = $4::bigint
 WHERE id = $1::bigint AND status = 'paused';
 
 -- name: resume_retry

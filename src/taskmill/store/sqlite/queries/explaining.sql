@@ -8,7 +8,7 @@ SELECT json_array(
     t.children - t.children_ended,
     coalesce((SELECT paused FROM taskmill_series WHERE id = t.series_id), 0),
     t.preempted, t.paused_at, t.interrupted,
-    {clock_from}, t.io)
+    {clock_from}, {place}, t.io)
 FROM taskmill_task AS t
 WHERE t.id = ?1;
 
@@ -39,7 +39,7 @@ SELECT json_group_array(json_array(group_name, more_urgent, equal_before, equal)
         sum(coalesce(t.renewed_at, t.queued_at) <= given.more_since) AS more_urgent,
         sum(coalesce(t.renewed_at, t.queued_at) > given.more_since
             AND coalesce(t.renewed_at, t.queued_at) <= given.equal_since
-            AND (t.queued_at, t.id) < (?2, ?3)) AS equal_before,
+            AND (t.queued_at, {place}) < (?2, ?3)) AS equal_before,
         sum(coalesce(t.renewed_at, t.queued_at) > given.more_since
             AND coalesce(t.renewed_at, t.queued_at) <= given.equal_since) AS equal
     FROM taskmill_task AS t
@@ -62,7 +62,7 @@ JOIN taskmill_task AS t ON t.id = (
     SELECT id FROM taskmill_task
     WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0 AND urgency = lane.value ->> 1
         AND type = lane.value ->> 2 AND (renewed_at IS NOT NULL) = (lane.value ->> 3)
-    ORDER BY queued_at, id LIMIT 1
+    ORDER BY queued_at, {place} LIMIT 1
 );
 
 -- name: crossed

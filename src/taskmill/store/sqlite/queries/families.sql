@@ -89,7 +89,7 @@ UPDATE taskmill_task SET
     status = CASE WHEN held THEN 'blocked' ELSE 'pending' END, stop = NULL, payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
     interrupted = 0, finalizing = 0, outcome = NULL, children = 0, children_ended = 0,
     children_after = (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), created_at = ?2,
-    queued_at = ?2, renewed_at = NULL, due_at = NULL, last_error = NULL, progress = NULL,
+    queued_at = ?2, place_id = NULL, renewed_at = NULL, due_at = NULL, last_error = NULL, progress = NULL,
     actual_io = NULL
 WHERE id IN (SELECT value FROM json_each(?1)) AND rerun IS NOT NULL;
 

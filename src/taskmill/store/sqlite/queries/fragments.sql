@@ -28,10 +28,15 @@ CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)
 -- The budget of a task, where it is text that can be read. One that is not must not keep others from being read.
 CASE WHEN io NOT GLOB '*[^ -~]*' THEN io END;
 
+-- name: place
+-- The second half of a task's place in the queue, after queued_at: the id of the task that had it first.
+coalesce(place_id, id);
+
 -- name: times
 -- What is to be known about a waiting task whose times move.
 json_array(
-    id, group_name, type, status, created_at, queued_at, renewed_at, paused_at, expires_at, {clock_from}, {budget});
+    id, group_name, type, status, created_at, queued_at, renewed_at, paused_at, expires_at, {clock_from}, {budget},
+    {place});
 
 -- name: every_lane
 -- Every lane that has waiting tasks, by skipping through the index: a recursive WITH.

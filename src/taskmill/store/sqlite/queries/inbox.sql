@@ -9,7 +9,8 @@ SELECT
             t.id, t.status, t.priority, t.queued_at, t.gate_id, t.parent_id, t.series_id,
             t.finalizing OR t.children > t.children_ended, coalesce(t.saved, t.replaced), t.held,
             t.parent_id IS NOT NULL
-                AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL),
+                AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL,
+            t.place_id),
             {description}))
         FROM json_each(?1) AS wanted
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1

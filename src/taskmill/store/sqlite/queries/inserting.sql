@@ -14,26 +14,27 @@ FROM json_each(?1);
 
 -- name: insert_keyed
 -- The same for tasks with keys, which may stand in the place of others:
--- [type, key, group, priority, payload, created_at, queued_at, replaced]. One that is queued before it was created has the
--- place of another, but not its age.
+-- [type, key, group, priority, payload, created_at, queued_at, replaced, place_id]. One that is queued before it was created
+-- has the place of another, but not its age.
 INSERT INTO taskmill_task (
-    type, key, group_name, priority, urgency, status, payload, created_at, queued_at, replaced, renewed_at
+    type, key, group_name, priority, urgency, status, payload, created_at, queued_at, replaced, renewed_at, place_id
 )
 SELECT
     value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 3, 'pending', value ->> 4, value ->> 5, value ->> 6,
-    value ->> 7, CASE WHEN value ->> 6 < value ->> 5 THEN value ->> 5 END
+    value ->> 7, CASE WHEN value ->> 6 < value ->> 5 THEN value ->> 5 END, value ->> 8
 FROM json_each(?1);
 
 -- name: insert
 -- The same for tasks of which more is known.
 INSERT INTO taskmill_task (
     type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
-    created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, renewed_at
+    created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, renewed_at,
+    place_id
 )
 SELECT
     value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
     value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15,
-    value ->> 16, value ->> 19, value ->> 20, CASE WHEN value ->> 10 < value ->> 9 THEN value ->> 9 END
+    value ->> 16, value ->> 19, value ->> 20, CASE WHEN value ->> 10 < value ->> 9 THEN value ->> 9 END, value ->> 21
 FROM json_each(?1);
 
 -- name: insert_kin
@@ -41,13 +42,14 @@ FROM json_each(?1);
 INSERT INTO taskmill_task (
     type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
     created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, parent_id, series_id,
-    on_dependency_failure, on_parent_expiry, held, renewed_at
+    on_dependency_failure, on_parent_expiry, held, renewed_at, place_id
 )
 SELECT
     value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
     value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15,
     value ->> 16, value ->> 19, value ->> 20, value ->> '$[18][0]', value ->> '$[18][1]', value ->> '$[18][2]',
-    value ->> '$[18][3]', coalesce(value ->> '$[18][4]', 0), CASE WHEN value ->> 10 < value ->> 9 THEN value ->> 9 END
+    value ->> '$[18][3]', coalesce(value ->> '$[18][4]', 0),
+    CASE WHEN value ->> 10 < value ->> 9 THEN value ->> 9 END, value ->> 21
 FROM json_each(?1);
 
 -- name: insert_tags

@@ -65,7 +65,7 @@ SELECT json_group_array(json_array(lane.value ->> 0, lane.value ->> 1, lane.valu
             WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0 AND urgency = lane.value ->> 1
                 AND type = lane.value ->> 2 AND (renewed_at IS NOT NULL) = (lane.value ->> 3)
                 AND (expires_at IS NULL OR expires_at > ?3 OR interrupted)
-            ORDER BY queued_at, id LIMIT ?2
+            ORDER BY queued_at, {place} LIMIT ?2
         ) AS front
     ))))
 FROM json_each(?1) AS lane;

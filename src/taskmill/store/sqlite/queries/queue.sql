@@ -17,12 +17,12 @@ SELECT json_array(
 -- it yet, and it must not stand in the way of the others.
 SELECT json_group_array(json_array(lane.value ->> 0, lane.value ->> 1, lane.value ->> 2,
     json(iif(lane.value ->> 3, 'true', 'false')), json((
-        SELECT json_group_array(json_array(front.queued_at, front.id, front.renewed_at, front.io)) FROM (
-            SELECT queued_at, id, renewed_at, {budget} AS io FROM taskmill_task
+        SELECT json_group_array(json_array(front.queued_at, front.place, front.id, front.renewed_at, front.io)) FROM (
+            SELECT queued_at, {place} AS place, id, renewed_at, {budget} AS io FROM taskmill_task
             WHERE status = 'pending' AND stop IS NULL AND group_name = lane.value ->> 0 AND urgency = lane.value ->> 1
                 AND type = lane.value ->> 2 AND (renewed_at IS NOT NULL) = (lane.value ->> 3)
                 AND (expires_at IS NULL OR expires_at > ?3 OR interrupted)
-            ORDER BY queued_at, id LIMIT ?2
+            ORDER BY queued_at, {place} LIMIT ?2
         ) AS front
     ))))
 FROM json_each(?1) AS lane;
@@ -79,8 +79,8 @@ SELECT json_group_array(json_array(
     created_at, queued_at, due_at, coalesce(expires_at, ?2 + ttl_ms), ?2, parent_id, saved, replaced, stop,
     last_error, urgency,
     json(CASE WHEN children OR finalizing THEN json_array(children, finalizing, outcome ->> 1) END),
-    awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children OR cron IS NOT NULL, renewed_at, io,
-    cron))
+    awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children OR cron IS NOT NULL, renewed_at,
+    {place}, io, cron))
 FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending'
     AND (expires_at IS NULL OR expires_at > ?2 OR stop IS NOT NULL OR interrupted);

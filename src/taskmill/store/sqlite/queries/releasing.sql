@@ -1,7 +1,7 @@
 -- name: releasable
 -- Those of the given tasks that nothing holds back any longer.
 SELECT json_group_array(json_array(id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at,
-    {budget}))
+    {place}, {budget}))
 FROM taskmill_task AS t
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'blocked' AND stop IS NULL AND gate_id IS NULL AND held = 0
     AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open = 1);
@@ -13,7 +13,7 @@ WHERE id IN (SELECT value FROM json_each(?1));
 -- name: in_queue
 -- The places of those of the given tasks that are in the queue.
 SELECT json_group_array(json_array(id, group_name, urgency, type, queued_at, renewed_at, NULL, expires_at,
-    {budget}))
+    {place}, {budget}))
 FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending' AND stop IS NULL;
 
@@ -34,7 +34,7 @@ SELECT json_group_array(id) FROM (
     SELECT id FROM taskmill_task AS t
     WHERE parent_id = ?1 AND held = 1 AND stop IS NULL AND gate_id IS NULL
         AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open = 1)
-    ORDER BY urgency, id
+    ORDER BY urgency, {place}
     LIMIT max(0, ?2 - (
         SELECT count(*) FROM taskmill_task WHERE parent_id = ?1 AND held = 0 AND status <> 'waiting'))
 );

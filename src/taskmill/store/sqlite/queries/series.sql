@@ -47,7 +47,7 @@ WHERE id = ?1 AND status IN ('pending', 'scheduled', 'blocked');
 
 -- name: resume_occurrence
 -- ?2 is when it is due now, ?3 the present, ?4 its deadline. It is released next, unless something else holds it back.
-UPDATE taskmill_task SET status = 'blocked', due_at = ?2, queued_at = max(?2, ?3), expires_at = ?4
+UPDATE taskmill_task SET status = 'blocked', due_at = ?2, queued_at = max(?2, ?3), place_id = NULL, expires_at = ?4
 WHERE id = ?1 AND status = 'paused';
 
 -- name: resume_retry
