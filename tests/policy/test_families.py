@@ -36,7 +36,9 @@ def trees(draw: st.DrawFn) -> list[Member]:
         if stop is not None:
             status = draw(st.sampled_from([Status.RUNNING, Status.WAITING, Status.PENDING]))
         finalizing = draw(st.booleans()) if status is not Status.BLOCKED else False
-        members.append(Member(id, parent, status, stop, finalizing, draw(st.sampled_from([None, "cancel"]))))
+        members.append(
+            Member(id, parent, status, stop, finalizing, draw(st.sampled_from([None, "cancel"])), draw(st.booleans()))
+        )
     return draw(st.permutations(members))
 
 
@@ -82,15 +84,15 @@ def test_nobody_ends_or_runs_its_hook_before_its_children_have_ended(
 
 
 @given(trees(), st.data())
-def test_what_has_something_under_way_is_asked_and_what_rests_ends(members: list[Member], data: st.DataObject) -> None:
+def test_what_runs_is_asked_and_what_has_no_hook_left_ends(members: list[Member], data: st.DataObject) -> None:
     roots = some_roots(data, members)
     plan = plan_stop(members, roots)
     known = {member.id: member for member in members}
-    assert all(known[id].rests for id in plan.ends)
+    assert not any(known[id].hook_left or known[id].status is Status.RUNNING for id in plan.ends)
     assert all(known[id].status is Status.RUNNING for id in plan.running)
     assert not any(known[id].status is Status.RUNNING for id in [*plan.waits, *plan.hooks])
     for id in plan.hooks:
-        assert not known[id].rests
+        assert known[id].hook_left
     alive = below(members, roots) - set(plan.ends)
     for id in plan.waits:
         assert any(member.parent_id == id and member.id in alive for member in members)
@@ -114,14 +116,21 @@ def test_expiry_takes_what_rests_and_stops_only_those_that_asked_for_it(
 # What a parent does next
 
 
-@given(st.sampled_from(Status), st.sampled_from([None, *(r for r in StopReason if r.ends_task)]), st.booleans())
+@given(
+    st.sampled_from(Status),
+    st.sampled_from([None, *(r for r in StopReason if r.ends_task)]),
+    st.booleans(),
+    st.booleans(),
+)
 def test_a_waiting_parent_without_children_always_goes_on(
-    status: Status, stop: StopReason | None, finalizing: bool
+    status: Status, stop: StopReason | None, finalizing: bool, hook_left: bool
 ) -> None:
-    step = next_step(status, stop, finalizing=finalizing)
+    step = next_step(status, stop, finalizing=finalizing, hook_left=hook_left)
     assert (step == "stay") == (status is not Status.WAITING)
     if status is Status.WAITING:
-        expected = {None: "finalize" if finalizing else "end", StopReason.FAIL: "end"}.get(stop, "hook")
+        expected = {None: "finalize" if finalizing else "end", StopReason.FAIL: "end"}.get(
+            stop, "hook" if hook_left else "stop"
+        )
         assert step == expected
 
 

@@ -86,9 +86,12 @@ class RegisteredType:
 
     def published(self) -> str:
         options = {name: self.defaults[name] for name in PUBLISHED}
-        return json_encode(
-            {**options, "payload": self.handler.signature.defaults(), "has_own_ttl": self.has_own_ttl}
-        ).decode()
+        about = {
+            "payload": self.handler.signature.defaults(),
+            "has_own_ttl": self.has_own_ttl,
+            "has_on_cancel": self.handler.on_cancel is not None,
+        }
+        return json_encode({**options, **about}).decode()
 
 
 class Registry:

@@ -34,15 +34,22 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Whether its parent lets only so many children into the queue."""
     place_id: int | None = None
     """The task whose place in the queue it has; None: its own."""
+    hook_left: bool = False
+    """True if it has started before, does not run, and has an ``on_cancel`` hook."""
 
     @property
     def waits_to_run(self) -> bool:
         return self.status in WAITING_TO_RUN
 
     @property
-    def ends_at_once(self) -> bool:
-        """Whether nothing of it has to be stopped before it can be replaced."""
+    def rests(self) -> bool:
+        """True if nothing of it is under way."""
         return not self.is_under_way and self.status in WAITING_TO_RUN
+
+    @property
+    def ends_at_once(self) -> bool:
+        """True if nothing has to be done about it before it can be replaced."""
+        return self.rests and not self.hook_left
 
 
 class KeepHolder(msgspec.Struct, frozen=True, gc=False):
@@ -80,7 +87,7 @@ def answer_duplicate(strategy: OnDuplicate, holder: Holder, priority: int) -> An
             if holder.ends_at_once:
                 return Replace(gate_id=holder.gate_id, ends_at_once=True)
             return Replace(gate_id=holder.id, ends_at_once=False)
-        case OnDuplicate.REQUEUE if not holder.ends_at_once:
+        case OnDuplicate.REQUEUE if not holder.rests:
             return RunAgain()
         case _:
             upgrades = holder.waits_to_run and priority < holder.priority

@@ -53,10 +53,12 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stop: str | None
     finalizing: bool
     on_parent_expiry: str | None
+    hook_left: bool = False
+    """True if it has started before, does not run, and has an ``on_cancel`` hook."""
 
     @property
     def rests(self) -> bool:
-        """Whether nothing of it is under way, so that it can end at once."""
+        """True if nothing of it is under way."""
         return self.status in WAITING_TO_RUN and self.stop is None and not self.finalizing
 
 
@@ -70,7 +72,7 @@ class StopPlan(msgspec.Struct):
     waits: list[int] = msgspec.field(default_factory=list[int])
     """Wait for their children to end, and have their hooks run then."""
     hooks: list[int] = msgspec.field(default_factory=list[int])
-    """Have nothing left but their hooks."""
+    """Have nothing left but their hooks: what has started before may hold something open."""
 
 
 def plan_stop(members: Sequence[Member], roots: Collection[int]) -> StopPlan:
@@ -78,20 +80,18 @@ def plan_stop(members: Sequence[Member], roots: Collection[int]) -> StopPlan:
     plan = StopPlan()
     has_live_child: set[int] = set()
     for member in _leaves_first(members, roots):
-        waits_for_child = member.id in has_live_child
-        if member.rests and not waits_for_child:
-            plan.ends.append(member.id)
-            continue
+        if member.stop is None:
+            if member.status is Status.RUNNING:
+                plan.running.append(member.id)
+            elif member.id in has_live_child:
+                plan.waits.append(member.id)
+            elif member.hook_left:
+                plan.hooks.append(member.id)
+            else:
+                plan.ends.append(member.id)
+                continue
         if member.parent_id is not None:
             has_live_child.add(member.parent_id)
-        if member.stop is not None:
-            continue
-        if member.status is Status.RUNNING:
-            plan.running.append(member.id)
-        elif waits_for_child:
-            plan.waits.append(member.id)
-        else:
-            plan.hooks.append(member.id)
     return plan
 
 
@@ -129,16 +129,21 @@ def _leaves_first(members: Iterable[Member], roots: Collection[int]) -> list[Mem
     return sorted((known[id] for id in depths), key=lambda member: depths[member.id], reverse=True)
 
 
-Step = Literal["hook", "end", "finalize", "stay"]
+Step = Literal["hook", "stop", "end", "finalize", "stay"]
 
 
-def next_step(status: Status, stop: str | None, *, finalizing: bool) -> Step:
-    """What a parent does when no child of it is left: run its hook, end as was settled, finalize, or go on as it is."""
+def next_step(status: Status, stop: str | None, *, finalizing: bool, hook_left: bool) -> Step:
+    """Return what a parent does when no child of it is left.
+
+    It runs its hook, ends because it was stopped, ends as was settled, finalizes, or continues as it is.
+    """
     if status is not Status.WAITING:
         return "stay"
     if stop is None:
         return "finalize" if finalizing else "end"
-    return "end" if stop == StopReason.FAIL else "hook"
+    if stop == StopReason.FAIL:
+        return "end"
+    return "hook" if hook_left else "stop"
 
 
 def family_verdict(verdict: Verdict, family: Family | None, *, finalizes: bool, spawned_now: bool) -> Verdict:

@@ -175,7 +175,7 @@ def _link(
 def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Stored:
     holder = keys.holders.get(name)
     if holder is None:
-        return _store(name, _gated(task, keys.stopping.get(name)), "inserted", keys, plan)
+        return _store(name, gated(task, keys.stopping.get(name)), "inserted", keys, plan)
     match answer_duplicate(task.on_duplicate, holder, task.priority):
         case KeepHolder(None):
             return Stored(holder.id, "duplicate")
@@ -186,7 +186,7 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
             plan.again[holder.id] = task
             return Stored(holder.id, "requeued")
         case Replace(gate_id, ends_at_once):
-            waits_now = ends_at_once and _status_when_free(task) is Status.PENDING
+            waits_now = holder.rests and _status_when_free(task) is Status.PENDING
             keeps_place = waits_now and holder.queued_at <= task.queued_at
             is_tied = holder.parent_id is not None or holder.series_id is not None
             plan.superseded.append(Superseding(holder.id, plan.next_id(), ends_at_once, is_tied))
@@ -204,7 +204,7 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
             )
             if holder.is_capped and task.kin is not None and task.kin.parent_id == holder.parent_id:
                 task = _among_siblings(task, holder, gate_id)
-            return _store(name, _gated(task, gate_id), "superseded", keys, plan, holder)
+            return _store(name, gated(task, gate_id), "superseded", keys, plan, holder)
 
 
 def _kin_in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> Kin:
@@ -262,7 +262,8 @@ def _store(
     return Stored(id, kind, None if replaced is None else replaced.id)
 
 
-def _gated(task: NewTask, gate_id: int | None) -> NewTask:
+def gated(task: NewTask, gate_id: int | None) -> NewTask:
+    """Return the task as one that waits until the task ``gate_id`` has ended."""
     if gate_id is None:
         return task
     return msgspec.structs.replace(task, status=Status.BLOCKED, gate_id=gate_id)

@@ -17,7 +17,7 @@ from taskmill.model.outcome import StopReason
 from taskmill.model.status import Ending
 from taskmill.policy.cron.decisions import Due, due, left_to_another, started
 from taskmill.policy.cron.reconciling import Difference, reconciled
-from taskmill.policy.inbox import Answer
+from taskmill.policy.inbox import Answer, gated
 from taskmill.ports import Arrived, Effects
 from taskmill.store.sql import cluster, cron, dependencies, families, inbox
 from taskmill.store.sql.connection import Connection
@@ -36,7 +36,9 @@ class _Active(msgspec.Struct, array_like=True):
     due_at: int | None
     """When it is tried again, if that is to come."""
     waits: bool
-    """Whether nothing of it has to be stopped before it can be replaced."""
+    """True if no attempt and no child of it has to be stopped before it can be replaced."""
+    hook_left: bool
+    """True if it has started before and has an ``on_cancel`` hook."""
 
 
 _decode_active = msgspec.json.Decoder(list[_Active], strict=False).decode
@@ -155,18 +157,24 @@ def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: 
             chosen.append(_Chosen(occasion, why, row))
     if not chosen:
         return Firings((), (), states, forgotten), Arrived()
-    firings, arrived = _fire(connection, chosen, set(active), now, zone)
+    firings, arrived = _fire(connection, chosen, active, now, zone)
     return Firings(firings.fired, firings.left, [*states, *firings.states], forgotten), arrived
 
 
 def _fire(
-    connection: Connection, chosen: Sequence[_Chosen], active: set[int], now: int, zone: tzinfo
+    connection: Connection, chosen: Sequence[_Chosen], active: Mapping[int, _Active], now: int, zone: tzinfo
 ) -> tuple[Firings, Arrived]:
     olds = [each.row.task_id for each in chosen if each.row.task_id is not None and each.row.task_id in active]
+    hooked = [id for id in olds if active[id].hook_left]
+    stopped = Effects()
+    if hooked:
+        families.stop_trees(connection, hooked, StopReason.SUPERSEDE, now, stopped)
     if olds:
         # They keep their rows until those that depend on them can be handed on, but not their keys.
         connection.execute(SQL["give_up_keys"], (encoded(olds),))
-    answers, arrived = inbox.insert(connection, [[each.occasion.task] for each in chosen], now)
+    tasks = [gated(each.occasion.task, each.row.task_id if each.row.task_id in hooked else None) for each in chosen]
+    answers, arrived = inbox.insert(connection, [[task] for task in tasks], now)
+    arrived.effects.put_first(stopped)
     stored_ids = [_own_id(answer) for answer in answers]
     # One may have been replaced by another of this very batch that wants its key.
     alive = set(decode_ids(one(connection, SQL["still_active"], encoded(stored_ids))))
@@ -187,7 +195,7 @@ def _fire(
     connection.execute(SQL["mark_firings"], (encoded([(one.id, one.name) for one in fired]),))
     cron.write(connection, changed, fired=True)
     cron.write(connection, ended)
-    _replace(connection, chosen, stored_ids, set(olds), now, arrived.effects)
+    _replace(connection, chosen, stored_ids, set(olds), set(hooked), now, arrived.effects)
     return Firings(fired, left, [state for state, _ in (*changed, *ended)]), arrived
 
 
@@ -207,10 +215,11 @@ def _replace(
     chosen: Sequence[_Chosen],
     ids: Sequence[int | None],
     olds: set[int],
+    hooked: set[int],
     now: int,
     effects: Effects,
 ) -> None:
-    """End the firings that these take the place of."""
+    """End the firings that these take the place of; those in ``hooked`` end when their hooks have."""
     pairs = [
         (each.row.task_id, id)
         for each, id in zip(chosen, ids, strict=True)
@@ -218,5 +227,5 @@ def _replace(
     ]
     dependencies.point_at_successors(connection, pairs, effects)
     effects.successors.update(pairs)
-    endings = [EndingRow(id, Ending.SUPERSEDED, now, None, None, None) for id in sorted(olds)]
+    endings = [EndingRow(id, Ending.SUPERSEDED, now, None, None, None) for id in sorted(olds - hooked)]
     end_tasks(connection, endings, now, effects)

@@ -57,6 +57,7 @@ class Parent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     has_children: bool
     """Whether any is active still."""
     children_left: int
+    hook_left: bool
 
 
 _decode_parents = msgspec.json.Decoder(list[Parent], strict=False).decode
@@ -201,10 +202,12 @@ def wake_childless(connection: Connection, now: int, effects: Effects) -> list[E
 
 
 def _step(connection: Connection, parent: Parent, now: int, effects: Effects) -> list[EndingRow]:
-    match next_step(parent.status, parent.stop, finalizing=parent.finalizing):
+    match next_step(parent.status, parent.stop, finalizing=parent.finalizing, hook_left=parent.hook_left):
         case "hook":
             connection.execute(SQL["queue_again"], (encoded([parent.id]),))
             effects.hooks.append(parent.id)
+        case "stop":
+            return [EndingRow(parent.id, ENDING_OF_STOP[parent.stop or StopReason.CANCEL], now, None, None, None)]
         case "finalize":
             # Where siblings may crowd the queue, it takes its turn among them.
             connection.execute(SQL["await_release"], (parent.id,))

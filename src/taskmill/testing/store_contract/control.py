@@ -7,10 +7,10 @@ import pytest
 from taskmill.errors import DuplicateTask
 from taskmill.model.filters import Filters
 from taskmill.model.retention import Retention
-from taskmill.model.status import Ending, Status
-from taskmill.model.verdict import End, Return, TryAgain
+from taskmill.model.status import Ending, OnDuplicate, Status
+from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from taskmill.ports import Effects, Judged, Store, Turn
-from taskmill.testing.store_contract.samples import NOW, active, add, claim, commit, ended, new_task
+from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 
 class ControlAndUpkeep:
@@ -136,3 +136,25 @@ class ControlAndUpkeep:
         await commit(store, task, TryAgain("e", None))
         assert await claim(store, id, now=NOW + 10) == []
         assert [gone.task.id for gone in (await store.turn(Turn(now=NOW + 10, expire=True))).effects.ended] == [id]
+
+    async def test_what_has_started_has_its_hook_run_before_it_ends(self, store: Store) -> None:
+        await store.publish_types({TYPE: '{"has_on_cancel":true}'})
+        cancelled, replaced = await add(store, new_task(key="a"), new_task(key="b"))
+        made_way, failed = await claim(store, cancelled, replaced)
+        judged = [Judged(made_way, MakeWay(), 1), Judged(failed, TryAgain("no", None), 1)]
+        await store.turn(Turn(now=NOW, judged=judged))
+        result = await store.cancel([cancelled], NOW)
+        assert (result.ids, result.effects.hooks, result.effects.ended) == ([cancelled], [cancelled], [])
+        assert (await store.cancel([cancelled], NOW)).effects.hooks == []
+        (stored,) = await store.add([new_task(key="b", on_duplicate=OnDuplicate.SUPERSEDE)])
+        (again,) = await store.add([new_task(key="a")])
+        assert (stored.kind, again.kind) == ("superseded", "inserted")
+        assert await claim(store, stored.id, again.id) == []
+        found = await store.turn(Turn(now=NOW, survey=True))
+        assert (sorted(found.hooks), found.has_preempted) == ([cancelled, replaced], False)
+        stops: dict[str | None, Ending] = {"cancel": Ending.CANCELLED, "supersede": Ending.SUPERSEDED}
+        for task in await claim(store, *found.hooks):
+            await commit(store, task, End(stops[task.stop]), stopped=True)
+        assert (await ended(store, cancelled)).ending == Ending.CANCELLED
+        assert (await ended(store, replaced)).ending == Ending.SUPERSEDED
+        assert [task.id for task in await claim(store, stored.id, again.id)] == [stored.id, again.id]

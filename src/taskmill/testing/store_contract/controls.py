@@ -363,6 +363,7 @@ class Controls:
         assert (await store.turn(Turn(now=NOW, survey=True))).has_preempted
 
     async def test_whoever_made_way_can_be_cancelled_and_replaced(self, store: Store) -> None:
+        await store.publish_types({TYPE: '{"has_on_cancel":false}'})
         cancelled, replaced = await add(store, new_task(key="a"), new_task(key="b"))
         for task in await claim(store, cancelled, replaced):
             await store.turn(Turn(now=NOW, judged=[Judged(task, MakeWay(), 1)]))

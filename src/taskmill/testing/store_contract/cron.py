@@ -17,7 +17,7 @@ from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict
 from taskmill.policy.cron.expression import CronExpression
 from taskmill.policy.cron.registrations import Registration
 from taskmill.ports import Judged, Store, Turn
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, ended, new_task
+from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 MINUTE = 60_000
 DAWN = NOW - NOW % MINUTE
@@ -110,6 +110,7 @@ class CronTasks:
         assert (await fire(store, DAWN + MINUTE)).fired == ()
 
     async def test_an_occurrence_replaces_what_waits_for_its_retry(self, store: Store) -> None:
+        await store.publish_types({TYPE: '{"has_on_cancel":false}'})
         await begin(store, declaration())
         (first,) = (await fire(store, DAWN, key="k")).fired
         (dependent,) = await add(store, new_task())
@@ -118,6 +119,21 @@ class CronTasks:
         assert (await ended(store, first.id)).ending == Ending.SUPERSEDED
         assert (await active(store, second.id)).status == Status.PENDING
         assert (await active(store, dependent)).status == Status.PENDING
+        assert (await the_row(store)).task_id == second.id
+
+    @pytest.mark.parametrize("key", [None, "k"])
+    async def test_an_occurrence_waits_for_the_hook_of_what_it_replaces(self, store: Store, key: str | None) -> None:
+        await store.publish_types({TYPE: '{"has_on_cancel":true}'})
+        await begin(store, declaration())
+        (first,) = (await fire(store, DAWN, key=key)).fired
+        await judge(store, first.id, TryAgain("no", DAWN + 10 * MINUTE), DAWN + 10)
+        (second,) = (await fire(store, DAWN + MINUTE, key=key)).fired
+        assert (await active(store, second.id)).status == Status.BLOCKED
+        assert (await the_row(store)).task_id == second.id
+        (hook,) = await claim(store, first.id, now=DAWN + MINUTE)
+        await commit(store, hook, End(Ending.SUPERSEDED), stopped=True)
+        assert (await ended(store, first.id)).ending == Ending.SUPERSEDED
+        assert (await active(store, second.id)).status == Status.PENDING
         assert (await the_row(store)).task_id == second.id
 
     async def test_a_retry_is_due_at_an_instant_and_taken_along_by_a_large_step_back_alone(self, store: Store) -> None:

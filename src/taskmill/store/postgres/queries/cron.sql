@@ -31,12 +31,13 @@ WHERE taskmill_cron.name = given.value ->> 0;
 DELETE FROM taskmill_cron WHERE name IN (SELECT json_array_elements_text($1::json));
 
 -- name: firings
--- [id, type, overrides, due_at, waits] of those of the given tasks that are active; one that waits to run, and has nothing
--- that must be stopped first, can be replaced at once.
+-- [id, type, overrides, due_at, waits, hook_left] of those of the given tasks that are active; one that waits to run, and
+-- has nothing that must be stopped first, can be replaced, once its hook is over if it has one left.
 SELECT coalesce(json_agg(json_build_array(
     id, type, overrides, CASE WHEN status = 'scheduled' THEN due_at END,
-    status IN ('pending', 'scheduled') AND stop IS NULL AND NOT finalizing AND children = children_ended)), '[]')
-FROM taskmill_task WHERE id = ANY (taskmill_ids($1));
+    status IN ('pending', 'scheduled') AND stop IS NULL AND NOT finalizing AND children = children_ended,
+    {hook_left})), '[]')
+FROM taskmill_task AS t WHERE id = ANY (taskmill_ids($1));
 
 -- name: mark_firings
 -- [id, name] rows: these tasks are firings.

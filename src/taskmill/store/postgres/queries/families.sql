@@ -6,7 +6,7 @@ WITH RECURSIVE tree (id) AS (
     SELECT child.id FROM tree JOIN taskmill_task AS child ON child.parent_id = tree.id
 )
 SELECT coalesce(json_agg(json_build_array(
-    t.id, t.parent_id, t.status, t.stop, t.finalizing, t.on_parent_expiry) ORDER BY t.id), '[]')
+    t.id, t.parent_id, t.status, t.stop, t.finalizing, t.on_parent_expiry, {hook_left}) ORDER BY t.id), '[]')
 FROM tree JOIN taskmill_task AS t ON t.id = tree.id;
 
 -- name: mark_stopped
@@ -25,7 +25,8 @@ WHERE id = ANY (taskmill_ids($1)) AND parent_id IS NOT NULL;
 -- What has to be known of the given tasks when children of theirs have ended.
 SELECT coalesce(json_agg(json_build_array(
     t.id, t.status, t.stop, t.finalizing, t.fail_fast, t.max_children, t.rerun IS NOT NULL, t.outcome,
-    EXISTS (SELECT 1 FROM taskmill_task AS child WHERE child.parent_id = t.id), t.children - t.children_ended)
+    EXISTS (SELECT 1 FROM taskmill_task AS child WHERE child.parent_id = t.id), t.children - t.children_ended,
+    {hook_left})
     ORDER BY array_position(taskmill_ids($1), t.id)), '[]')
 FROM taskmill_task AS t
 WHERE t.id = ANY (taskmill_ids($1));

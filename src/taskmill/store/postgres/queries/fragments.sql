@@ -110,8 +110,17 @@ WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
     AND stop IS NULL AND NOT interrupted AND NOT frozen;
 
 -- name: hooks_due
--- Tasks that were asked to stop and whose hook may run now.
-SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL;
+-- Tasks that were asked to stop and whose hook may run now. A node leaves those to others that it has no handler for: it
+-- would claim them and return them, and the news of that would make other nodes do the same.
+SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task
+WHERE status = 'pending' AND stop IS NOT NULL AND ({this_node} IS NULL OR type IN (
+    SELECT json_array_elements_text(node.types::json) FROM taskmill_node AS node WHERE node.id = {this_node}));
+
+-- name: hook_left
+-- True if the task t has started before and its type has an on_cancel hook, or may have one: no program has said so.
+(t.interrupted OR t.retries > 0 OR t.finalizing OR t.status = 'waiting') AND coalesce(
+    (SELECT (known.defaults::json ->> 'has_on_cancel')::boolean FROM taskmill_type AS known WHERE known.name = t.type),
+    true);
 
 -- name: made_way
 -- [id, for what] of tasks that made way.

@@ -9,7 +9,7 @@ SELECT
             t.finalizing OR t.children > t.children_ended, coalesce(t.saved, t.replaced), t.held,
             t.parent_id IS NOT NULL
                 AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL,
-            t.place_id),
+            t.place_id, {hook_left}),
             {description})), '[]')
         FROM jsonb_array_elements($1::jsonb) AS wanted (value)
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1

@@ -30,12 +30,13 @@ WHERE taskmill_cron.name = given.value ->> 0;
 DELETE FROM taskmill_cron WHERE name IN (SELECT value FROM json_each(?1));
 
 -- name: firings
--- [id, type, overrides, due_at, waits] of those of the given tasks that are active; one that waits to run, and has nothing
--- that must be stopped first, can be replaced at once.
+-- [id, type, overrides, due_at, waits, hook_left] of those of the given tasks that are active; one that waits to run, and
+-- has nothing that must be stopped first, can be replaced, once its hook is over if it has one left.
 SELECT json_group_array(json_array(
     id, type, overrides, iif(status = 'scheduled', due_at, NULL),
-    status IN ('pending', 'scheduled') AND stop IS NULL AND NOT finalizing AND children = children_ended))
-FROM taskmill_task WHERE id IN (SELECT value FROM json_each(?1));
+    status IN ('pending', 'scheduled') AND stop IS NULL AND NOT finalizing AND children = children_ended,
+    {hook_left}))
+FROM taskmill_task AS t WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: mark_firings
 -- [id, name] rows: these tasks are firings.

@@ -5,7 +5,8 @@ WITH RECURSIVE tree (id) AS (
     UNION
     SELECT child.id FROM tree JOIN taskmill_task AS child ON child.parent_id = tree.id
 )
-SELECT json_group_array(json_array(t.id, t.parent_id, t.status, t.stop, t.finalizing, t.on_parent_expiry))
+SELECT json_group_array(json_array(
+    t.id, t.parent_id, t.status, t.stop, t.finalizing, t.on_parent_expiry, {hook_left}))
 FROM tree JOIN taskmill_task AS t ON t.id = tree.id;
 
 -- name: mark_stopped
@@ -25,7 +26,8 @@ WHERE ended.parent_id IS NOT NULL;
 -- What has to be known of the given tasks when children of theirs have ended.
 SELECT json_group_array(json_array(
     t.id, t.status, t.stop, t.finalizing, t.fail_fast, t.max_children, t.rerun IS NOT NULL, t.outcome,
-    EXISTS (SELECT 1 FROM taskmill_task AS child WHERE child.parent_id = t.id), t.children - t.children_ended))
+    EXISTS (SELECT 1 FROM taskmill_task AS child WHERE child.parent_id = t.id), t.children - t.children_ended,
+    {hook_left}))
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value;
 

@@ -95,6 +95,11 @@ WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
 -- Tasks that were asked to stop and whose hook may run now.
 SELECT json_group_array(id) FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL;
 
+-- name: hook_left
+-- True if the task t has started before and its type has an on_cancel hook, or may have one: no program has said so.
+(t.interrupted OR t.retries > 0 OR t.finalizing OR t.status = 'waiting') AND coalesce(
+    (SELECT known.defaults ->> 'has_on_cancel' FROM taskmill_type AS known WHERE known.name = t.type), 1);
+
 -- name: made_way
 -- [id, for what] of tasks that made way.
 SELECT json_group_array(json_array(id, preempted)) FROM taskmill_task WHERE status = 'paused' AND preempted > 0;
