@@ -54,11 +54,12 @@ def _has_arrived(target: Path) -> bool:
 def _settled(source: Path, target: Path, *, give_up: bool) -> Path:
     """Finish the move, or give it up where that is still possible. Returns where the queue is."""
     if give_up:
+        if asyncio.run(is_open(source)):
+            return source  # the move had not begun
         try:
             undo(str(source), str(target))
         except InvalidState:
-            # There is nothing to undo: it had not begun, or it had ended.
-            return target if not asyncio.run(is_open(source)) else source
+            return target  # the move had ended
         return source
     move(str(source), str(target))
     assert not asyncio.run(is_open(source)), "broken: the source opens after the move"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -171,8 +171,10 @@ class Promises:
                 yield f"broken: the result of task {id} was {result}, and is {row['result']}"
         for id in self._cancelled:
             row = stored.rows.get(id)
-            if row is None or (row.get("ending", "cancelled") != "cancelled") or ("stop" in row and not row["stop"]):
-                yield f"lost: task {id} was cancelled, and is {row and (row.get('ending') or row['status'])}"
+            if row is None:
+                yield f"lost: task {id} was cancelled, and is not there"
+            elif row["ending"] not in _stopped(row) if "ending" in row else row["stop"] is None:
+                yield f"lost: task {id} was cancelled, and is {row.get('ending') or row['status']}"
 
     def _values(self, stored: Stored, setting: Setting) -> Iterator[str]:
         for name, register in self._registers.items():
@@ -186,10 +188,8 @@ class Promises:
 
     def _occurrences(self, stored: Stored) -> Iterator[str]:
         self.checked += len(stored.series)
-        active: dict[int, int] = defaultdict(int)
-        for row in stored.active.values():
-            if row["series_id"] is not None:
-                active[row["series_id"]] += row["stop"] is None
+        # One that was asked to stop is active until it has: only then is the next one made.
+        active = Counter(row["series_id"] for row in stored.active.values())
         for id in stored.series:
             if active[id] != 1:
                 yield f"broken: series {id} has {active[id]} active occurrences"
@@ -208,9 +208,9 @@ class Promises:
             elif row["ending"] == "completed" and json.loads(row["result"]) != json.loads(row["payload"])["marker"]:
                 yield f"broken: task {id} has the result {row['result']}"
         for id in self._cancelled:
-            ending = stored.rows.get(id, {}).get("ending", "active")
-            if ending != "cancelled":
-                yield f"lost: task {id} was cancelled, and ended as {ending}"
+            row = stored.rows.get(id, {})
+            if row and row.get("ending") not in _stopped(row):
+                yield f"lost: task {id} was cancelled, and ended as {row.get('ending')}"
 
     def _possible_endings(self, id: int, row: Row) -> set[str]:
         possible = {"failed"} if row["type"] == "power::doomed" else {"completed"}
@@ -219,6 +219,11 @@ class Promises:
         if id in self._to_cancel or row["parent_id"] is not None or row["series_id"] is not None:
             possible.add("cancelled")
         return possible
+
+
+def _stopped(row: Row) -> set[str]:
+    """Return how a cancelled task may end: one with a key may have been asked before to stop for its replacement."""
+    return {"cancelled"} if row["key"] is None else {"cancelled", "superseded"}
 
 
 GONE = object()

@@ -6,21 +6,26 @@ the real code. See docs/explanation/durability.md.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from taskmill.store.sqlite.connection import connect
+from taskmill.store.sqlite.migrate import MIGRATIONS, NEWEST_VERSION, statements
 from tests.crash.evidence import kept_when_it_fails, rounds_or
 from tests.moving.everything import Book, filled, rows_of
 from tests.power.judge import judge
 from tests.power.mover import one_queue
 from tests.power.trial import Figures, Judge, Trial, tried
+from tests.power.workload import inherited
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the recorder is a library for LD_PRELOAD")
 
@@ -36,6 +41,7 @@ WORKLOAD = "tests.power.workload"
 SLOW_SYNC_US = 60_000
 """Longer than the interval at which a process looks for what others have committed."""
 RESULTS = 12
+OLD_TASKS = 200
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +84,30 @@ def moving(trial: Trial, seed: int) -> Judge:
     return one_queue(trial.file, target, before)
 
 
+def migrating(trial: Trial, seed: int) -> Judge:
+    """Record a process that opens a file of an older schema, with tasks in it."""
+    write_old_file(trial.file, 1 + seed % (NEWEST_VERSION - 1))
+    trial.record([order(trial, "A", seed, deeds=2, inherits=OLD_TASKS)])
+    return judge
+
+
+def write_old_file(file: Path, version: int) -> None:
+    with closing(connect(str(file))) as connection:
+        connection.execute("CREATE TABLE taskmill_schema (version INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT")
+        for number, name, sql in MIGRATIONS:
+            if number <= version:
+                for statement in statements(sql):
+                    connection.execute(statement)
+                connection.execute("INSERT INTO taskmill_schema (version, name) VALUES (?, ?)", (number, name))
+        connection.executemany(
+            "INSERT INTO taskmill_task (type, group_name, priority, urgency, status, payload, created_at, queued_at)"
+            " VALUES ('power::plain', '', 128, 128, 'pending', ?, 1, 1)",
+            [(json.dumps({"marker": inherited(number)}),) for number in range(OLD_TASKS)],
+        )
+
+
 @pytest.mark.timeout(120 + 2 * DISKS)
-@pytest.mark.parametrize("scenario", [alone, together, moving], ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", [alone, together, moving, migrating], ids=lambda scenario: scenario.__name__)
 def test_no_promise_is_broken_by_a_power_cut(
     scenario: Callable[[Trial, int], Judge], place: Path, total: Figures, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,8 @@ class Order(msgspec.Struct):
     dispatches: bool = True
     watches: int = 0
     """Instead of acting: submit so many tasks, one after the other, and wait for each result."""
+    inherits: int = 0
+    """So many tasks are in the file, with the first ids; they count as acknowledged."""
     serves: int = 0
     """Instead of acting: dispatch until so many tasks have ended."""
     durability: Literal["full", "process"] = "full"
@@ -318,7 +320,15 @@ async def listen(events: Listener, enough: int = 0) -> None:
             return
 
 
+def inherited(number: int) -> str:
+    return f"old-{number}"
+
+
 async def live(order: Order) -> None:
+    if order.inherits:
+        markers, ids = [inherited(number) for number in range(order.inherits)], list(range(1, order.inherits + 1))
+        notes.write("ask", markers=markers)
+        notes.write("ack", markers=markers, ids=ids, replaced=[None] * order.inherits)
     async with scheduler_on(order.file, order.durability, Pace(0.003)) as scheduler:
         if order.watches:
             await watch(order)
