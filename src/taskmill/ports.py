@@ -88,6 +88,8 @@ class Turn(msgspec.Struct):
     """What this node has begun, if a turn has failed and may have claimed something all the same: that is returned."""
     promote: bool = False
     expire: bool = False
+    skip: bool = False
+    """Skip the beats of recurring series that have come while their last occurrences are active."""
     resume_preempted: bool = False
     """Let tasks that made way for more urgent ones return to the queue."""
     resume_eased: bool = False
@@ -127,6 +129,7 @@ class Turn(msgspec.Struct):
             or self.progress
             or self.promote
             or self.expire
+            or self.skip
             or self.resume_preempted
             or self.resume_eased
             or self.hooks
@@ -172,6 +175,7 @@ class TurnResult(msgspec.Struct):
     """What a survey found: whether tasks wait that have made way for more urgent ones, and for pressure."""
     next_due: int | None = None
     next_expiry: int | None = None
+    next_beat: int | None = None
 
 
 class Recovery(msgspec.Struct):

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from taskmill import Context, Domain, GiveUp, Retry, SubmissionError
-from taskmill.events import RecurringSkipped, TaskSubmitted
+from taskmill.events import TaskSubmitted
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 from tests.runtime.records import endings
@@ -79,31 +79,6 @@ async def test_max_runs_is_the_number_of_occurrences_whatever_becomes_of_them(
     assert [ending for _, ending in await endings(scheduler)] == ["dead_letter", "failed", "completed", "cancelled"]
     assert await scheduler.count(status="scheduled") == 0
     assert (await scheduler.snapshot()).schedules == []
-
-
-async def test_what_passes_while_the_last_is_active_is_skipped_and_told(
-    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
-) -> None:
-    domain = Domain("d")
-    starts: list[float] = []
-
-    @domain.task
-    async def tick() -> None:
-        starts.append(manual_clock.monotonic())
-        if len(starts) == 1:
-            await manual_clock.sleep(35)
-
-    scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
-    listener = scheduler.events(RecurringSkipped)
-    await tick.options(every=10).submit()
-    async with scheduler.running():
-        await manual_clock.advance(20)
-        assert (await active(scheduler)).status == "running", "one at a time"
-        await manual_clock.advance(40)
-    assert starts == [0, 40, 50, 60]
-    event = await anext(listener)
-    assert isinstance(event, RecurringSkipped)
-    assert (event.count, event.task_id) == (3, 2)
 
 
 async def test_each_occurrence_has_fresh_retries_and_a_dead_one_does_not_end_the_series(

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import stat
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES, LogFile
 from taskmill.store.sqlite.migrate import MIGRATIONS, NEWEST_VERSION, statements
 from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.store import SqliteStore
+from taskmill.testing import ManualClock
 from taskmill.testing.store_contract import new_task
 
 
@@ -310,3 +312,35 @@ async def test_endings_nobody_waits_for_reach_the_disk_within_a_moment(
         monkeypatch.setattr(LogFile, "sync", noted)
         await asyncio.wait_for(synced.wait(), 10)
         assert await scheduler.count(status="completed") == 1
+
+
+async def test_a_series_of_the_first_schema_continues_and_survives_a_step_of_the_clock(
+    tmp_path: Path,
+) -> None:
+    domain, clock = Domain("d"), ManualClock()
+    starts: list[float] = []
+
+    @domain.task
+    async def tick() -> None:
+        starts.append(clock.monotonic())
+
+    async with Scheduler(tmp_path / "new.db", domains=[domain], clock=clock) as scheduler:
+        await tick.options(every=60).submit()
+        await scheduler.run_until_idle()
+    (number, name, sql), *_ = migrations()
+    raw = sqlite3.connect(tmp_path / "old.db")
+    raw.executescript(sql)
+    raw.execute("CREATE TABLE taskmill_schema (version INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT")
+    raw.execute("INSERT INTO taskmill_schema VALUES (?, ?)", (number, name))
+    raw.execute("ATTACH ? AS new", (str(tmp_path / "new.db"),))
+    for table in ("taskmill_series", "taskmill_task"):
+        columns = ", ".join(row[1] for row in raw.execute(f"PRAGMA main.table_info({table})"))
+        raw.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM new.{table}")
+    raw.execute("UPDATE taskmill_task SET due_is_relative = 0")
+    raw.commit()
+    raw.close()
+    async with Scheduler(tmp_path / "old.db", domains=[domain], clock=clock) as scheduler, scheduler.running():
+        await clock.advance(10)
+        await clock.jump(timedelta(days=-1))
+        await clock.advance(110)
+    assert starts == [0, 60, 120]

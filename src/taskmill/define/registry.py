@@ -227,13 +227,11 @@ def _new_task(
     due_at = call.get("run_at")
     relative = False
     if (delay := call.get("run_after")) is not None:
-        due_at = now + delay
-        # Occurrences of recurring work keep to the wall clock.
-        relative = kin is None or kin.every_ms is None
+        due_at, relative = now + delay, True
     recurs = kin is not None and kin.every_ms is not None
     status = Status.PENDING if due_at is None or due_at <= now else Status.SCHEDULED
     if status is Status.PENDING and not recurs:
-        # A first occurrence that is late keeps its place on the grid.
+        # A first occurrence that is late keeps its beat.
         due_at = None
     ttl = settings["ttl"]
     from_first_attempt = settings["ttl_from"] is TtlFrom.FIRST_ATTEMPT

@@ -44,7 +44,7 @@ class Released(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """Occurrences of a recurring task that passed while the one before them was active."""
+    """Occurrences of a recurring task that passed while ``task`` was active, or before it was made."""
 
     task: Described
     count: int
@@ -66,6 +66,8 @@ class Effects(msgspec.Struct):
     occurrences: list[Described] = msgspec.field(default_factory=list[Described])
     """The next occurrences of recurring tasks."""
     skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
+    beats: list[int] = msgspec.field(default_factory=list[int])
+    """When beats of series come, which are skipped if the last occurrence is active then."""
     resumed: list[Described] = msgspec.field(default_factory=list[Described])
     """Those of the released that had made way for more urgent tasks."""
     pauses_ended: list[Scope] = msgspec.field(default_factory=list[Scope])

@@ -140,7 +140,7 @@ class TaskResumed(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurringSkipped(TaskEvent):
-    """``count`` occurrences passed while the one before was active or the series paused; about the next one."""
+    """``count`` occurrences passed while this one was active, or before it while the series was paused or down."""
 
     count: int
 

@@ -162,8 +162,8 @@ class Dispatcher:
             await self._aging_watch.look(picker.rules, self._room.lanes(), now)
         if self._claiming and self.cron.is_due(now):
             await self.cron.look()
-        if self._is_past(self._room.next_expiry):
-            # Short handlers end meanwhile: there is more to do in the next turn than to sweep on.
+        if self._is_past(self._room.next_expiry) or self._is_past(self._room.next_beat):
+            # Short handlers end meanwhile: there is more to do than to sweep on, and no beat is skipped for them.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         turn = self._plan()
@@ -253,7 +253,7 @@ class Dispatcher:
         version = self._room.picker.rules.controls.version
         turn = Turn(now, self._clock.monotonic(), judged=judgements(self._judging, now), controls_version=version)
         turn.returns, self._returns = self._returns, []
-        turn.promote = self._is_past(self._room.next_due)
+        turn.promote, turn.skip = self._is_past(self._room.next_due), self._is_past(self._room.next_beat)
         turn.survey, self._room.survey_wanted = self._room.survey_wanted, False
         turn.progress = self._progress.gather(
             self._clock.monotonic(), [attempt for attempt, _ in self._judging], self.workshop.attempts.values()

@@ -8,6 +8,7 @@ import time
 from taskmill.errors import StoreError, StoreMoved
 from taskmill.model.retention import PRUNE_BITE, Retention
 from taskmill.observe.log import logger
+from taskmill.policy.recurrence import CLOCK_STEP_MS
 from taskmill.policy.rules import Rules
 from taskmill.ports import Clock, Store
 from taskmill.runtime.announcer import Announcer
@@ -16,8 +17,6 @@ PRUNE_EVERY = 1000
 """Endings between two looks at retention while the scheduler is busy."""
 STORE_PATIENCE = 1.0
 """How long to wait before what the store refused is tried again."""
-CLOCK_STEP_MS = 1000
-"""Smaller differences between wall and steady clock are drift, not steps."""
 
 
 class Upkeep:

@@ -56,6 +56,8 @@ class WaitingRoom:
         """A turn has failed: nothing is claimed until what it was to start is in sight again."""
         self.next_due: int | None = None
         self.next_expiry: int | None = None
+        self.next_beat: int | None = None
+        """When a beat of a recurring series comes, which is skipped if the last occurrence is active then."""
         self.surveys = 0
         """How many were read so far."""
         self._is_current = False
@@ -91,8 +93,9 @@ class WaitingRoom:
         return not self.picker.rules.pauses(lane.group, lane.type)
 
     def next_moments(self) -> tuple[int | None, ...]:
-        """When something changes by itself: work is due or expires, a permit comes, a pause ends."""
-        return self.next_due, self.next_expiry, self.picker.next_moment, self.picker.rules.next_resumption()
+        """When something changes by itself: work is due, expires or is skipped, a permit comes, a pause ends."""
+        rules = self.picker.rules
+        return self.next_due, self.next_expiry, self.next_beat, self.picker.next_moment, rules.next_resumption()
 
     def lanes(self) -> list[Lane]:
         """Every lane that has waiting tasks, as far as is known."""
@@ -127,6 +130,8 @@ class WaitingRoom:
     def _follow(self, effects: Effects) -> None:
         for released in effects.released:
             self._note_released(released)
+        for at in effects.beats:
+            self.next_beat = at if self.next_beat is None else min(self.next_beat, at)
         self._hooks += effects.hooks
         self.survey_wanted = self.survey_wanted or effects.reordered or bool(effects.pauses_ended)
         if effects.ended and self.picker.courtesy.holds_io:
@@ -255,6 +260,8 @@ class WaitingRoom:
             self.next_due = result.next_due
         if turn.expire or turn.survey:
             self.next_expiry = result.next_expiry
+        if turn.skip or turn.survey:
+            self.next_beat = result.next_beat
         self._hooks += result.hooks
         self._is_current = turn.survey and not any(self._was_emptied(lane, result) for lane in result.lanes or ())
         if turn.survey:

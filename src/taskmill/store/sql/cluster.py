@@ -44,6 +44,7 @@ class _Survey(msgspec.Struct, array_like=True):
     hooks: list[int]
     next_due: int | None
     next_expiry: int | None
+    next_beat: int | None
     away: list[tuple[int, int]]
     stops: list[tuple[int, str]]
     urgencies: list[tuple[int, int, int]]
@@ -69,7 +70,7 @@ def survey(connection: Connection, turn: Turn, result: TurnResult) -> None:
     found = _decode_survey(one(connection, SQL["survey"], turn.slots))
     causes = {cause for _, cause in found.away}
     result.lanes, result.hooks, result.next_due = found.lanes, found.hooks, found.next_due
-    result.next_expiry = found.next_expiry
+    result.next_expiry, result.next_beat = found.next_expiry, found.next_beat
     result.stops, result.urgencies = found.stops, found.urgencies
     result.has_preempted, result.has_eased = controls.FOR_A_TASK in causes, controls.FOR_PRESSURE in causes
     if turn.slots is not None:

@@ -166,7 +166,7 @@ def _join_kin(connection: Connection, plan: InboxPlan, effects: Effects, now: in
         families.count_children(connection, plan.first_id, plan.next_id() - 1, now, effects)
     for id, one in kin.items():
         if one.every_ms is not None:
-            series.begin(connection, id, plan.fresh[id - plan.first_id], one)
+            series.begin(connection, id, plan.fresh[id - plan.first_id], one, effects)
 
 
 def _children(plan: InboxPlan) -> list[int]:

@@ -86,6 +86,8 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
         connection.be_alone()
         if paused_time.freeze(connection, turn.now):
             _expire(connection, turn, result)
+    if turn.skip:
+        series.skip_passed(connection, turn.now, BITE, result.effects)
     version, is_owed = controls.version(connection)
     if is_owed:
         paused_time.settle_released(connection, result.effects)
@@ -130,6 +132,8 @@ def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bo
         result.next_due = _one(connection, "next_due")
     if turn.expire and not turn.survey:
         result.next_expiry = _one(connection, "next_expiry")
+    if turn.skip and not turn.survey:
+        result.next_beat = _one(connection, "next_beat")
     if refill:
         result.front_size = front_size(max(turn.lanes_in_sight, len(refill)))
     if refill and is_owed:
@@ -373,6 +377,7 @@ def cancel_series(connection: Connection, id: int, now: int) -> SeriesChange:
 def recover(connection: Connection, now: int) -> Recovery:
     """Return the tasks of a dead dispatcher to the queue, except those that keep killing their process."""
     recovery = Recovery()
+    series.notice_put_back(connection, now)
     returns: list[ReturnRow] = []
     endings: list[EndingRow] = []
     for orphan in _decode_orphans(_one(connection, "orphans")):

@@ -13,14 +13,14 @@ from taskmill.model.outcome import StopReason
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
-from taskmill.policy.recurrence import is_spent, next_occurrence
+from taskmill.policy.recurrence import beats_passed, is_spent, next_occurrence, put_back_by
 from taskmill.ports import Effects, SeriesChange, Skipped
-from taskmill.store.sql import keys, paused_time
+from taskmill.store.sql import cluster, keys, paused_time
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
 from taskmill.store.sql.families import stop_trees
 from taskmill.store.sql.inserting import insert_rows
-from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.json_sql import decode_pairs, encoded, one
 from taskmill.store.sql.releasing import release
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
@@ -33,6 +33,7 @@ class Series(msgspec.Struct, array_like=True):
     every_ms: int
     first_at: int
     due_at: int
+    """The latest beat that was made or skipped."""
     ttl_ms: int | None
     runs: int
     max_runs: int | None
@@ -42,19 +43,22 @@ class Series(msgspec.Struct, array_like=True):
 _decode_series = msgspec.json.Decoder(Series, strict=False).decode
 _decode_template = msgspec.json.Decoder(NewTask).decode
 _decode_occurrence = msgspec.json.Decoder(tuple[int, Status, int]).decode
+_decode_ended = msgspec.json.Decoder(list[tuple[int, bool]], strict=False).decode
+_decode_passed = msgspec.json.Decoder(list[tuple[int, int, int, int]]).decode
 _decode_schedules = msgspec.json.Decoder(
     list[tuple[str, str | None, int, int, int, int, int | None, bool]], strict=False
 ).decode
 
 
-def begin(connection: Connection, id: int, task: NewTask, kin: Kin) -> None:
-    """Task ``id`` has been stored as the first occurrence of a new series."""
+def begin(connection: Connection, id: int, task: NewTask, kin: Kin, effects: Effects) -> None:
+    """Make task ``id``, which has been stored, the first occurrence of a new series."""
     template = msgspec.structs.replace(task, kin=None, gate_id=None, stop=None, place_id=None)
     first_at = task.created_at if task.due_at is None else task.due_at
     ttl_ms = None if task.expires_at is None else task.expires_at - max(first_at, task.created_at)
-    parameters = (encoded(template), kin.every_ms, first_at, ttl_ms, kin.max_runs)
+    parameters = (encoded(template), kin.every_ms, first_at, ttl_ms, kin.max_runs, task.created_at)
     series_id = one(connection, SQL["begin"], *parameters)
     connection.execute(SQL["join_series"], (id, series_id))
+    effects.beats.append(first_at + (kin.every_ms or 0))
 
 
 def forget(connection: Connection, series_id: int) -> None:
@@ -63,11 +67,49 @@ def forget(connection: Connection, series_id: int) -> None:
 
 
 def follow(connection: Connection, ended: Iterable[int], now: int, effects: Effects) -> None:
-    """Occurrences have ended: bring the next ones."""
-    for series_id in decode_ids(one(connection, SQL["of_ended"], encoded(list(ended)))):
+    """Bring the next occurrences of the series whose last ones have ended."""
+    for series_id, came in _decode_ended(one(connection, SQL["of_ended"], encoded(list(ended)))):
         series = _read(connection, series_id)
         if series is not None and not _has_active(connection, series_id):
+            if came:
+                # It has started, so its beat had come. If that lies in the future, the clock was put back meanwhile.
+                back = _put_back_by(connection, series.due_at, now)
+                series.first_at, series.due_at = series.first_at - back, series.due_at - back
             _advance(connection, series_id, series, now, effects)
+
+
+def skip_passed(connection: Connection, now: int, limit: int, effects: Effects) -> None:
+    """Skip the beats that have come while the last occurrence is active.
+
+    Each is settled once, whichever nodes look at the same time: the row says up to which beat.
+    """
+    for series_id, every_ms, due_at, active in _decode_passed(one(connection, SQL["beats_passed"], now, limit)):
+        latest, skipped = beats_passed(every_ms, due_at, now)
+        if connection.execute(SQL["settle_beats"], (series_id, due_at, latest, now)).rowcount:
+            (described,) = describe(connection, [active])
+            effects.skipped.append(Skipped(described, skipped))
+
+
+def clock_stepped(connection: Connection, by_ms: int) -> None:
+    """Move the beats of all series with the wall clock; occurrences that wait for theirs move as delays do."""
+    connection.execute(SQL["shift_series"], (by_ms,))
+
+
+def notice_put_back(connection: Connection, now: int) -> None:
+    """Move series that the wall clock, put back while nothing ran, has left behind in the future."""
+    for series_id, made_at in decode_pairs(one(connection, SQL["series_ahead"], now)):
+        if back := _put_back_by(connection, made_at, now):
+            connection.execute(SQL["move_series"], (series_id, -back))
+            connection.execute(SQL["move_occurrences"], (series_id, -back))
+
+
+def _put_back_by(connection: Connection, happened_at: int, now: int) -> int:
+    """By how much the wall clock was put back since ``happened_at``, at least."""
+    back = put_back_by(happened_at, now)
+    if back and cluster.others(connection):
+        # Perhaps only this node's clock was put back: the clock of the database decides.
+        return put_back_by(happened_at, max(now, one(connection, SQL["server_clock"])))
+    return back
 
 
 def _read(connection: Connection, series_id: int) -> Series | None:
@@ -100,14 +142,16 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
         created_at=now,
         queued_at=due_at,
         due_at=due_at,
-        due_is_relative=False,
+        due_is_relative=True,
         expires_at=None if series.ttl_ms is None else due_at + series.ttl_ms,
         kin=Kin(series_id=series_id),
     )
     id = insert_rows(connection, [task])
     if series.paused:
         connection.execute(SQL["pause_occurrence"], (id, now))
-    connection.execute(SQL["advance"], (series_id, due_at, 1))
+    connection.execute(SQL["advance"], (series_id, series.first_at, due_at, 1, now))
+    if not series.paused:
+        effects.beats.append(due_at + series.every_ms)
     (described,) = describe(connection, [id])
     effects.occurrences.append(described)
     release(connection, [id], now, effects)
@@ -138,6 +182,7 @@ def resume(connection: Connection, id: int, now: int) -> SeriesChange:
         return SeriesChange()
     change = SeriesChange(series_id, effects=Effects(pauses_ended=paused_time.end_pauses(connection, now)))
     connection.execute(SQL["set_paused"], (series_id, 0))
+    change.effects.beats.append(now)
     row = connection.execute(SQL["occurrence"], (series_id,)).fetchone()
     if row is None:
         return change
@@ -155,11 +200,11 @@ def resume(connection: Connection, id: int, now: int) -> SeriesChange:
 
 
 def _move(connection: Connection, series_id: int, series: Series, occurrence: int, now: int, effects: Effects) -> None:
-    """Give a paused occurrence the first place on the grid that has not passed."""
+    """Give a paused occurrence the first beat that has not passed."""
     due_at, skipped = next_occurrence(series.first_at, series.every_ms, series.due_at - series.every_ms, now)
     expires_at = None if series.ttl_ms is None else due_at + series.ttl_ms
     connection.execute(SQL["resume_occurrence"], (occurrence, due_at, now, expires_at))
-    connection.execute(SQL["advance"], (series_id, due_at, 0))
+    connection.execute(SQL["advance"], (series_id, series.first_at, due_at, 0, now))
     if skipped:
         (described,) = describe(connection, [occurrence])
         effects.skipped.append(Skipped(described, skipped))

@@ -242,9 +242,13 @@ class WriteSide(ABC):
         now = self._clock.now_ms()
 
         def write(connection: Connection) -> None:
-            if cluster.others(connection):
-                # Whoever is among others has come back to their time.
-                return
+            # In a cluster the other nodes' clocks are right; shift nothing.
+            if not cluster.others(connection):
+                shift(connection)
+            series.notice_put_back(connection, now)
+
+        def shift(connection: Connection) -> None:
+            series.clock_stepped(connection, by_ms)
             connection.execute(SQL["shift_relative"], (by_ms,))
             connection.execute(SQL["shift_deadlines"], (by_ms,))
             connection.execute(SQL["shift_waits"], (by_ms,))

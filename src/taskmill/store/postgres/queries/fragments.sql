@@ -109,6 +109,22 @@ SELECT min(expires_at) FROM taskmill_task
 WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
     AND stop IS NULL AND NOT interrupted AND NOT frozen;
 
+-- name: begins_at_an_instant
+-- True if the first occurrence of a series is due at an instant, and has not begun.
+EXISTS (
+    SELECT 1 FROM taskmill_task AS task
+    WHERE task.series_id = taskmill_series.id AND task.series_id IS NOT NULL AND NOT task.due_is_relative
+        AND task.due_at = taskmill_series.due_at AND taskmill_series.runs = 1
+        AND task.status IN ('scheduled', 'blocked', 'paused')
+);
+
+-- name: may_skip
+-- True if a beat of the series is skipped when it comes while the last occurrence is active.
+NOT paused AND (max_runs IS NULL OR runs < max_runs);
+
+-- name: first_beat
+SELECT min(due_at + every_ms) FROM taskmill_series WHERE {may_skip};
+
 -- name: hooks_due
 -- Tasks that were asked to stop and whose hook may run now. A node leaves those to others that it has no handler for: it
 -- would claim them and return them, and the news of that would make other nodes do the same.

@@ -4,12 +4,13 @@ WITH RECURSIVE {every_lane}
 SELECT {lanes_found};
 
 -- name: survey
--- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, [id, for what] of
--- tasks that made way, [id, why] of running ones that somebody has asked to stop, [id, priority, urgency] of all that run
--- here, what others are at, all nodes that begin tasks, this one, which types that wait others can run]. $1 as in elsewhere.
+-- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, the next beat of
+-- a series, [id, for what] of tasks that made way, [id, why] of running ones that somebody has asked to stop, [id,
+-- priority, urgency] of all that run here, what others are at, all nodes that begin tasks, this one, which types that wait
+-- others can run]. $1 as in elsewhere.
 WITH RECURSIVE {every_lane}, {own_slots}
 SELECT json_build_array(
-    {lanes_found}, ({hooks_due}), ({first_due}), ({first_expiry}), ({made_way}), ({stop_requests}),
+    {lanes_found}, ({hooks_due}), ({first_due}), ({first_expiry}), ({first_beat}), ({made_way}), ({stop_requests}),
     ({running_urgencies}), {others_at_work},
     (SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_node WHERE NOT stopped), {this_node},
     (
@@ -43,6 +44,9 @@ FROM (
 -- name: next_expiry
 {first_expiry};
 
+-- name: next_beat
+{first_beat};
+
 -- name: due
 -- Scheduled tasks whose time has come, at most $2. What another node promotes right now is left to it.
 SELECT coalesce(json_agg(id), '[]') FROM (
@@ -64,16 +68,15 @@ SELECT coalesce(json_agg(json_build_array(id, children > children_ended, rerun I
 ) AS expired;
 
 -- name: shift_deadlines
--- The wall clock was stepped by $1 ms: a time-to-live is a duration and moves with it. That of an occurrence counts
--- from when it is due, which the step does not move.
+-- The wall clock was stepped by $1 ms: a time-to-live is a duration and moves with it. That of a first
+-- occurrence counts from when it is due, which is an instant that the step does not move.
 UPDATE taskmill_task SET expires_at = expires_at + $1::bigint
 WHERE expires_at IS NOT NULL
     AND (series_id IS NULL OR due_is_relative OR status NOT IN ('scheduled', 'blocked'));
 
 -- name: shift_relative
 -- The wall clock was stepped by $1 ms: what was due "after a delay" moves with it.
-UPDATE taskmill_task SET due_at = due_at + $1::bigint
-WHERE due_is_relative AND due_at IS NOT NULL AND status IN ('scheduled', 'blocked', 'waiting', 'paused');
+UPDATE taskmill_task SET due_at = due_at + $1::bigint WHERE due_is_relative AND due_at IS NOT NULL;
 
 -- name: shift_waits
 -- The wall clock was stepped by $1 ms: nobody has waited longer or shorter for it, and the order of the queue stands. What

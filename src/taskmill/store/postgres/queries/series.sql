@@ -1,15 +1,22 @@
 -- name: begin
-INSERT INTO taskmill_series (template, every_ms, first_at, due_at, ttl_ms, runs, max_runs)
-VALUES ($1, $2::bigint, $3::bigint, $3::bigint, $4::bigint, 1, $5::bigint)
+INSERT INTO taskmill_series (template, every_ms, first_at, due_at, ttl_ms, runs, max_runs, made_at)
+VALUES ($1, $2::bigint, $3::bigint, $3::bigint, $4::bigint, 1, $5::bigint, $6::bigint)
 RETURNING id;
 
 -- name: join_series
 UPDATE taskmill_task SET series_id = $2::bigint WHERE id = $1::bigint AND series_id IS NULL;
 
 -- name: of_ended
--- The series whose occurrences are among the given ended tasks.
-SELECT coalesce(json_agg(DISTINCT series_id), '[]')
-FROM taskmill_history WHERE id = ANY (taskmill_ids($1)) AND series_id IS NOT NULL;
+-- [id, came] of the series whose occurrences are among the given ended tasks: whether such an occurrence was due at the
+-- latest beat and has started.
+SELECT coalesce(json_agg(json_build_array(id, came)), '[]') FROM (
+    SELECT series.id,
+        bool_or(ended.started_at IS NOT NULL AND coalesce(ended.due_at, ended.created_at) = series.due_at) AS came
+    FROM taskmill_history AS ended
+    JOIN taskmill_series AS series ON series.id = ended.series_id
+    WHERE ended.id = ANY (taskmill_ids($1))
+    GROUP BY series.id
+) AS ended;
 
 -- name: of_task
 -- The series that a task, active or ended, belongs to.
@@ -22,7 +29,43 @@ SELECT json_build_array(template, every_ms, first_at, due_at, ttl_ms, runs, max_
 FROM taskmill_series WHERE id = $1::bigint;
 
 -- name: advance
-UPDATE taskmill_series SET due_at = $2::bigint, runs = runs + $3::bigint WHERE id = $1::bigint;
+UPDATE taskmill_series SET
+    first_at = $2::bigint, due_at = $3::bigint, runs = runs + $4::bigint, made_at = $5::bigint
+WHERE id = $1::bigint;
+
+-- name: beats_passed
+-- [id, every_ms, due_at, the active occurrence] of at most $2 series of which a beat has come at $1.
+SELECT coalesce(json_agg(json_build_array(id, every_ms, due_at, task_id)), '[]') FROM (
+    SELECT series.id, every_ms, due_at, (
+        SELECT max(task.id) FROM taskmill_task AS task
+        WHERE task.series_id = series.id AND task.series_id IS NOT NULL
+    ) AS task_id
+    FROM taskmill_series AS series
+    WHERE {may_skip} AND due_at + every_ms <= $1::bigint
+    ORDER BY id LIMIT $2::bigint
+) AS passed WHERE task_id IS NOT NULL;
+
+-- name: settle_beats
+-- At $4, if no other node has done so: the beats after $2 up to $3 are skipped.
+UPDATE taskmill_series SET due_at = $3::bigint, made_at = $4::bigint WHERE id = $1::bigint AND due_at = $2::bigint;
+
+-- name: shift_series
+-- The wall clock was stepped by $1 ms: beats move with it, unless they begin at an instant that has not come.
+UPDATE taskmill_series SET first_at = first_at + $1::bigint, due_at = due_at + $1::bigint, made_at = made_at + $1::bigint
+WHERE NOT {begins_at_an_instant};
+
+-- name: series_ahead
+-- [id, made_at] of series that were written later than the present, $1.
+SELECT coalesce(json_agg(json_build_array(id, made_at)), '[]') FROM taskmill_series WHERE made_at > $1::bigint AND NOT {begins_at_an_instant};
+
+-- name: move_series
+-- By $2 ms.
+UPDATE taskmill_series SET first_at = first_at + $2::bigint, due_at = due_at + $2::bigint, made_at = made_at + $2::bigint WHERE id = $1::bigint;
+
+-- name: move_occurrences
+-- By $2 ms: those of series $1 that wait for their time.
+UPDATE taskmill_task SET due_at = due_at + $2::bigint, expires_at = expires_at + $2::bigint, queued_at = queued_at + $2::bigint
+WHERE series_id = $1::bigint AND series_id IS NOT NULL AND due_is_relative AND status IN ('scheduled', 'blocked', 'paused');
 
 -- name: set_paused
 UPDATE taskmill_series SET paused = $2::bigint <> 0 WHERE id = $1::bigint;
@@ -71,3 +114,6 @@ SELECT coalesce(json_agg(json_build_array(
 FROM taskmill_series AS s
 JOIN taskmill_task AS t ON t.id = (
     SELECT max(id) FROM taskmill_task WHERE series_id = s.id AND series_id IS NOT NULL);
+
+-- name: server_clock
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;

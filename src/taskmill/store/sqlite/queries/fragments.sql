@@ -91,6 +91,22 @@ SELECT min(expires_at) FROM taskmill_task
 WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
     AND stop IS NULL AND interrupted = 0 AND frozen = 0;
 
+-- name: begins_at_an_instant
+-- True if the first occurrence of a series is due at an instant, and has not begun.
+EXISTS (
+    SELECT 1 FROM taskmill_task AS task
+    WHERE task.series_id = taskmill_series.id AND task.series_id IS NOT NULL AND task.due_is_relative = 0
+        AND task.due_at = taskmill_series.due_at AND taskmill_series.runs = 1
+        AND task.status IN ('scheduled', 'blocked', 'paused')
+);
+
+-- name: may_skip
+-- True if a beat of the series is skipped when it comes while the last occurrence is active.
+paused = 0 AND (max_runs IS NULL OR runs < max_runs);
+
+-- name: first_beat
+SELECT min(due_at + every_ms) FROM taskmill_series WHERE {may_skip};
+
 -- name: hooks_due
 -- Tasks that were asked to stop and whose hook may run now.
 SELECT json_group_array(id) FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL;

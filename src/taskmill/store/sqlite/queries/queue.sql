@@ -4,12 +4,13 @@ WITH RECURSIVE {every_lane}
 SELECT {lanes_found};
 
 -- name: survey
--- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, [id, for what] of
--- tasks that made way, [id, why] of running ones that somebody has asked to stop, [id, priority, urgency] of all that run
--- here, what others are at, all nodes that begin tasks, this one, which types that wait others can run]. ?1 as in elsewhere.
+-- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, the next beat of
+-- a series, [id, for what] of tasks that made way, [id, why] of running ones that somebody has asked to stop, [id,
+-- priority, urgency] of all that run here, what others are at, all nodes that begin tasks, this one, which types that wait
+-- others can run]. ?1 as in elsewhere.
 WITH RECURSIVE {every_lane}
 SELECT json_array(
-    json({lanes_found}), json(({hooks_due})), ({first_due}), ({first_expiry}), json(({made_way})),
+    json({lanes_found}), json(({hooks_due})), ({first_due}), ({first_expiry}), ({first_beat}), json(({made_way})),
     json(({stop_requests})), json(({running_urgencies})), {others_at_work}, json_array(), NULL, json_array());
 
 -- name: front_of_lanes
@@ -33,6 +34,9 @@ FROM json_each(?1) AS lane;
 -- name: next_expiry
 {first_expiry};
 
+-- name: next_beat
+{first_beat};
+
 -- name: due
 -- Scheduled tasks whose time has come, at most ?2.
 SELECT json_group_array(id) FROM (
@@ -53,16 +57,15 @@ SELECT json_group_array(json_array(id, children > children_ended, rerun IS NOT N
 );
 
 -- name: shift_deadlines
--- The wall clock was stepped by ?1 ms: a time-to-live is a duration and moves with it. That of an occurrence counts
--- from when it is due, which the step does not move.
+-- The wall clock was stepped by ?1 ms: a time-to-live is a duration and moves with it. That of a first
+-- occurrence counts from when it is due, which is an instant that the step does not move.
 UPDATE taskmill_task SET expires_at = expires_at + ?1
 WHERE expires_at IS NOT NULL
     AND (series_id IS NULL OR due_is_relative = 1 OR status NOT IN ('scheduled', 'blocked'));
 
 -- name: shift_relative
 -- The wall clock was stepped by ?1 ms: what was due "after a delay" moves with it.
-UPDATE taskmill_task SET due_at = due_at + ?1
-WHERE due_is_relative = 1 AND due_at IS NOT NULL AND status IN ('scheduled', 'blocked', 'waiting', 'paused');
+UPDATE taskmill_task SET due_at = due_at + ?1 WHERE due_is_relative = 1 AND due_at IS NOT NULL;
 
 -- name: shift_waits
 -- The wall clock was stepped by ?1 ms: nobody has waited longer or shorter for it, and the order of the queue stands. What

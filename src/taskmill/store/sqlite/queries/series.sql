@@ -1,17 +1,21 @@
 -- name: begin
-INSERT INTO taskmill_series (template, every_ms, first_at, due_at, ttl_ms, runs, max_runs)
-VALUES (?1, ?2, ?3, ?3, ?4, 1, ?5)
+INSERT INTO taskmill_series (template, every_ms, first_at, due_at, ttl_ms, runs, max_runs, made_at)
+VALUES (?1, ?2, ?3, ?3, ?4, 1, ?5, ?6)
 RETURNING id;
 
 -- name: join_series
 UPDATE taskmill_task SET series_id = ?2 WHERE id = ?1 AND series_id IS NULL;
 
 -- name: of_ended
--- The series whose occurrences are among the given ended tasks.
-SELECT json_group_array(DISTINCT ended.series_id)
-FROM json_each(?1) AS given
-JOIN taskmill_history AS ended ON ended.id = given.value
-WHERE ended.series_id IS NOT NULL;
+-- [id, came] of the series whose occurrences are among the given ended tasks: whether such an occurrence was due at the
+-- latest beat and has started.
+SELECT json_group_array(json_array(id, came)) FROM (
+    SELECT series.id, max(ended.started_at IS NOT NULL AND coalesce(ended.due_at, ended.created_at) = series.due_at) AS came
+    FROM json_each(?1) AS given
+    JOIN taskmill_history AS ended ON ended.id = given.value
+    JOIN taskmill_series AS series ON series.id = ended.series_id
+    GROUP BY series.id
+);
 
 -- name: of_task
 -- The series that a task, active or ended, belongs to.
@@ -23,7 +27,41 @@ SELECT series_id FROM taskmill_history WHERE id = ?1 AND series_id IS NOT NULL;
 SELECT json_array(template, every_ms, first_at, due_at, ttl_ms, runs, max_runs, paused) FROM taskmill_series WHERE id = ?1;
 
 -- name: advance
-UPDATE taskmill_series SET due_at = ?2, runs = runs + ?3 WHERE id = ?1;
+UPDATE taskmill_series SET first_at = ?2, due_at = ?3, runs = runs + ?4, made_at = ?5 WHERE id = ?1;
+
+-- name: beats_passed
+-- [id, every_ms, due_at, the active occurrence] of at most ?2 series of which a beat has come at ?1.
+SELECT json_group_array(json_array(id, every_ms, due_at, task_id)) FROM (
+    SELECT series.id, every_ms, due_at, (
+        SELECT max(task.id) FROM taskmill_task AS task
+        WHERE task.series_id = series.id AND task.series_id IS NOT NULL
+    ) AS task_id
+    FROM taskmill_series AS series
+    WHERE {may_skip} AND due_at + every_ms <= ?1
+    ORDER BY id LIMIT ?2
+) AS passed WHERE task_id IS NOT NULL;
+
+-- name: settle_beats
+-- At ?4, if no other node has done so: the beats after ?2 up to ?3 are skipped.
+UPDATE taskmill_series SET due_at = ?3, made_at = ?4 WHERE id = ?1 AND due_at = ?2;
+
+-- name: shift_series
+-- The wall clock was stepped by ?1 ms: beats move with it, unless they begin at an instant that has not come.
+UPDATE taskmill_series SET first_at = first_at + ?1, due_at = due_at + ?1, made_at = made_at + ?1
+WHERE NOT {begins_at_an_instant};
+
+-- name: series_ahead
+-- [id, made_at] of series that were written later than the present, ?1.
+SELECT json_group_array(json_array(id, made_at)) FROM taskmill_series WHERE made_at > ?1 AND NOT {begins_at_an_instant};
+
+-- name: move_series
+-- By ?2 ms.
+UPDATE taskmill_series SET first_at = first_at + ?2, due_at = due_at + ?2, made_at = made_at + ?2 WHERE id = ?1;
+
+-- name: move_occurrences
+-- By ?2 ms: those of series ?1 that wait for their time.
+UPDATE taskmill_task SET due_at = due_at + ?2, expires_at = expires_at + ?2, queued_at = queued_at + ?2
+WHERE series_id = ?1 AND series_id IS NOT NULL AND due_is_relative = 1 AND status IN ('scheduled', 'blocked', 'paused');
 
 -- name: set_paused
 UPDATE taskmill_series SET paused = ?2 WHERE id = ?1;
@@ -68,3 +106,7 @@ SELECT json_group_array(json_array(
 FROM taskmill_series AS s
 JOIN taskmill_task AS t ON t.id = (
     SELECT max(id) FROM taskmill_task WHERE series_id = s.id AND series_id IS NOT NULL);
+
+-- name: server_clock
+-- A file has no clock of its own, and no other nodes that would need one.
+SELECT 0;
