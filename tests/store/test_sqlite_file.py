@@ -327,7 +327,7 @@ async def test_a_series_of_the_first_schema_continues_and_survives_a_step_of_the
     async with Scheduler(tmp_path / "new.db", domains=[domain], clock=clock) as scheduler:
         await tick.options(every=60).submit()
         await scheduler.run_until_idle()
-    (number, name, sql), *_ = migrations()
+    (number, name, sql), *_ = MIGRATIONS
     raw = sqlite3.connect(tmp_path / "old.db")
     raw.executescript(sql)
     raw.execute("CREATE TABLE taskmill_schema (version INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT")

@@ -20,7 +20,7 @@ from taskmill.store.postgres.address import parsed
 from taskmill.store.postgres.connection import SEALED_STATE, connect, shown, translated
 from taskmill.store.postgres.migrate import NEWEST_VERSION, migrate
 from taskmill.store.postgres.session import Session
-from taskmill.store.sql import ledger
+from taskmill.store.sql.recovering import recover
 
 _SETTINGS = {"jit": "off", "lock_timeout": "'60s'", "statement_timeout": "0"}
 
@@ -228,7 +228,7 @@ class PostgresPlace(Place):
         session = Session(self._connection)
         session.is_alone = True
         session.execute("bury_nodes", (lease.LEASE,))
-        ledger.recover(session, now)
+        recover(session, now)
         self.query("SELECT nextval('taskmill_change')")
 
     @contextlib.contextmanager

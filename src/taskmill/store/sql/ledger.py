@@ -1,4 +1,4 @@
-"""Committing what happened: turns, cancellations, recovery.
+"""Committing what happened: turns and cancellations.
 
 Each function runs inside the writer's transaction. Endings and what follows from them are committed by
 :mod:`taskmill.store.sql.endings`.
@@ -16,8 +16,7 @@ from taskmill.model.stages import Claimed, Lane, Place
 from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.ranking import front_size, rank
-from taskmill.policy.verdicts import crash_message, quarantined
-from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, Recovery, SeriesChange, Turn, TurnResult
+from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, SeriesChange, Turn, TurnResult
 from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, series
 from taskmill.store.sql.alone import just_ends
 from taskmill.store.sql.connection import Connection
@@ -32,27 +31,11 @@ BITE = 500
 """How many tasks upkeep moves in one transaction, so that nobody waits long behind it."""
 
 
-class _Orphan(msgspec.Struct, array_like=True):
-    """A task whose dispatcher died."""
-
-    id: int
-    retries: int
-    crashes: int
-    stop: str | None
-    finalizing: bool
-    has_children: bool
-    had_children: bool
-    runs_again: bool
-    had_stopped: bool
-    """Whether its dispatcher had stopped in order, and the task would not."""
-
-
 _decode = msgspec.json.Decoder().decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool, Ties]], strict=False).decode
 _decode_expired = msgspec.json.Decoder(list[tuple[int, bool, bool]], strict=False).decode
-_decode_orphans = msgspec.json.Decoder(list[_Orphan], strict=False).decode
 
 _NOT_HELD = (None, False, False, Ties())
 
@@ -372,34 +355,3 @@ def cancel_series(connection: Connection, id: int, now: int) -> SeriesChange:
     change, endings = series.cancel(connection, id, now)
     end_tasks(connection, endings, now, change.effects)
     return change
-
-
-def recover(connection: Connection, now: int) -> Recovery:
-    """Return the tasks of a dead dispatcher to the queue, except those that keep killing their process."""
-    recovery = Recovery()
-    series.notice_put_back(connection, now)
-    returns: list[ReturnRow] = []
-    endings: list[EndingRow] = []
-    for orphan in _decode_orphans(_one(connection, "orphans")):
-        id, stop, crashes = orphan.id, orphan.stop, orphan.crashes + (not orphan.had_stopped)
-        if orphan.had_stopped or not quarantined(crashes, stopping=stop is not None):
-            waits = orphan.has_children and (stop is not None or orphan.finalizing)
-            status = Status.WAITING if waits or stop == StopReason.FAIL else Status.PENDING
-            returns.append((id, status, orphan.retries, crashes, None, None, True, 0))
-        elif stop is not None:
-            endings.append(EndingRow(id, families.ENDING_OF_STOP[stop], now, None, None, crash_message(crashes)))
-        elif orphan.had_children:
-            families.attempt_over(connection, id)
-            outcome = (Ending.DEAD_LETTER, None, crash_message(crashes), None)
-            endings += families.fail(connection, id, outcome, now, recovery.effects)
-        elif orphan.runs_again:
-            families.start_over(connection, [id], now, recovery.effects)
-        else:
-            endings.append(EndingRow(id, Ending.DEAD_LETTER, now, None, None, crash_message(crashes)))
-    if returns:
-        connection.execute(SQL["return_to_queue"], (encoded(returns), now))
-        cron.interrupted(connection, [row[0] for row in returns], now, recovery.effects)
-        recovery.returned = len(returns)
-    end_tasks(connection, endings, now, recovery.effects)
-    end_tasks(connection, families.wake_childless(connection, now, recovery.effects), now, recovery.effects)
-    return recovery

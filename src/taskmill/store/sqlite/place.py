@@ -12,7 +12,7 @@ from taskmill.errors import AlreadyRunning, ConfigError, StoreError
 from taskmill.store.moving.marks import SEALED
 from taskmill.store.moving.place import Place, Row, Unstorable, selection
 from taskmill.store.moving.tables import OPEN, Shape, Table
-from taskmill.store.sql import ledger
+from taskmill.store.sql.recovering import recover
 from taskmill.store.sqlite.connection import (
     MEMORY,
     DataRefused,
@@ -179,4 +179,4 @@ class SqlitePlace(Place):
         """The right to dispatch is ours."""
 
     def settle(self, now: int) -> None:
-        ledger.recover(Session(self._connection), now)
+        recover(Session(self._connection), now)
