@@ -17,6 +17,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # What each room may import of taskmill's own, besides itself.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "exits": set(),
+    "logs": {"exits"},
     "model": {"errors"},
     "policy": {"errors", "model"},
     "define": {"errors", "model", "handle"},
@@ -27,11 +29,11 @@ ALLOWED: dict[str, set[str]] = {
     "host_zone": {"errors"},
     "handle": {"errors", "model"},
     "events": {"model"},
-    "store": {"errors", "model", "policy", "define", "ports", "cron_socket", "store_meter"},
-    "execute": {"errors", "model", "define", "handle", "ports", "observe"},
-    "observe": {"errors", "model", "policy", "define", "ports"},
-    "resources": {"errors", "model", "policy", "ports"},
-    "runtime": {"errors", "model", "policy", "define", "handle", "ports", "cron_socket", "execute", "observe"},
+    "store": {"errors", "model", "policy", "define", "ports", "cron_socket", "store_meter", "logs"},
+    "execute": {"errors", "exits", "model", "define", "handle", "ports", "observe"},
+    "observe": {"errors", "model", "policy", "define", "ports", "logs"},
+    "resources": {"errors", "model", "policy", "ports", "logs"},
+    "runtime": {"errors", "exits", "model", "policy", "define", "handle", "ports", "cron_socket", "execute", "observe"},
 }
 DOORS = {"cli", "web", "tui", "metrics"}
 PUBLIC = {"taskmill", "taskmill.events", "taskmill.cron", "taskmill.blocking", "taskmill.metrics", "taskmill.moving"}

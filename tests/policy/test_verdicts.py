@@ -16,10 +16,11 @@ from taskmill.model.outcome import (
     Stopped,
     StopReason,
     Succeeded,
+    Unstarted,
 )
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.outcomes import settled
-from taskmill.policy.verdicts import MOST_CRASHES, judge
+from taskmill.policy.verdicts import MOST_CRASHES, PAUSE_MS, judge
 
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.just(Succeeded("1")),
@@ -29,7 +30,7 @@ outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.just(Crashed("signal 9")),
 )
 raw_outcomes: st.SearchStrategy[RawOutcome] = st.sampled_from(
-    [Succeeded("1"), Failed("e"), GaveUp("no"), Crashed("signal 9"), Interrupted()]
+    [Succeeded("1"), Failed("e"), GaveUp("no"), Crashed("signal 9"), Interrupted(), Interrupted(from_outside=True)]
 )
 policies = st.builds(Retry.constant, st.integers(0, 5), st.integers(0, 100))
 
@@ -54,8 +55,21 @@ def test_an_interruption_never_costs_a_retry(reason: StopReason, retry: Retry, r
         StopReason.FAIL: Wait(None),
         StopReason.PREEMPT: MakeWay(),
         StopReason.EASE: MakeWay(for_pressure=True),
+        StopReason.OUTSIDE: Return(due_at=PAUSE_MS),
     }
     assert verdict == endings.get(reason, Return())
+
+
+@given(st.sampled_from([Stopped(StopReason.OUTSIDE), Unstarted("no worker")]), policies, st.integers(0, 10))
+def test_a_task_that_could_not_run_keeps_its_retries_and_waits_unless_the_scheduler_leaves(
+    outcome: Outcome, retry: Retry, retries: int
+) -> None:
+    stays = judge(outcome, retry=retry, retries=retries, crashes=0, now=5)
+    leaves = judge(outcome, retry=retry, retries=retries, crashes=0, now=5, leaving=True)
+    assert isinstance(stays, Return)
+    assert isinstance(leaves, Return)
+    assert (stays.crashed, stays.due_at) == (False, 5 + PAUSE_MS)
+    assert (leaves.crashed, leaves.due_at) == (False, None)
 
 
 @given(policies, st.integers(0, 10), st.integers(0, 10))

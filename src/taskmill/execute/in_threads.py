@@ -33,14 +33,13 @@ class ThreadExecutor:
 
     def start(self, work: Work, ended: Ended) -> ThreadRunning:
         function, arguments = work.function(), work.call_arguments()
-        self.call(
+        return self.call(
             lambda: function(*arguments, **work.kwargs),
             lambda wrong: log_exception(wrong, work.task_id, work.type.name, work.attempt),
             ended,
         )
-        return ThreadRunning()
 
-    def call(self, function: Callable[[], Any], log: Callable[[BaseException], None], ended: Ended) -> None:
+    def call(self, function: Callable[[], Any], log: Callable[[BaseException], None], ended: Ended) -> ThreadRunning:
         """Run ``function`` in a thread; ``ended`` is called on the loop."""
         loop = asyncio.get_running_loop()
         worker = self._idle.pop() if self._idle else _Worker()
@@ -64,6 +63,7 @@ class ThreadExecutor:
 
         self._clock.work_begins(may_block=True)
         worker.give(job)
+        return ThreadRunning()
 
     async def close(self) -> None:
         """Let idle threads go; busy ones end with their handler, or with the process."""

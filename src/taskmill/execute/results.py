@@ -1,17 +1,14 @@
-"""What a handler returned or raised, as an outcome."""
+"""What a handler returned or raised, as an outcome. Nothing here raises, whatever the handler's own classes do."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-import msgspec
-
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
+from taskmill.model.exception_text import exception_text, message_of
 from taskmill.model.outcome import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
 from taskmill.model.signals import GiveUp, RetryLater
-
-LONGEST_ERROR = 10_000
 
 
 def outcome_of_result(result: Any) -> RawOutcome:
@@ -19,8 +16,8 @@ def outcome_of_result(result: Any) -> RawOutcome:
         return Succeeded("null")
     try:
         encoded = json_encode(result)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as wrong:
-        return GaveUp(f"the result cannot be stored as JSON: {wrong}")
+    except BaseException as wrong:  # noqa: BLE001 - a value's own attributes may raise anything
+        return GaveUp(f"the result cannot be stored as JSON: {message_of(wrong)}")
     if len(encoded) > LARGEST_PAYLOAD:
         return GaveUp(f"the result is {len(encoded):,} bytes; at most {LARGEST_PAYLOAD:,} can be stored")
     return Succeeded(encoded.decode())
@@ -31,7 +28,9 @@ def outcome_of_exception(wrong: BaseException) -> RawOutcome:
         case asyncio.CancelledError():
             return Interrupted()
         case RetryLater():
-            return Failed(error_text(wrong), wrong.after_ms)
+            # A subclass may have an __init__ of its own and never have called ours.
+            after_ms: object = getattr(wrong, "after_ms", None)
+            return Failed(error_text(wrong), after_ms if isinstance(after_ms, int) else None)
         case GiveUp():
             return GaveUp(error_text(wrong))
         case _:
@@ -39,12 +38,7 @@ def outcome_of_exception(wrong: BaseException) -> RawOutcome:
 
 
 def error_text(wrong: BaseException) -> str:
-    """``ValueError: what it said``, in a form any store can hold."""
-    try:
-        said = str(wrong)
-    except Exception as broken:  # noqa: BLE001 - a user's __str__ may do anything
-        said = f"(its message could not be read: {type(broken).__name__})"
-    signal = isinstance(wrong, RetryLater | GiveUp)
-    text = said if signal and said else f"{type(wrong).__name__}: {said}" if said else type(wrong).__name__
-    printable = text.encode("utf-8", "replace").decode().replace("\0", "\\0")
-    return printable if len(printable) <= LONGEST_ERROR else printable[:LONGEST_ERROR] + "…"
+    """``ValueError: what it said``; of the words that handlers use on purpose, what they said."""
+    if isinstance(wrong, RetryLater | GiveUp) and (said := message_of(wrong)):
+        return said
+    return exception_text(wrong)

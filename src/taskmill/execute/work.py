@@ -44,7 +44,7 @@ class Running(Protocol):
     """A started handler."""
 
     def interrupt(self) -> None:
-        """Ask it to stop; may be called again if it did not listen."""
+        """Ask it to stop; asked again, end it, if anything can."""
         ...
 
 

@@ -22,6 +22,8 @@ class StopReason(StrEnum):
     """The machine is under pressure."""
     CUT_OFF = "cut_off"
     """This node cannot prove that it is alive: others may run its tasks."""
+    OUTSIDE = "outside"
+    """Something else than the scheduler has cancelled the handler, such as the end of its event loop."""
 
     @property
     def ends_task(self) -> bool:
@@ -70,6 +72,15 @@ class Crashed(msgspec.Struct, frozen=True, gc=False):
 class Interrupted(msgspec.Struct, frozen=True, gc=False):
     """The handler let its cancellation through; the attempt knows why it was cancelled, if it was."""
 
+    from_outside: bool = False
+    """True if something else than the scheduler cancelled it; otherwise it may have cancelled itself."""
 
-RawOutcome = Succeeded | Failed | GaveUp | Crashed | Interrupted
-Outcome = Succeeded | Failed | GaveUp | Unrunnable | Stopped | Crashed
+
+class Unstarted(msgspec.Struct, frozen=True, gc=False):
+    """There was nothing to run the handler in, and nothing is wrong with the task."""
+
+    error: str
+
+
+RawOutcome = Succeeded | Failed | GaveUp | Crashed | Interrupted | Unstarted
+Outcome = Succeeded | Failed | GaveUp | Unrunnable | Stopped | Crashed | Unstarted

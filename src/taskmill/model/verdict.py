@@ -23,10 +23,15 @@ class TryAgain(msgspec.Struct, frozen=True, gc=False):
 
 
 class Return(msgspec.Struct, frozen=True, gc=False):
-    """The task returns to the waiting room without cost: it was interrupted, or its process crashed."""
+    """The task returns to the waiting room without using a retry: it was interrupted, or its process crashed.
+
+    ``due_at`` of ``None`` is at once. A task that was ``started`` has met its time-to-live.
+    """
 
     crashed: bool = False
     error: str | None = None
+    due_at: int | None = None
+    started: bool = True
 
 
 class MakeWay(msgspec.Struct, frozen=True, gc=False):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from taskmill.logs import cron_logger, logger
+from taskmill.model.exception_text import exception_text
 from taskmill.model.signals import GiveUp, RetryLater
 
-logger = logging.getLogger("taskmill")
-cron_logger = logging.getLogger("taskmill.cron")
+__all__ = ["about", "cron_logger", "log_exception", "logger"]
 
 
 def log_exception(wrong: BaseException, task_id: int, type: str, attempt: int) -> None:
@@ -18,12 +19,11 @@ def log_exception(wrong: BaseException, task_id: int, type: str, attempt: int) -
     on_purpose = isinstance(wrong, RetryLater | GiveUp)
     logger.log(
         logging.INFO if on_purpose else logging.WARNING,
-        "task %d (%s) attempt %d raised %s: %s",
+        "task %d (%s) attempt %d raised %s",
         task_id,
         type,
         attempt,
-        wrong.__class__.__name__,
-        wrong,
+        exception_text(wrong),
         exc_info=None if on_purpose else wrong,
         extra=about(task_id, type),
     )

@@ -1,7 +1,8 @@
 """What an attempt that was asked to stop really ended as.
 
 Laws: a success that comes after a cancellation is dropped; a timeout is a failure whatever the handler said
-afterwards; work that was finished in time for a shutdown, or before it made way, counts.
+afterwards; work that was finished in time for a shutdown, or before it made way, counts; a cancellation that the
+scheduler did not send is an interruption, and no failure.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from taskmill.model.outcome import Failed, Interrupted, Outcome, RawOutcome, Sto
 def settled(raw: RawOutcome, reason: StopReason | None, timeout_ms: int | None = None) -> Outcome:
     match reason:
         case None:
-            if isinstance(raw, Interrupted):
-                return Failed("CancelledError: the handler cancelled itself")
-            return raw
+            if not isinstance(raw, Interrupted):
+                return raw
+            if raw.from_outside:
+                return Stopped(StopReason.OUTSIDE)
+            return Failed("CancelledError: the handler cancelled itself")
         case StopReason.CANCEL | StopReason.SUPERSEDE | StopReason.FAIL:
             return Stopped(reason)
         case StopReason.TIMEOUT:
             return Failed(f"TimeoutError: exceeded its timeout of {(timeout_ms or 0) / 1000:g} s")
-        case StopReason.SHUTDOWN | StopReason.PREEMPT | StopReason.EASE | StopReason.CUT_OFF:
+        case StopReason.SHUTDOWN | StopReason.PREEMPT | StopReason.EASE | StopReason.CUT_OFF | StopReason.OUTSIDE:
             return raw if isinstance(raw, Succeeded) else Stopped(reason)
         case _:
             assert_never(reason)

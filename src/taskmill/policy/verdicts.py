@@ -9,18 +9,43 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from taskmill.model.outcome import Crashed, Failed, GaveUp, Outcome, Stopped, StopReason, Succeeded, Unrunnable
+from taskmill.model.outcome import (
+    Crashed,
+    Failed,
+    GaveUp,
+    Outcome,
+    Stopped,
+    StopReason,
+    Succeeded,
+    Unrunnable,
+    Unstarted,
+)
 from taskmill.model.retry import Retry
 from taskmill.model.status import Ending
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict, Wait
 from taskmill.policy.retry import retry_delay_ms
 
 MOST_CRASHES = 3
+PAUSE_MS = 1000
+"""Before a task that could not run is tried again, though nothing is wrong with it: what kept it may last."""
 _CRASHED = "crashed "
 
 
-def judge(outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: int, random: float = 1.0) -> Verdict:
-    """``retries`` and ``crashes`` are those before this attempt."""
+def judge(
+    outcome: Outcome,
+    *,
+    retry: Retry,
+    retries: int,
+    crashes: int,
+    now: int,
+    random: float = 1.0,
+    leaving: bool = False,
+) -> Verdict:
+    """Return the verdict on an attempt; ``retries`` and ``crashes`` are those before it.
+
+    ``leaving`` is true if this scheduler starts nothing more: the next one may start the task at once.
+    """
+    pause_ends = None if leaving else now + PAUSE_MS
     match outcome:
         case Succeeded(result):
             return End(Ending.COMPLETED, result=result)
@@ -37,8 +62,10 @@ def judge(outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: in
             return End(Ending.CANCELLED, error=note)
         case Stopped(StopReason.SUPERSEDE, note):
             return End(Ending.SUPERSEDED, error=note)
+        case Unstarted(error):
+            return Return(error=error, due_at=pause_ends, started=False)
         case Stopped(reason):
-            return _after_interruption(reason)
+            return _after_interruption(reason, pause_ends)
         case Crashed(error):
             if quarantined(crashes + 1):
                 return End(Ending.DEAD_LETTER, error=crash_message(crashes + 1, error))
@@ -47,7 +74,7 @@ def judge(outcome: Outcome, *, retry: Retry, retries: int, crashes: int, now: in
             assert_never(outcome)
 
 
-def _after_interruption(reason: StopReason) -> Verdict:
+def _after_interruption(reason: StopReason, pause_ends: int | None) -> Verdict:
     """The task is not over, or not yet."""
     match reason:
         case StopReason.FAIL:
@@ -56,6 +83,8 @@ def _after_interruption(reason: StopReason) -> Verdict:
             return MakeWay()
         case StopReason.EASE:
             return MakeWay(for_pressure=True)
+        case StopReason.OUTSIDE:
+            return Return(due_at=pause_ends)
         case _:
             return Return()
 

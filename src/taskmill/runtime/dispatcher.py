@@ -11,7 +11,6 @@ again.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 
 from taskmill.define.registry import Registry
@@ -21,7 +20,7 @@ from taskmill.model.stages import Claimed
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from taskmill.observe.log import logger
 from taskmill.policy.aging import effective_priority
-from taskmill.ports import NO_EFFECTS, Arrived, Clock, DispatchRight, Effects, Judged, Store, Turn, TurnResult
+from taskmill.ports import NO_EFFECTS, Arrived, Clock, Effects, Judged, Store, Turn, TurnResult
 from taskmill.runtime.aging_watch import AgingWatch
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
@@ -31,6 +30,7 @@ from taskmill.runtime.executors import Executors
 from taskmill.runtime.judging import judgements, may_release, one_turns_worth, waiting_again
 from taskmill.runtime.known_types import KnownTypes
 from taskmill.runtime.load import Load
+from taskmill.runtime.patience import pause
 from taskmill.runtime.preempting import Preempting, ease
 from taskmill.runtime.progress_pace import ProgressPace
 from taskmill.runtime.settings import RunSettings
@@ -66,7 +66,15 @@ class Dispatcher:
         self.load = load = Load()
         self.courtesy = Courtesy(load, settings.throttle)
         self.workshop = Workshop(
-            clock, executors, settings.cancel_timeout, store, spawner, self._outcome, self._progress_noticed, load
+            clock,
+            executors,
+            settings.cancel_timeout,
+            store,
+            spawner,
+            self._outcome,
+            self._progress_noticed,
+            self.wake,
+            load,
         )
         self._knows = KnownTypes(registry)
         self._room = WaitingRoom(load, self._knows, settings, self.courtesy, in_cluster=store.is_cluster)
@@ -74,7 +82,8 @@ class Dispatcher:
         self.cron = CronClock(store, registry, clock, announcer, settings.cron)
         self._aging_watch = AgingWatch(store, announcer)
         self._sweep_pace = SweepPace(clock, settings.expiry_sweep_interval)
-        self._wake = asyncio.Event()
+        self.woken = asyncio.Event()
+        """Set when there is something to look at."""
         self._outcomes: list[tuple[Attempt, Outcome]] = []
         self._judging: list[tuple[Attempt, Outcome]] = []
         """The outcomes of the turn under way, in the order of its verdicts."""
@@ -82,7 +91,6 @@ class Dispatcher:
         """Claimed tasks that nobody here can run; the next turn returns them."""
         self._stops_meanwhile: list[tuple[int, str]] = []
         self._claiming = True
-        self._quiet_by = math.inf
         self._looked_first = False
         self.has_looked = False
         """Whether the store was asked what there is to do."""
@@ -92,13 +100,13 @@ class Dispatcher:
     # What others tell the loop
 
     def wake(self) -> None:
-        self._wake.set()
+        self.woken.set()
 
     def look_again(self) -> None:
         """Another process, or a verb of this one, has changed the store."""
         self._room.survey_wanted = True
         self.cron.look_again()
-        self._wake.set()
+        self.woken.set()
 
     def added(self, arrived: Arrived) -> None:
         """New tasks are committed, and others may have to make way for them."""
@@ -109,7 +117,7 @@ class Dispatcher:
         self._upkeep.tasks_ended(len(arrived.effects.ended))
         self._stop_attempts(arrived.effects)
         self.cron.follow(arrived.effects.crons)
-        self._wake.set()
+        self.woken.set()
 
     def follow(self, effects: Effects) -> None:
         """A verb of this process was committed, with these consequences."""
@@ -128,18 +136,18 @@ class Dispatcher:
             if attempt.io is not None and isinstance(outcome, Succeeded):
                 self.courtesy.learn(attempt.task.type, attempt.io)
         self._outcomes.append((attempt, outcome))
-        self._wake.set()
+        self.woken.set()
 
     def _progress_noticed(self) -> None:
         self._progress.waits = True
-        self._wake.set()
+        self.woken.set()
 
     def machine_changed(self, others_wait: bool) -> None:
         """The machine bears more or less than before; ``others_wait`` for the pressure to fall than did."""
         ease(self.courtesy, self.workshop)
         if others_wait:
             self._room.picker.look_at_all()
-        self._wake.set()
+        self.woken.set()
 
     # Running
 
@@ -149,7 +157,7 @@ class Dispatcher:
             await self._turn_or_sleep()
 
     async def _turn_or_sleep(self) -> None:
-        self._wake.clear()
+        self.woken.clear()
         self.workshop.enforce_deadlines()
         if step := await self._upkeep.notice_clock_step():
             self.workshop.clock_stepped(step)
@@ -169,64 +177,33 @@ class Dispatcher:
         turn = self._plan()
         if turn.is_empty():
             self._announcer.reallocated(self._room.picker.shares.changes)
-            await self._clock.wait(self._wake, self._sleep_until())
+            await self._clock.wait(self.woken, self._sleep_until())
         else:
             await self._commit(turn)
 
-    async def shut_down(self, grace: float) -> None:
-        """Stop claiming, let handlers finish for ``grace``, then stop them; what does not end is returned."""
+    # What is left when nothing more is claimed: see runtime/closing.py
+
+    def claim_no_more(self) -> None:
         self._claiming = False
-        await self._run_until_quiet(grace, lambda _: True)
-        self.cron.note_cut_short(self.workshop.attempts.values())
-        for id in list(self.workshop.attempts):
-            self.workshop.stop(id, StopReason.SHUTDOWN)
-        patience = 1.0 if math.isinf(grace) else max(grace, 1.0)
-        await self._run_until_quiet(patience, lambda attempt: attempt.task.cron is None or attempt.hears_stop)
-        self.workshop.interrupt_for_shutdown()
-        if not self._store.is_cluster:
-            # Nobody begins it while this process has the right to dispatch.
-            self.workshop.return_unwilling(lingering=True)
-        await self._commit_outcomes()
 
-    async def settle(self) -> None:
-        """What :meth:`shut_down` has given up, and has ended since, returns to the queue; others begin it at once."""
-        for _ in range(5):
-            # Hooks on the loop end by being cancelled, in a few steps.
-            await asyncio.sleep(0)
-        if self.workshop.return_unwilling(lingering=False):
-            await self._commit_outcomes()
+    @property
+    def has_outcomes(self) -> bool:
+        return bool(self._outcomes)
 
-    async def _commit_outcomes(self) -> None:
+    async def commit_turn(self) -> bool | None:
+        """Commit what there is to commit; False if the store refused, None if there is nothing."""
+        self.woken.clear()
+        self.workshop.enforce_deadlines()
+        turn = self._plan()
+        return None if turn.is_empty() else await self._commit(turn)
+
+    async def commit_outcomes(self) -> None:
+        """Commit the outcomes that have come, in as many turns as it takes, unless the store refuses them."""
         patience = 3
         while self._outcomes and patience:
             before = len(self._outcomes)
             await self._commit(self._plan())
             patience -= len(self._outcomes) >= before
-
-    def hurry(self, grace: float) -> None:
-        """Wait no longer than this for handlers to finish."""
-        self._quiet_by = min(self._quiet_by, self._clock.monotonic() + grace)
-        self._wake.set()
-
-    async def _run_until_quiet(self, longest: float, waits_for: Callable[[Attempt], bool]) -> None:
-        self._quiet_by = self._clock.monotonic() + longest
-        while self._outcomes or any(map(waits_for, self.workshop.attempts.values())):
-            if self._clock.monotonic() >= self._quiet_by:
-                return
-            self._wake.clear()
-            self.workshop.enforce_deadlines()
-            turn = self._plan()
-            if turn.is_empty():
-                until = min(self._quiet_by, self.workshop.next_deadline() or math.inf)
-                await self._clock.wait(self._wake, None if math.isinf(until) else until)
-            else:
-                await self._commit(turn)
-
-    def release_when_quiet(self, right: DispatchRight) -> None:
-        """Give up the right to dispatch, but not while a handler that cannot be stopped is still at work."""
-        if self.workshop.lingering:
-            right.linger()
-        self.workshop.when_quiet(right.release)
 
     @property
     def is_idle(self) -> bool:
@@ -250,8 +227,9 @@ class Dispatcher:
     def _plan(self) -> Turn:
         now = self._clock.now_ms()
         self._judging, self._outcomes = one_turns_worth(self._outcomes)
+        judged = judgements(self._judging, now, leaving=not self._claiming)
         version = self._room.picker.rules.controls.version
-        turn = Turn(now, self._clock.monotonic(), judged=judgements(self._judging, now), controls_version=version)
+        turn = Turn(now, self._clock.monotonic(), judged=judged, controls_version=version)
         turn.returns, self._returns = self._returns, []
         turn.promote, turn.skip = self._is_past(self._room.next_due), self._is_past(self._room.next_beat)
         turn.survey, self._room.survey_wanted = self._room.survey_wanted, False
@@ -294,7 +272,8 @@ class Dispatcher:
 
     # Committing
 
-    async def _commit(self, turn: Turn) -> None:
+    async def _commit(self, turn: Turn) -> bool:
+        """Commit a turn and do what follows from it; False if the store refused, after a pause."""
         self._room.turn_begins()
         self._sweep_pace.begins()
         self.has_looked = self.has_looked or turn.survey
@@ -307,12 +286,12 @@ class Dispatcher:
             self._outcomes, self._returns = [], []
             if self._claiming:
                 raise
-            return
+            return True
         except StoreError as wrong:
             self._turn_failed(turn)
             logger.error("the store refused a turn, trying again: %s", wrong)
-            await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)
-            return
+            await pause(self._clock, STORE_PATIENCE)
+            return False
         except BaseException:
             self._turn_failed(turn)
             raise
@@ -321,6 +300,7 @@ class Dispatcher:
         if turn.expire:
             self._sweep_pace.ended()
         self._apply(turn, result)
+        return True
 
     def _turn_failed(self, turn: Turn) -> None:
         self._returns[:0] = turn.returns
@@ -364,7 +344,7 @@ class Dispatcher:
             match judged.verdict:
                 case End() if task.id not in result.waiting:
                     ended += 1
-                case TryAgain(_, int(due_at)):
+                case TryAgain(due_at=int(due_at)) | Return(due_at=int(due_at)):
                     self._room.note_due(due_at)
                 case MakeWay(for_pressure) if task.id not in result.waiting:
                     self._room.noted_away(turn, for_pressure=for_pressure)
@@ -395,4 +375,4 @@ class Dispatcher:
         self._knows(task.type)
         self._returns.append(task)
         self._room.doubt(task)
-        self._wake.set()
+        self.woken.set()

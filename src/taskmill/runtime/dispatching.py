@@ -13,6 +13,7 @@ from taskmill.observe.log import logger
 from taskmill.ports import Clock, DispatchRight, Store
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Spawner
+from taskmill.runtime.closing import Closing
 from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.runtime.executors import Executors
 from taskmill.runtime.neighbours import Neighbours
@@ -57,6 +58,8 @@ class Dispatching:
         self._grace: float | None = None
         self.dispatcher: Dispatcher | None = None
         """The one at work, if any."""
+        self._closing: Closing | None = None
+        """How it ends."""
 
     @property
     def is_running(self) -> bool:
@@ -98,8 +101,8 @@ class Dispatching:
         """Asked again, the shorter grace counts."""
         if self._stopping is None:
             return
-        if self._stopping.is_set() and self.dispatcher is not None and grace is not None:
-            self.dispatcher.hurry(grace)
+        if self._stopping.is_set() and self._closing is not None and grace is not None:
+            self._closing.hurry(grace)
         self._grace = grace
         self._stopping.set()
         if self.dispatcher is not None:
@@ -127,8 +130,8 @@ class Dispatching:
         # Whatever fails from here on, the right is given back: the steps are undone in reverse order, each of them
         # even if undoing another one fails.
         async with contextlib.AsyncExitStack() as leaving:
-            dispatcher: Dispatcher | None = None
-            leaving.callback(lambda: right.release() if dispatcher is None else dispatcher.release_when_quiet(right))
+            closing: Closing | None = None
+            leaving.callback(lambda: right.release() if closing is None else closing.release_when_quiet(right))
             executors = self._make_executors(right)
             upkeep = Upkeep(self._store, self._clock, self._settings.retention, self._announcer)
             dispatcher = Dispatcher(
@@ -142,7 +145,8 @@ class Dispatching:
                 self._spawner,
                 wake_at=wake_at,
             )
-            leaving.push_async_callback(dispatcher.settle)
+            closing = Closing(dispatcher, self._store, self._clock)
+            leaving.push_async_callback(closing.settle)
             leaving.push_async_callback(executors.close)
             leaving.push_async_callback(self._stop_watching)
             leaving.callback(self._left)
@@ -150,7 +154,7 @@ class Dispatching:
             await dispatcher.cron.begin()
             await self._store.declare(self._settings.declared)
             await self._watch_machine(dispatcher)
-            self.dispatcher = dispatcher
+            self.dispatcher, self._closing = dispatcher, closing
             self._store.watch_cut_off = lambda: _stop_what_runs(dispatcher)
             self._neighbours.changed = dispatcher.look_again
             self._neighbours.watch()
@@ -162,13 +166,13 @@ class Dispatching:
                 await dispatcher.run(lambda: stopping.is_set() or done(dispatcher))
             finally:
                 grace = self._settings.shutdown_grace if self._grace is None else self._grace
-                await dispatcher.shut_down(grace)
+                await closing.shut_down(grace)
                 await upkeep.settle()
                 await self._store.durable()
 
     def _left(self) -> None:
         self._neighbours.changed = None
-        self.dispatcher = None
+        self.dispatcher = self._closing = None
 
     async def _stop_watching(self) -> None:
         watching, self.watching = self.watching, None

@@ -7,13 +7,14 @@ from typing import NamedTuple
 from taskmill.define.registry import RegisteredType
 from taskmill.define.task import PartName
 from taskmill.execute.in_threads import ThreadExecutor
+from taskmill.execute.on_loop import LoopExecutor
 from taskmill.execute.work import Executor
 
 
 class Executors(NamedTuple):
     """Where handlers can run."""
 
-    loop: Executor
+    loop: LoopExecutor
     threads: ThreadExecutor
     processes: Executor | None
     """Only where a task type asks for it: most programs need none of its machinery."""

@@ -36,12 +36,12 @@ def may_release(verdicts: Sequence[Judged]) -> bool:
     return any(judged.stopped or judged.task.is_tied for judged in verdicts)
 
 
-def judgements(ended: Sequence[Ended], now: int) -> list[Judged]:
+def judgements(ended: Sequence[Ended], now: int, *, leaving: bool) -> list[Judged]:
     """The verdicts on attempts that have ended, in their order."""
     return [
         Judged(
             task=attempt.task,
-            verdict=verdict_on(attempt, outcome, now),
+            verdict=verdict_on(attempt, outcome, now, leaving=leaving),
             duration_ms=attempt.duration_ms,
             io=attempt.io_to_store,
             stopped=attempt.is_ending,
@@ -56,10 +56,10 @@ def waiting_again(verdicts: Sequence[Judged]) -> list[Claimed]:
 
 
 def _waits_again(verdict: Verdict) -> bool:
-    return isinstance(verdict, Return) or (isinstance(verdict, TryAgain) and verdict.due_at is None)
+    return isinstance(verdict, Return | TryAgain) and verdict.due_at is None
 
 
-def verdict_on(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:
+def verdict_on(attempt: Attempt, outcome: Outcome, now: int, *, leaving: bool) -> Verdict:
     task = attempt.task
     verdict = judge(
         outcome,
@@ -68,6 +68,7 @@ def verdict_on(attempt: Attempt, outcome: Outcome, now: int) -> Verdict:
         crashes=task.crashes,
         now=now,
         random=random.random(),  # noqa: S311 - jitter, not secrets
+        leaving=leaving,
     )
     if task.cron is not None and isinstance(verdict, TryAgain):
         # Whatever the handler asked for: one that keeps failing does not spin.

@@ -12,6 +12,7 @@ from taskmill.policy.recurrence import CLOCK_STEP_MS
 from taskmill.policy.rules import Rules
 from taskmill.ports import Clock, Store
 from taskmill.runtime.announcer import Announcer
+from taskmill.runtime.patience import pause
 
 PRUNE_EVERY = 1000
 """Endings between two looks at retention while the scheduler is busy."""
@@ -99,7 +100,7 @@ class Upkeep:
             raise
         except StoreError as wrong:
             logger.error("a pause could not be ended, trying again: %s", wrong)
-            await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)
+            await pause(self._clock, STORE_PATIENCE)
         return True
 
     async def _give_back(self) -> None:

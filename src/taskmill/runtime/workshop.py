@@ -7,19 +7,17 @@ so that they follow the scheduler's clock.
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Literal, NamedTuple
 
 import msgspec
 
 from taskmill.define.registry import RegisteredType
 from taskmill.define.task import PartName
 from taskmill.errors import StoreError
-from taskmill.execute.results import error_text, outcome_of_exception
+from taskmill.execute.results import error_text
 from taskmill.execute.work import Work
+from taskmill.exits import ends_program
 from taskmill.model.aging import Aging
 from taskmill.model.outcome import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.records import TaskRecord
@@ -29,17 +27,12 @@ from taskmill.policy.aging import effective_priority
 from taskmill.policy.outcomes import settled
 from taskmill.ports import Clock, Store
 from taskmill.runtime.attempt import Attempt, Spawner
+from taskmill.runtime.deadlines import Deadlines
 from taskmill.runtime.executors import Executors
+from taskmill.runtime.hooks import HookInterrupted, Hooks
 from taskmill.runtime.load import Load
 
 Deliver = Callable[[Attempt, Outcome], None]
-
-
-class _Deadline(NamedTuple):
-    at: float
-    order: int
-    kind: Literal["timeout", "overdue"]
-    attempt: Attempt
 
 
 class Workshop:
@@ -54,9 +47,9 @@ class Workshop:
         spawner: Spawner,
         deliver: Deliver,
         noticed: Callable[[], None],
+        wake: Callable[[], None],
         load: Load,
     ) -> None:
-        self._clock = clock
         self.load = load
         self._executors = executors
         self._cancel_timeout = cancel_timeout
@@ -65,11 +58,10 @@ class Workshop:
         self._spawner = spawner
         self._deliver = deliver
         self._noticed = noticed
-        self._deadlines: list[_Deadline] = []
-        self._order = itertools.count()
-        self._hooks: dict[asyncio.Task[None], Attempt] = {}
+        self._deadlines = Deadlines(clock, wake)
+        self._hooks = Hooks(clock, executors, cancel_timeout)
+        self._helpers: dict[asyncio.Task[None], Attempt] = {}
         """What works for an attempt beside its handler."""
-        self._hooks_at_work: set[Attempt] = set()
         self.attempts: dict[int, Attempt] = {}
         """Attempts without an outcome, by task id."""
         self._when_quiet: Callable[[], None] | None = None
@@ -155,7 +147,7 @@ class Workshop:
             self._handler_ended(attempt, Failed(f"its children could not be read: {wrong}"))
             return
         except asyncio.CancelledError:
-            self._handler_ended(attempt, Interrupted())
+            self._handler_ended(attempt, Interrupted(from_outside=True))
             raise
         if attempt.stop_reason is None:
             self._start(attempt, "finalize")
@@ -165,8 +157,8 @@ class Workshop:
     def _beside(self, attempt: Attempt, work: Coroutine[None, None, None]) -> None:
         """Run what belongs to an attempt and is not its handler."""
         task = self._loop.create_task(work)
-        self._hooks[task] = attempt
-        task.add_done_callback(self._hooks.pop)
+        self._helpers[task] = attempt
+        task.add_done_callback(self._helpers.pop)
 
     def _start(self, attempt: Attempt, part: PartName) -> None:
         task, type = attempt.task, attempt.type
@@ -193,11 +185,14 @@ class Workshop:
                 attempt.children,
             )
             attempt.running = self._executors.choose(type, part).start(work, partial(self._handler_ended, attempt))
-        except Exception as wrong:  # noqa: BLE001 - the task's own data or types may raise anything
+        except BaseException as wrong:
+            if ends_program(wrong):
+                raise
+            # The task's own data or types may raise anything.
             self._cannot_start(attempt, error_text(wrong))
             return
         if (timeout_ms := attempt.timeout_ms) is not None:
-            self._push(timeout_ms / 1000, "timeout", attempt)
+            self._deadlines.add(timeout_ms / 1000, "timeout", attempt)
 
     def _cannot_start(self, attempt: Attempt, why: str) -> None:
         task = attempt.task
@@ -211,30 +206,18 @@ class Workshop:
         if attempt is None or attempt.stop_reason is reason or (attempt.is_ending and reason.ends_task):
             return
         attempt.stop(reason)
-        self._push(self._cancel_timeout, "overdue", attempt)
+        self._deadlines.add(self._cancel_timeout, "overdue", attempt)
         self._noticed()
 
     def next_deadline(self) -> float | None:
-        while self._deadlines and self._is_past(self._deadlines[0]):
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0].at if self._deadlines else None
+        return self._deadlines.next_at()
 
     def enforce_deadlines(self) -> None:
-        now = self._clock.monotonic()
-        while (at := self.next_deadline()) is not None and at <= now:
-            deadline = heapq.heappop(self._deadlines)
+        for deadline in self._deadlines.missed():
             if deadline.kind == "timeout":
                 self.stop(deadline.attempt.task.id, StopReason.TIMEOUT)
             else:
                 self._overdue(deadline.attempt)
-
-    def _is_past(self, deadline: _Deadline) -> bool:
-        attempt = deadline.attempt
-        return attempt.ended or (deadline.kind == "timeout" and attempt.stop_reason is not None)
-
-    def _push(self, delay: float, kind: Literal["timeout", "overdue"], attempt: Attempt) -> None:
-        at = self._clock.monotonic() + delay
-        heapq.heappush(self._deadlines, _Deadline(at, next(self._order), kind, attempt))
 
     def _overdue(self, attempt: Attempt) -> None:
         task = attempt.task
@@ -248,7 +231,7 @@ class Workshop:
         )
         if attempt.running is not None:
             attempt.running.interrupt()
-        self._push(self._cancel_timeout, "overdue", attempt)
+        self._deadlines.add(self._cancel_timeout, "overdue", attempt)
         # A task with a key waits for its handler whatever it takes: whoever has the key next must not run beside it.
         # So does the firing of a cron task, for its next one.
         nobody_follows = task.key is None and task.cron is None
@@ -260,21 +243,25 @@ class Workshop:
         """Settle the ending of an attempt that will not end; a handler still at work keeps its slot until it does."""
         attempt.recorded = True
         had_slot = self.attempts.pop(attempt.task.id, None) is not None
-        if not attempt.ended or attempt in self._hooks_at_work:
+        if not attempt.ended or attempt in self._hooks.at_work:
             self.lingering.add(attempt)
         elif had_slot:
             self._give_slot_back(attempt)
 
     def interrupt_for_shutdown(self) -> None:
         """Give up what would not end in time, until it is returned; a hook that is at work will run again."""
-        self._unreturned = list(self.attempts.values())
-        for attempt in self._unreturned:
+        given_up = list(self.attempts.values())
+        self._unreturned += given_up
+        for attempt in given_up:
             id, type = attempt.task.id, attempt.task.type
             logger.warning("task %d (%s) did not stop for shutdown; it will run again", id, type, extra=about(id, type))
             self.abandon(attempt)
-            for hook, owner in self._hooks.items():
+            if attempt.running is not None:
+                # It was asked before, and has not listened: nothing of it keeps the program alive.
+                attempt.running.interrupt()
+            for helper, owner in self._helpers.items():
                 if owner is attempt:
-                    hook.cancel()
+                    helper.cancel()
 
     def return_unwilling(self, *, lingering: bool) -> bool:
         """Return what was given up, what lingers only if nobody begins it meanwhile; whether there was anything."""
@@ -331,63 +318,27 @@ class Workshop:
         self._beside(attempt, self._run_hook(attempt, note))
 
     async def _run_hook(self, attempt: Attempt, note: str | None) -> None:
-        """``on_cancel``, within its deadline; what it raises is logged and noted, and cancels nothing else."""
-        over = asyncio.Event()
-        outcome: list[RawOutcome] = []
+        is_left = False
 
-        def ended(raw: RawOutcome) -> None:
-            outcome.append(raw)
-            over.set()
-            self._hooks_at_work.discard(attempt)
-            if attempt.recorded and attempt.ended:
-                self._lingers_no_more(attempt)
+        def ended() -> None:
+            if attempt.recorded:
+                if attempt.ended:
+                    self._lingers_no_more(attempt)
+            elif is_left:
+                self._hand_on(attempt, Stopped(StopReason.OUTSIDE))
 
-        self._hooks_at_work.add(attempt)
-        interrupt = self._start_hook(attempt, ended)
-        until = self._clock.monotonic() + self._cancel_timeout
         try:
-            while not over.is_set() and self._clock.monotonic() < until:
-                await self._clock.wait(over, until)
+            problem = await self._hooks.run(attempt, ended)
+        except HookInterrupted:
+            self._hand_on(attempt, Stopped(StopReason.OUTSIDE))
+            return
         except asyncio.CancelledError:
-            interrupt()
+            is_left = True
+            if attempt not in self._hooks.at_work:
+                ended()
             raise
-        if not outcome:
-            interrupt()
-            problem: str | None = f"on_cancel did not end within {self._cancel_timeout:g} s"
-        else:
-            problem = None if isinstance(outcome[0], Succeeded) else f"on_cancel failed: {outcome[0]}"
-        if problem is not None:
-            task = attempt.task
-            logger.warning("task %d (%s): %s", task.id, task.type, problem, extra=about(task.id, task.type))
         notes = [text for text in (note, problem) if text]
         self._hand_on(attempt, Stopped(attempt.stop_reason or StopReason.CANCEL, "; ".join(notes) or None))
-
-    def _start_hook(self, attempt: Attempt, ended: Callable[[RawOutcome], None]) -> Callable[[], object]:
-        hook = attempt.type.handler.on_cancel
-        assert hook is not None  # noqa: S101 - only called for types that have one
-        try:
-            args, kwargs = attempt.type.handler.signature.decode(attempt.task.payload)
-            arguments = [attempt.context(), *args] if hook.wants_context else args
-            if not hook.is_async:
-                self._executors.threads.call(
-                    lambda: hook.function(*arguments, **kwargs) and None, lambda _wrong: None, ended
-                )
-                return lambda: None
-            task = asyncio.get_running_loop().create_task(hook.function(*arguments, **kwargs))
-        except Exception as wrong:  # noqa: BLE001 - user code and user data
-            ended(outcome_of_exception(wrong))
-            return lambda: None
-
-        def done(task: asyncio.Task[object]) -> None:
-            if task.cancelled():
-                ended(outcome_of_exception(asyncio.CancelledError()))
-            elif (wrong := task.exception()) is not None:
-                ended(outcome_of_exception(wrong))
-            else:
-                ended(Succeeded("null"))
-
-        task.add_done_callback(done)
-        return task.cancel
 
     def _hand_on(self, attempt: Attempt, outcome: Outcome) -> None:
         if attempt.delivered:

@@ -116,7 +116,7 @@ def returned(connection: Connection, verdicts: Iterable[Judged], now: int, effec
         verdict = retries[id]
         if isinstance(verdict, TryAgain):
             return decisions.failed(state, now, 0 if verdict.due_at is None else verdict.due_at - now)
-        return decisions.interrupted(state, now)
+        return decisions.interrupted(state, now if verdict.due_at is None else verdict.due_at)
 
     _change(connection, retries, effects, change)
 

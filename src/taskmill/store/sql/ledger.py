@@ -39,8 +39,8 @@ _decode_expired = msgspec.json.Decoder(list[tuple[int, bool, bool]], strict=Fals
 
 _NOT_HELD = (None, False, False, Ties())
 
-ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool, int]
-"""id, status, retries, crashes, due_at, last_error, interrupted, preempted"""
+ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool | None, int]
+"""id, status, retries, crashes, due_at, last_error, interrupted (None keeps it as it was), preempted"""
 
 
 def _one(connection: Connection, statement: str, *parameters: Any) -> Any:
@@ -180,12 +180,15 @@ class _Verdicts(msgspec.Struct):
                     # The children of a finalize that failed come first, as if it had not.
                     status = Status.WAITING
                 self.returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False, 0))
-            case Return(crashed, error):
-                # Children come before what is left to do: a finalize, or a hook.
-                waits = has_children and (task.finalizes or judged.stopped)
-                status = Status.WAITING if waits else Status.PENDING
+            case Return(crashed, error, due_at, started):
+                status = Status.PENDING if due_at is None else Status.SCHEDULED
+                if has_children and (task.finalizes or judged.stopped):
+                    # Children come before what is left to do: a finalize, or a hook.
+                    status = Status.WAITING
+                due_at = task.due_at if due_at is None else due_at
+                interrupted = True if started else None
                 crashes = task.crashes + crashed
-                self.returns.append((task.id, status, task.retries, crashes, task.due_at, error, True, 0))
+                self.returns.append((task.id, status, task.retries, crashes, due_at, error, interrupted, 0))
             case MakeWay(for_pressure):
                 waits = has_children and task.finalizes
                 status = Status.WAITING if waits else Status.PAUSED

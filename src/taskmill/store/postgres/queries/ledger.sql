@@ -21,7 +21,7 @@ UPDATE taskmill_task AS t SET
     due_at = (given.value ->> 4)::bigint,
     due_is_relative = t.cron IS NULL, -- a cron task is tried again at an instant
     last_error = coalesce(given.value ->> 5, t.last_error),
-    interrupted = (given.value ->> 6)::boolean,
+    interrupted = coalesce((given.value ->> 6)::boolean, t.interrupted),
     preempted = (given.value ->> 7)::smallint,
     paused_at = $2::bigint,
     node_id = NULL

@@ -21,7 +21,7 @@ UPDATE taskmill_task SET
     due_at = given.value ->> 4,
     due_is_relative = cron IS NULL, -- a cron task is tried again at an instant
     last_error = coalesce(given.value ->> 5, last_error),
-    interrupted = given.value ->> 6,
+    interrupted = coalesce(given.value ->> 6, interrupted),
     preempted = given.value ->> 7,
     paused_at = ?2
 FROM json_each(?1) AS given
