@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -17,6 +18,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 
 from msgspec import UNSET, UnsetType
 
+from taskmill.errors import InvalidState
 from taskmill.handle import Handle as AsyncHandle
 from taskmill.model.durations import Duration
 from taskmill.model.events import Event
@@ -36,6 +38,13 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 __all__ = ["Handle", "Scheduler"]
+
+
+async def _cancel_the_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for each in others:
+        each.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class Handle(Generic[R_co]):
@@ -153,6 +162,8 @@ class Scheduler:
     def _end_loop(self) -> None:
         loop, self._loop = self._loop, None
         if loop is not None:
+            # Calls of other threads that still wait are answered with an error.
+            asyncio.run_coroutine_threadsafe(_cancel_the_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
             loop.close()
@@ -161,11 +172,14 @@ class Scheduler:
         """Run a coroutine of the asynchronous scheduler on the background loop and wait for its result."""
         if self._loop is None:
             coroutine.close()
-            raise RuntimeError("the scheduler is not open; use `with Scheduler(...)`")
+            raise InvalidState("the scheduler is not open; use `with Scheduler(...)`")
         if threading.current_thread() is self._thread:
             coroutine.close()
-            raise RuntimeError("this would wait for itself: await the asynchronous verbs in handlers instead")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+            raise InvalidState("this would wait for itself: await the asynchronous verbs in handlers instead")
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        except CancelledError:
+            raise InvalidState("the scheduler was closed while this call waited") from None
 
     def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop` is called from another thread."""

@@ -25,6 +25,7 @@ from taskmill.errors import (
     StoreError,
 )
 from taskmill.model.aging import Aging
+from taskmill.model.arguments import check_arguments
 from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, milliseconds
 from taskmill.model.group import Group
@@ -77,6 +78,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
     :meth:`running` dispatch. Without dispatching it still submits, reads and controls.
     """
 
+    @check_arguments
     def __init__(
         self,
         store: str | PathLike[str] | AnyStore = ":memory:",

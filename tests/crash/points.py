@@ -89,8 +89,8 @@ POINTS = [
     Point("dead letter revived, caller not told", "taskmill.store.sqlite.store:SqliteStore.revive", "after", 2),
     # Opening and recovery.
     Point("file created, empty", "taskmill.store.sqlite.store:create_file", "after", 1),
-    Point("before recovery", "taskmill.store.sql.ledger:recover", "before", 2),
-    Point("recovery written, not committed", "taskmill.store.sql.ledger:recover", "after", 2),
+    Point("before recovery", "taskmill.store.sql.recovering:recover", "before", 2),
+    Point("recovery written, not committed", "taskmill.store.sql.recovering:recover", "after", 2),
     Point("recovery committed", "taskmill.store.sqlite.store:SqliteStore.recover", "after", 2),
     # Upkeep.
     Point("history pruned, not committed", "taskmill.store.sql.pruning:prune", "after", 2),

@@ -23,6 +23,7 @@ from typing import (
 from taskmill.define.context import Context
 from taskmill.define.task import Task, TaskType
 from taskmill.errors import ConfigError
+from taskmill.model.arguments import check_arguments
 from taskmill.model.durations import Duration
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options, text
@@ -96,6 +97,7 @@ class _Decorator(Protocol):
 class Domain:
     """``Domain("sync", group="s3://prod")``: task types register with its :meth:`task` decorator."""
 
+    @check_arguments
     def __init__(self, name: str, *, state: Iterable[Any] = (), **options: Unpack[DomainOptions]) -> None:
         check_name(name, "a domain's name")
         self.name = name

@@ -8,13 +8,14 @@ from typing import cast
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.arguments import SettingsMeta
 from taskmill.model.durations import Duration, milliseconds
 from taskmill.model.priority import Priority, priority_value
 
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-class Aging(msgspec.Struct, frozen=True):
+class Aging(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
     """Tasks grow more urgent as they wait: after ``grace``, by ``step`` each ``interval``, up to ``ceiling``.
 
     A task at or past ``urgent`` may take the next free slot whatever the share of its group; ``None``: none may.

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from taskmill.model.arguments import SettingsMeta
 from taskmill.model.durations import Duration
 
 
-class Cron(msgspec.Struct, frozen=True):
+class Cron(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
     """A task that runs by the clock: a name, a cron expression, what to call, and how long after a failure again.
 
     ``handler`` is a task, or a callable without arguments. ``retry_delay`` is a ``timedelta`` or seconds.

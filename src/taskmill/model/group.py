@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.arguments import SettingsMeta
 from taskmill.model.rate_limit import RateLimit
 
 AllocationReason = Literal["weight_change", "rebalance", "group_drained"]
@@ -16,7 +17,7 @@ LIGHTEST = 1e-6
 HEAVIEST = 1e6
 
 
-class Group(msgspec.Struct, frozen=True, omit_defaults=True):
+class Group(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsMeta):
     """What a group may use: ``min_slots`` first, then a share by ``weight``, at most ``cap``, with starts by ``rate``.
 
     A cap of 0 is refused: tasks that can never run would wait in silence, where a paused group says so and can be

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.arguments import SettingsMeta
 
 Axis = Literal["disk_read", "disk_write", "net_rx", "net_tx"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -22,7 +23,7 @@ MOST_BYTES = 2**53 - 1
 """Eight pebibytes: more is a mistake in units, and every reader of JSON has this number exactly."""
 
 
-class IoBudget(msgspec.Struct, frozen=True, omit_defaults=True):
+class IoBudget(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsMeta):
     """Bytes that a task reads from and writes to disk, receives from and sends to the network.
 
     Budgets add up, at most to :data:`MOST_BYTES`; a difference is never below zero.

@@ -7,13 +7,14 @@ from datetime import timedelta
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.arguments import SettingsMeta, check_arguments
 from taskmill.model.durations import Duration, milliseconds
 
 MOST_PERMITS = 1_000_000
 """More is no limit to an engine of this kind, and a full bucket still fits in 64 bits whatever its interval."""
 
 
-class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True):
+class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsMeta):
     """At most ``permits`` starts per ``interval``, spread evenly, after a first burst of at most ``burst``.
 
     A token bucket that starts full. ``burst`` defaults to ``permits``; a burst of 1 spaces all starts evenly.
@@ -34,12 +35,14 @@ class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True):
         msgspec.structs.force_setattr(self, "interval", timedelta(milliseconds=ms))
 
     @classmethod
+    @check_arguments
     def per_second(cls, n: int, burst: int | None = None) -> RateLimit:
         """``n`` starts per second."""
         _check_count(n, "n", "; for less than one per second use per_minute or RateLimit(1, interval)")
         return cls(n, 1, burst)
 
     @classmethod
+    @check_arguments
     def per_minute(cls, n: int, burst: int | None = None) -> RateLimit:
         """``n`` starts per minute."""
         _check_count(n, "n", "; for less than one per minute use RateLimit(1, interval)")

@@ -9,6 +9,7 @@ from typing import Protocol, cast, runtime_checkable
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.arguments import SettingsMeta
 from taskmill.model.durations import Duration, milliseconds
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import HIGHEST_RATE, Reading
@@ -39,7 +40,7 @@ class PressureSource(Protocol):
         ...
 
 
-class Resources(msgspec.Struct, frozen=True):
+class Resources(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
     """How the machine is watched: by ``sampler``, each ``interval``; ``None`` is psutil.
 
     ``capacity`` is what the machine can sustain, in bytes per second. An axis that is 0 in it is learned.

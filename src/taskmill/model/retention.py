@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from taskmill.errors import ConfigError
+from taskmill.model.arguments import check_settings
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.status import Ending, choice
 
@@ -22,6 +23,7 @@ class PruneRule(NamedTuple):
     max_age_ms: int | None
 
 
+@check_settings
 @dataclass(frozen=True, slots=True)
 class Retention:
     """At most ``max_count`` ended tasks, none older than ``max_age``; ``None`` is no limit.

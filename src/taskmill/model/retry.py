@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from taskmill.errors import ConfigError
+from taskmill.model.arguments import check_arguments, check_settings
 from taskmill.model.durations import Duration, milliseconds
 
 
+@check_settings
 @dataclass(frozen=True, slots=True)
 class Retry:
     """How often, and after which delays, a failed task is tried again.
@@ -39,17 +41,20 @@ class Retry:
             raise ConfigError(f"jitter must be True or False, got {self.jitter!r}")
 
     @classmethod
+    @check_arguments
     def none(cls) -> Retry:
         """Never retry."""
         return cls(0)
 
     @classmethod
+    @check_arguments
     def constant(cls, n: int, delay: Duration) -> Retry:
         """``n`` retries, each after ``delay``."""
         ms = milliseconds(delay, "delay")
         return cls(n, "constant", initial_ms=ms, maximum_ms=ms)
 
     @classmethod
+    @check_arguments
     def linear(cls, n: int, initial: Duration, increment: Duration, maximum: Duration) -> Retry:
         """``n`` retries; the delay starts at ``initial`` and grows by ``increment`` up to ``maximum``."""
         return cls(
@@ -61,6 +66,7 @@ class Retry:
         )
 
     @classmethod
+    @check_arguments
     def exponential(
         cls, n: int, initial: Duration, maximum: Duration, factor: float = 2, jitter: bool = False
     ) -> Retry:

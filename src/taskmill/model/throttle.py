@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.arguments import SettingsMeta
 from taskmill.model.priority import Priority, priority_value
 
 
@@ -24,7 +25,7 @@ DEFAULT_GAP = 0.10
 """How far below ``preempt_above`` the pressure has to come, unless the policy says."""
 
 
-class ThrottlePolicy(msgspec.Struct, frozen=True):
+class ThrottlePolicy(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
     """Which tasks wait under which pressure: ``[(priority, limit), ...]``.
 
     A task of such a priority, or a less urgent one, waits while the pressure is above the limit. With ``easing`` it

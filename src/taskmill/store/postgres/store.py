@@ -44,12 +44,11 @@ from taskmill.store.postgres.migrate import migrate
 from taskmill.store.postgres.pulse import NodeRight, Pulse
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
-from taskmill.store.sql import inbox, ledger, pruning
+from taskmill.store.sql import inbox, ledger, pruning, recovering
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.machine import readable_machine
 from taskmill.store.sql.read_side import ReadSide
-from taskmill.store.sql.recovering import recover
 from taskmill.store.sql.rows import View
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
@@ -239,7 +238,7 @@ class PostgresStore(WriteSide, ReadSide):
 
     def _rescue(self, connection: Connection, now: int) -> tuple[Recovery, list[str]]:
         dead = _decode_names(one(connection, "bury_nodes", self._pulse.longest_silence))
-        return recover(connection, now), dead
+        return recovering.recover(connection, now), dead
 
     async def turn(self, turn: Turn) -> TurnResult:
         if self._pulse.is_lost:

@@ -36,6 +36,7 @@ from taskmill.store.sql import (
     machine,
     paused_time,
     pruning,
+    recovering,
     reviving,
     series,
 )
@@ -43,7 +44,6 @@ from taskmill.store.sql.alone import must_be_alone
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.group_commit import GroupCommit
 from taskmill.store.sql.json_sql import encoded
-from taskmill.store.sql.recovering import recover
 from taskmill.store.sql.statements import SQL
 from taskmill.store_meter import StoreMeter
 
@@ -183,7 +183,7 @@ class WriteSide(ABC):
         return commit
 
     async def recover(self, now: int) -> Recovery:
-        return await self._write(lambda connection: recover(connection, now), rows=ledger.BITE)
+        return await self._write(lambda connection: recovering.recover(connection, now), rows=ledger.BITE)
 
     async def publish_types(self, types: Mapping[str, str]) -> None:
         await self._write(lambda connection: connection.execute(SQL["publish_types"], (encoded(types),)).rowcount)

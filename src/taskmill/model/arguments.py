@@ -1,0 +1,77 @@
+"""Unknown, missing or surplus arguments of settings are a ``ConfigError``, like any other bad setting.
+
+Nothing is checked before a call fails, so that calls cost the same. Type checkers see the decorated signatures.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import msgspec
+
+from taskmill.errors import ConfigError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def check_arguments(call: Callable[P, R]) -> Callable[P, R]:
+    """Raise ``ConfigError`` if a function is called with arguments that it does not have."""
+
+    @functools.wraps(call)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return call(*args, **kwargs)
+        except TypeError:
+            _complain(call, _name(call), args, kwargs)
+            raise
+
+    return checked
+
+
+def check_settings(settings: type[T]) -> type[T]:
+    """Raise ``ConfigError`` if a class is called with settings that it does not have."""
+    settings.__init__ = check_arguments(settings.__init__)  # type: ignore[method-assign]
+    return settings
+
+
+if TYPE_CHECKING:
+    SettingsMeta = msgspec.StructMeta
+else:
+
+    class SettingsMeta(msgspec.StructMeta):
+        """The same for structs, which have no ``__init__`` to decorate."""
+
+        def __call__(self, *args, **kwargs):
+            try:
+                return super().__call__(*args, **kwargs)
+            except TypeError:
+                _complain(self, self.__name__, args, kwargs)
+                raise
+
+
+def _name(call: Callable[..., Any]) -> str:
+    return call.__qualname__.removesuffix(".__init__")
+
+
+def _complain(call: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ``ConfigError`` if these are not the arguments of the callable; else it failed for another reason."""
+    # Loaded where something is wrong: most programs need neither.
+    import inspect
+    from difflib import get_close_matches
+
+    signature = inspect.signature(call)
+    known = [word for word in signature.parameters if word not in {"self", "cls"}]
+    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
+    for word in kwargs:
+        if word not in known and not takes_any:
+            close = get_close_matches(word, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
+            raise ConfigError(f"{name} has no setting {word!r}; {hint}") from None
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as wrong:
+        raise ConfigError(f"{name}: {wrong}") from None
