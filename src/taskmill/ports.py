@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from taskmill.cron_socket import CronStore
-from taskmill.model.cluster import Admission, Elsewhere, NodeAtWork, Others
+from taskmill.model.cluster import Admission, Elsewhere, NodeAtWork, Others, Preemption
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
 from taskmill.model.effects import NO_EFFECTS, Arrived, Effects, Ended, Released, Skipped
 from taskmill.model.filters import Filters
@@ -110,6 +110,8 @@ class Turn(msgspec.Struct):
     """How many there are here, if other nodes dispatch too: then a survey tells what they hold."""
     admission: Admission | None = None
     """The plan of the claims, if limits that all nodes share concern it: what these do not allow is not claimed."""
+    preempt: Preemption | None = None
+    """The waiting tasks for which running ones of any node are to be preempted."""
     spare: int = 0
     """Slots that are left when nothing else waits: what this very turn releases may start in them."""
     survey: bool = False
@@ -134,6 +136,7 @@ class Turn(msgspec.Struct):
             or self.resume_eased
             or self.hooks
             or self.claims
+            or self.preempt is not None
             or self.at_work is not None
         )
 

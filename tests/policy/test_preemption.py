@@ -6,12 +6,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.model.cluster import NOBODY, Others
+from taskmill.model.cluster import Ask, Host, Runner
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import Capacity
 from taskmill.model.stages import Claimed
 from taskmill.policy.io_gate import IoGate, IoLoad
-from taskmill.policy.preemption import PATIENCE_MS, Pressing, served_here, victims
+from taskmill.policy.preemption import Pressing, cluster_victims, victims
 
 _ROW = [1, 1, "d::t", None, None, "", 128, "{}", None, None, 0, 0, 0, 0, None, None, 0, None, None, None]
 _ROW += [None, None, 128, None, 0, None, 1]
@@ -141,28 +141,87 @@ def test_nobody_makes_way_for_one_that_stands_behind_another_for_room() -> None:
 
 # Nodes that dispatch together
 
+TYPES = ["d::a", "d::b"]
+hosts = st.builds(Host, st.integers(0, 3), st.sets(st.sampled_from(TYPES)).map(frozenset))
 
-@given(
-    nodes=st.lists(st.integers(1, 50), min_size=1, max_size=6, unique=True).map(sorted),
-    ids=st.lists(st.integers(1, 100), max_size=6, unique=True),
-    free=st.integers(0, 7),
-)
-def test_one_node_makes_way_at_once_for_each_that_has_no_slot_elsewhere(
-    nodes: list[int], ids: list[int], free: int
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[list[Ask], list[Runner], dict[int, Host]]:
+    nodes = dict(enumerate(draw(st.lists(hosts, min_size=1, max_size=4)), 1))
+    rows = draw(
+        st.lists(
+            st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from([0, *nodes]), st.booleans()), max_size=8
+        )
+    )
+    running = [Runner(id, *row) for id, row in enumerate(rows, 1)]
+    some = st.none() | st.sets(st.integers(1, 8))
+    given_asks = draw(
+        st.lists(st.tuples(st.integers(0, 5), st.sampled_from(TYPES), st.booleans(), some), max_size=6).map(sorted_asks)
+    )
+    asks = [Ask(100 + number, *ask) for number, ask in enumerate(given_asks)]
+    return asks, running, nodes
+
+
+def sorted_asks(asks: list[tuple[int, str, bool, set[int] | None]]) -> list[tuple[int, str, bool, set[int] | None]]:
+    return sorted(asks, key=lambda ask: ask[0])
+
+
+@given(clusters())
+def test_a_task_makes_way_once_for_a_more_urgent_one_that_its_node_can_run(
+    cluster: tuple[list[Ask], list[Runner], dict[int, Host]],
 ) -> None:
-    pressing = [Pressing(0, None, id) for id in ids]
-    since = dict.fromkeys(ids, 1000)
+    asks, running, nodes = cluster
+    chosen = cluster_victims(asks, running, nodes, own=1)
+    by_id = {task.id: task for task in running}
+    assert len(chosen) == len(set(chosen)) <= len(asks)
+    assert not any(by_id[id].is_leaving for id in chosen), "nobody is asked twice"
+    for id in chosen:
+        task = by_id[id]
+        assert task.node in nodes
+        assert any(
+            task.effective > ask.effective
+            and ask.type in nodes[task.node].types
+            and (ask.candidates is None or id in ask.candidates)
+            for ask in asks
+        )
 
-    def served(now: int) -> list[int]:
-        every = [served_here(pressing, since, Others(nodes, own), free, now) for own in nodes]
-        assert all(at is None or at > now for _, at in every)
-        return sorted(each.id for ours, _ in every for each in ours)
 
-    assert served(1000) == sorted(ids[free:])
-    # Sooner or later everybody would.
-    assert served(1000 + len(nodes) * PATIENCE_MS) == sorted(ids * len(nodes))
+@given(clusters())
+def test_asking_again_after_the_marks_are_made_asks_nobody_else(
+    cluster: tuple[list[Ask], list[Runner], dict[int, Host]],
+) -> None:
+    """Every node asks for the same task. Where no hook runs beside the slots, the first answer serves all of them."""
+    asks, running, nodes = cluster
+    nodes = {id: Host(8, frozenset(TYPES)) for id in nodes}
+    asks = [ask._replace(counts_free=False) for ask in asks]
+    chosen = cluster_victims(asks, running, nodes, own=1)
+    marked = [task._replace(is_leaving=task.is_leaving or task.id in chosen) for task in running]
+    assert len(cluster_victims(asks, marked, nodes, own=2)) <= len(asks) - len(chosen)
+    if len(chosen) == len(asks):
+        assert cluster_victims(asks, marked, nodes, own=2) == []
 
 
-def test_a_node_that_others_do_not_know_serves_all() -> None:
-    pressing = [Pressing(0, None, 7)]
-    assert served_here(pressing, {7: 0}, NOBODY, 0, 0) == (pressing, None)
+@given(clusters())
+def test_the_least_urgent_of_all_nodes_then_the_youngest_makes_way(
+    cluster: tuple[list[Ask], list[Runner], dict[int, Host]],
+) -> None:
+    asks, running, nodes = cluster
+    nodes = {id: Host(host.slots, frozenset(TYPES)) for id, host in nodes.items()}
+    asks = [ask._replace(candidates=None) for ask in asks]
+    chosen = cluster_victims(asks, running, nodes, own=1)
+    key = {task.id: (task.effective, task.started_at, task.id) for task in running if task.node in nodes}
+    spared = [task.id for task in running if task.id in key and not task.is_leaving and task.id not in chosen]
+    assert all(key[id] > key[other] for id in chosen for other in spared)
+
+
+def test_a_free_slot_of_another_node_is_used_first_for_a_while() -> None:
+    nodes = {1: Host(1, {"d::a"}), 2: Host(1, {"d::a"})}
+    running = [Runner(1, 255, 0, 1, is_leaving=False)]
+    assert cluster_victims([Ask(9, 0, "d::a")], running, nodes, own=1) == []
+    assert cluster_victims([Ask(9, 0, "d::a", counts_free=False)], running, nodes, own=1) == [1]
+
+
+def test_a_hook_beside_the_slots_frees_none() -> None:
+    nodes = {1: Host(1, {"d::a"})}
+    running = [Runner(1, 255, 0, 1, is_leaving=False), Runner(2, 255, 0, 1, is_leaving=True)]
+    assert cluster_victims([Ask(9, 0, "d::a")], running, nodes, own=1) == [1]

@@ -13,6 +13,7 @@ from taskmill import Context, Domain, HistoryRecord, Scheduler, Submission
 from taskmill.clock import SystemClock
 from taskmill.errors import InvalidState, SubmissionError
 from taskmill.events import TaskDispatched
+from taskmill.model.cluster import Ask, Preemption
 from taskmill.model.filters import Filters
 from taskmill.model.kin import Kin
 from taskmill.model.stages import NewTask
@@ -21,7 +22,7 @@ from taskmill.model.verdict import End
 from taskmill.ports import Judged, Origin, Turn
 from taskmill.store.postgres import lease, pulse
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, add, claim, commit, ended, new_task
+from taskmill.testing.store_contract.samples import NOW, TYPE, add, claim, commit, ended, new_task
 
 OpenStore = Callable[[], Awaitable[PostgresStore]]
 
@@ -280,3 +281,20 @@ async def test_a_task_is_cancelled_wherever_it_runs(postgres_store: str) -> None
         record = await other.get(handle.id)
     assert isinstance(record, HistoryRecord)
     assert record.ending == Ending.CANCELLED
+
+
+async def test_nodes_that_ask_at_once_preempt_one_task_for_one_that_must_not_wait(open_node: OpenStore) -> None:
+    stores = [await open_node() for _ in range(2)]
+    tasks: list[int] = []
+    for store, priority in zip(stores, (192, 128), strict=True):
+        await store.publish_types({TYPE: "{}"})
+        await store.acquire_dispatch()
+        await store.turn(Turn(NOW, slots=1, survey=True))
+        (task,) = await claim(store, *await add(store, new_task(priority=priority)))
+        tasks.append(task.id)
+    (urgent,) = await add(stores[0], new_task(priority=0))
+    plan = Preemption([Ask(urgent, 0, TYPE)], (), None)
+    results = await asyncio.gather(*(store.turn(Turn(NOW, preempt=plan)) for store in (*stores, *stores)))
+    assert sum(len(result.stops) for result in results) <= 1
+    surveys = [await store.turn(Turn(NOW, slots=1, survey=True)) for store in stores]
+    assert [survey.stops for survey in surveys] == [[(tasks[0], "preempt")], []]

@@ -179,6 +179,50 @@ async def test_one_node_makes_way_for_one_urgent_task(postgres_store: str, stack
     assert sum(len(node.ended) for node in nodes) == 4
 
 
+async def test_the_least_urgent_makes_way_wherever_it_runs(postgres_store: str, stack: AsyncExitStack) -> None:
+    nodes = [_Node(postgres_store, "long", "short urgent") for _ in range(2)]
+
+    def begun(id: int) -> int:
+        return sum(entry == ("long", id) for node in nodes for entry in node.begun)
+
+    async with stack:
+        await _open(stack, *nodes)
+        ids: list[int] = []
+        for priority in (Priority.HIGH, Priority.LOW):
+            ids.append((await nodes[0].scheduler.submit(Submission("d::long", {}, priority=priority))).id)
+            async with asyncio.timeout(LONG):
+                while not begun(ids[-1]):
+                    await asyncio.sleep(0.01)
+        # Ids that follow each other: any rule by ids would choose the nodes in turns.
+        for count in range(2, 6):
+            submitter = nodes[count % 2].scheduler
+            urgent = await submitter.submit(Submission("d::short urgent", {}, priority=Priority.CRITICAL))
+            await urgent.result(timeout=LONG)
+            async with asyncio.timeout(LONG):
+                while begun(ids[1]) < count:
+                    await asyncio.sleep(0.01)
+        assert [begun(id) for id in ids] == [1, 5]
+        for node in nodes:
+            node.go_on.set()
+
+
+async def test_a_task_makes_way_only_where_the_urgent_one_can_run(postgres_store: str, stack: AsyncExitStack) -> None:
+    able, other = _Node(postgres_store, "long", "short urgent"), _Node(postgres_store, "other")
+    async with stack:
+        await _open(stack, able, other)
+        await able.scheduler.submit(Submission("d::long", {}, priority=Priority.HIGH))
+        await other.scheduler.submit(Submission("d::other", {}, priority=Priority.IDLE))
+        await able.has_begun(1)
+        await other.has_begun(1)
+        urgent = await other.scheduler.submit(Submission("d::short urgent", {}, priority=Priority.CRITICAL))
+        await urgent.result(timeout=LONG)
+        await able.has_begun(3)
+        for node in (able, other):
+            node.go_on.set()
+    assert [name for name, _ in able.begun] == ["long", "short urgent", "long"]
+    assert len(other.begun) == 1
+
+
 async def test_a_node_makes_way_at_once_though_it_hears_of_nothing_else_meanwhile(
     postgres_store: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from taskmill.model.aging import Aging
+
 
 class NodeAtWork(msgspec.Struct, frozen=True, array_like=True):
     """A node that is known, and the tasks that are marked as its own. Instants are those of the store's clock."""
@@ -55,11 +57,8 @@ NOWHERE = Elsewhere()
 
 
 class Others(msgspec.Struct, frozen=True):
-    """Who dispatches, and what they are at, as of a survey."""
+    """What other nodes are at, as of a survey."""
 
-    nodes: Sequence[int] = ()
-    """All of them, this one too."""
-    own: int | None = None
     most_urgent: int | None = None
     """How urgent the most urgent task is that another node runs."""
     types: Collection[str] = ()
@@ -95,3 +94,41 @@ class Admission(NamedTuple):
     """What groups ask for, if slots are shared; ``waiting`` counts the starts too."""
     slots: int
     """How many there are here."""
+
+
+class Ask(NamedTuple):
+    """A waiting task that must not wait, for which a running task is to be preempted."""
+
+    id: int
+    effective: int
+    type: str
+    counts_free: bool = True
+    """True if a free slot of another node is expected to serve it."""
+    candidates: Collection[int] | None = None
+    """The only tasks that may be preempted for it; None: any. A budget of IO is judged by one node, about its own."""
+
+
+class Preemption(NamedTuple):
+    """What a node without free slots asks of all nodes, the most urgent task first."""
+
+    asks: Sequence[Ask]
+    leaving: Collection[int]
+    """Tasks of this node that were asked to stop, for whatever reason."""
+    aging: Aging | None
+
+
+class Runner(NamedTuple):
+    """A running task, on whichever node."""
+
+    id: int
+    effective: int
+    started_at: int
+    node: int
+    is_leaving: bool
+
+
+class Host(NamedTuple):
+    """A node that begins tasks: its slots, and the task types that it can run."""
+
+    slots: int
+    types: Collection[str]

@@ -123,7 +123,7 @@ def _own_holds(situation: Situation, machines: Sequence[NodeMachine], now: int) 
     if situation.status is Status.SCHEDULED and situation.due_at is not None:
         what = "is tried again" if situation.attempt and situation.last_error else "is due"
         yield Hold("not_due", f"it {what} {when_text(situation.due_at, now)}")
-    if situation.preempted:
+    if situation.preempted and situation.status is Status.PAUSED:
         yield Hold("preempted", _why_away(machines, for_pressure=situation.preempted == 2))
     if situation.status is Status.PAUSED and situation.series_paused:
         yield Hold("series_paused", "its recurring series is paused")

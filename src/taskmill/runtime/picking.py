@@ -169,7 +169,7 @@ class Picker:
                 if scope not in room:
                     room[scope] = self.gates.room_in(scope)
             if len(found) < most and all(room[scope] > 0 for scope in scopes):
-                found.append(Pressing(effective, self.courtesy.budget_of(lane.type, io), id))
+                found.append(Pressing(effective, self.courtesy.budget_of(lane.type, io), id, lane.type))
                 for scope in scopes:
                     room[scope] -= 1
         return found

@@ -1,15 +1,18 @@
 """Making way: running tasks that are asked to, and their return.
 
-Slots are those of a node, so a task that must not wait preempts on the node that would run it. Nodes all see it at
-once; ``policy/preemption.py`` says which of them makes way.
+Where nodes dispatch together, the least urgent task of all nodes makes way. The node that sees a task which must not
+wait asks the store; the store chooses by ``policy/preemption.py``, and the node that runs the chosen task finds the
+mark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskmill.model.cluster import Ask, Preemption
+from taskmill.model.io_budget import IoBudget
 from taskmill.model.outcome import StopReason
-from taskmill.policy.preemption import Pressing, served_here, victims
+from taskmill.policy.preemption import PATIENCE_MS, Pressing, fits_after, victims
 from taskmill.ports import Turn
 from taskmill.runtime.courtesy import Courtesy
 from taskmill.runtime.waiting_room import WaitingRoom
@@ -24,18 +27,23 @@ def ease(courtesy: Courtesy, workshop: Workshop) -> None:
                 workshop.stop(id, StopReason.EASE)
 
 
+class _Asked:
+    """What was asked of the other nodes for a task that must not wait."""
+
+    def __init__(self, since: int) -> None:
+        self.since = self.again_at = since
+
+
 class Preempting:
     """Frees slots for tasks that may not wait."""
 
     def __init__(self, room: WaitingRoom, workshop: Workshop) -> None:
         self._room = room
         self._workshop = workshop
-        self._since: dict[int, int] = {}
-        """When each of the tasks that press was seen first."""
-        self._surveys = 0
-        """How many surveys there had been when the last of them was."""
+        self._asked: dict[int, _Asked] = {}
+        """The tasks that press, with what was asked for them."""
         self.next_at: int | None = None
-        """When this node would make way for a task that is left to others so far."""
+        """When to ask the other nodes again."""
 
     def make_way(self, turn: Turn, slots: int) -> None:
         """Ask the least urgent to make way for tasks that may not wait, where no slot is free for these."""
@@ -43,26 +51,47 @@ class Preempting:
         if workshop.slots_taken + len(turn.claims) < slots:
             return
         room.picker.settle(slots, turn.now)
-        pressing: Sequence[Pressing] = room.picker.pressing(turn.now, slots)
+        pressing = room.picker.pressing(turn.now, slots)
         if room.in_cluster:
-            pressing = self._left_to_us(pressing, turn)
-        if pressing:
+            self._ask(pressing, turn)
+        elif pressing:
             running = [(attempt.task, attempt.stop_reason is not None) for attempt in workshop.attempts.values()]
             for victim in victims(pressing, running, room.picker.courtesy.capacity, workshop.load.io):
                 workshop.stop(victim, StopReason.PREEMPT)
 
-    def _left_to_us(self, pressing: Sequence[Pressing], turn: Turn) -> Sequence[Pressing]:
-        room, known, now = self._room, self._since, turn.now
-        self._since = {each.id: known.get(each.id, now) for each in pressing}
-        if not self._since.keys() <= known.keys():
-            # Somebody else may have a free slot by now, perhaps one of whom we have not heard yet.
-            self._surveys, turn.survey = room.surveys, True
-        if not pressing or room.surveys == self._surveys:
-            return ()
-        elsewhere = self._workshop.load.elsewhere
-        free = elsewhere.slots - elsewhere.running
-        ours, self.next_at = served_here(pressing, self._since, room.others, free, now)
-        return ours
+    def _ask(self, pressing: Sequence[Pressing], turn: Turn) -> None:
+        """Have the store choose among the tasks of all nodes: once for each task, and again if that has not helped."""
+        now, known = turn.now, self._asked
+        self._asked = {each.id: known.get(each.id) or _Asked(now) for each in pressing}
+        if not pressing:
+            return
+        if any(asked.again_at <= now for asked in self._asked.values()):
+            attempts = self._workshop.attempts
+            leaving = [id for id, attempt in attempts.items() if attempt.stop_reason is not None]
+            aging = self._room.picker.rules.declared.aging
+            turn.preempt = Preemption(self._asks(pressing, now), leaving, aging)
+            for asked in self._asked.values():
+                asked.again_at = now + PATIENCE_MS
+        self.next_at = min(asked.again_at for asked in self._asked.values())
+
+    def _asks(self, pressing: Sequence[Pressing], now: int) -> list[Ask]:
+        asks: list[Ask] = []
+        has_budget = False
+        for each in pressing:
+            if each.budget is None or not has_budget:
+                # Budgets add up: of tasks that have one, the next is asked for when this one has started.
+                has_budget = has_budget or each.budget is not None
+                counts_free = now < self._asked[each.id].since + PATIENCE_MS
+                asks.append(Ask(each.id, each.effective, each.type, counts_free, self._candidates(each.budget)))
+        return asks
+
+    def _candidates(self, budget: IoBudget | None) -> list[int] | None:
+        """Return the tasks here that leave room for a budget of IO; None if there is no budget."""
+        if budget is None:
+            return None
+        capacity, load = self._room.picker.courtesy.capacity, self._workshop.load.io
+        running = [attempt.task for attempt in self._workshop.attempts.values()]
+        return [task.id for task in running if fits_after(budget, task.budget, capacity, load)]
 
     def may_return(self, slots: int, now: int) -> bool:
         """Whether there are tasks that made way, and nobody is left for whom they did.

@@ -58,8 +58,6 @@ class WaitingRoom:
         self.next_expiry: int | None = None
         self.next_beat: int | None = None
         """When a beat of a recurring series comes, which is skipped if the last occurrence is active then."""
-        self.surveys = 0
-        """How many were read so far."""
         self._is_current = False
         """Whether the last thing that happened was a survey, and it saw all that it found."""
         self.others: Others = NOBODY
@@ -265,7 +263,6 @@ class WaitingRoom:
         self._hooks += result.hooks
         self._is_current = turn.survey and not any(self._was_emptied(lane, result) for lane in result.lanes or ())
         if turn.survey:
-            self.surveys += 1
             self.others = result.others or NOBODY
             self.in_doubt = False
             self.has_preempted, self.has_eased = result.has_preempted, result.has_eased

@@ -203,7 +203,7 @@ class Workshop:
     def stop(self, id: int, reason: StopReason) -> None:
         """Ask a running attempt to stop; its outcome follows."""
         attempt = self.attempts.get(id)
-        if attempt is None or attempt.stop_reason is reason or (attempt.is_ending and reason.ends_task):
+        if attempt is None or attempt.is_ending or (attempt.stop_reason is not None and not reason.ends_task):
             return
         attempt.stop(reason)
         self._deadlines.add(self._cancel_timeout, "overdue", attempt)

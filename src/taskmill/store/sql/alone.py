@@ -20,6 +20,7 @@ def must_be_alone(turn: Turn) -> bool:
     """True if what the turn does depends on rows of other tasks, or changes them."""
     return (
         turn.admission is not None
+        or turn.preempt is not None
         or turn.expire
         or turn.resume_preempted
         or turn.resume_eased

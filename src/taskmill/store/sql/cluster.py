@@ -49,8 +49,6 @@ class _Survey(msgspec.Struct, array_like=True):
     stops: list[tuple[int, str]]
     urgencies: list[tuple[int, int, int]]
     work: _Work
-    nodes: list[int]
-    own: int | None
     types: list[str]
 
 
@@ -76,7 +74,7 @@ def survey(connection: Connection, turn: Turn, result: TurnResult) -> None:
     if turn.slots is not None:
         result.elsewhere = found.work.elsewhere()
         most_urgent = min((urgency for *_, urgency in found.work.running), default=None)
-        result.others = Others(found.nodes, found.own, most_urgent, frozenset(found.types))
+        result.others = Others(most_urgent, frozenset(found.types))
 
 
 def others(connection: Connection) -> bool:

@@ -17,11 +17,12 @@ from taskmill.model.status import Ending, Status
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.policy.ranking import front_size, rank
 from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, SeriesChange, Turn, TurnResult
-from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, series
+from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, preempting, series
 from taskmill.store.sql.alone import just_ends
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import UNREADABLE, describe
 from taskmill.store.sql.endings import Ties, end_tasks, leave_active
+from taskmill.store.sql.expiring import expire
 from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.releasing import note_queued, promote
 from taskmill.store.sql.rows import EndingRow
@@ -35,7 +36,6 @@ _decode = msgspec.json.Decoder().decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool, Ties]], strict=False).decode
-_decode_expired = msgspec.json.Decoder(list[tuple[int, bool, bool]], strict=False).decode
 
 _NOT_HELD = (None, False, False, Ties())
 
@@ -68,13 +68,15 @@ def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
     if turn.expire:
         connection.be_alone()
         if paused_time.freeze(connection, turn.now):
-            _expire(connection, turn, result)
+            expire(connection, turn.now, BITE, result.effects)
     if turn.skip:
         series.skip_passed(connection, turn.now, BITE, result.effects)
     version, is_owed = controls.version(connection)
     if is_owed:
         paused_time.settle_released(connection, result.effects)
     _start(connection, turn, result, version, is_owed=is_owed)
+    if turn.preempt is not None:
+        preempting.preempt(connection, turn.preempt, result)
     _look(connection, turn, result, is_owed=is_owed)
     return result
 
@@ -124,27 +126,6 @@ def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bo
     elif refill:
         found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), result.front_size, turn.now))
         result.fronts = {Lane(group, urgency, type, renewed): places for group, urgency, type, renewed, places in found}
-
-
-def _expire(connection: Connection, turn: Turn, result: TurnResult) -> None:
-    """What waited too long ends, and takes its waiting descendants with it, unless it is to run once more anyway."""
-    found = _decode_expired(_one(connection, "expired", turn.now, BITE))
-    again = {id: has_children for id, has_children, runs_again in found if runs_again}
-    found = [row for row in found if row[0] not in again]
-    families.start_over(
-        connection, [id for id, has_children in again.items() if not has_children], turn.now, result.effects
-    )
-    rows = {id: EndingRow(id, Ending.EXPIRED, turn.now, None, None, None) for id, _, _ in found}
-    if parents := [id for id, has_children, _ in found if has_children]:
-        for row in families.expire_families(connection, parents, turn.now, result.effects):
-            rows.setdefault(row.id, row)
-    for id, has_children in again.items():
-        if has_children:
-            # Its children belong to the run that is over; they end before it starts over.
-            outcome = (Ending.EXPIRED, None, None, None)
-            for row in families.fail(connection, id, outcome, turn.now, result.effects):
-                rows.setdefault(row.id, row)
-    end_tasks(connection, list(rows.values()), turn.now, result.effects)
 
 
 class _Verdicts(msgspec.Struct):

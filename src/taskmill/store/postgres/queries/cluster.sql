@@ -133,3 +133,28 @@ SELECT {others_at_work};
 -- Whether other nodes dispatch.
 SELECT EXISTS (
     SELECT 1 FROM taskmill_node WHERE id IS DISTINCT FROM {this_node});
+
+-- name: preemption
+-- [[id, urgency, started_at, aged from, node, asked to stop] of all that runs, [id, slots, types] of nodes that begin tasks,
+-- this node, those of the given tasks that wait].
+SELECT json_build_array(
+    (
+        SELECT coalesce(json_agg(json_build_array(
+            id, urgency, started_at, coalesce(renewed_at, queued_at), coalesce(node_id, 0),
+            stop IS NOT NULL OR preempted > 0) ORDER BY id), '[]')
+        FROM taskmill_task WHERE status = 'running'
+    ),
+    (
+        SELECT coalesce(json_agg(json_build_array(id, slots, types::json) ORDER BY id), '[]')
+        FROM taskmill_node WHERE NOT stopped
+    ),
+    {this_node},
+    (
+        SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task
+        WHERE id = ANY (taskmill_ids($1)) AND status = 'pending' AND stop IS NULL
+    )
+);
+
+-- name: ask_to_make_way
+-- Mark running tasks that are to be preempted, on whichever node they run.
+UPDATE taskmill_task SET preempted = 1 WHERE id = ANY (taskmill_ids($1)) AND status = 'running';

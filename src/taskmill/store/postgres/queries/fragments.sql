@@ -166,7 +166,7 @@ claimed AS (
     UPDATE taskmill_task AS t SET
         status = 'running', attempt = t.attempt + 1, started_at = $2::bigint,
         expires_at = coalesce(t.expires_at, $2::bigint + t.ttl_ms),
-        node_id = {this_node}
+        node_id = {this_node}, preempted = 0
     FROM free WHERE t.id = free.id
     RETURNING t.*
 );
@@ -208,9 +208,9 @@ queued_at = task.queued_at + greatest(0, own.until - own.since),
     paused_at = greatest(own.until, own.since);
 
 -- name: stop_requests
--- Running tasks of this node that someone, perhaps another one, has asked to stop.
-SELECT coalesce(json_agg(json_build_array(id, stop) ORDER BY id), '[]') FROM taskmill_task
-WHERE status = 'running' AND stop IS NOT NULL AND node_id IS NOT DISTINCT FROM {this_node};
+-- Running tasks of this node that were asked to stop, perhaps by another node: for good, or for a more urgent task.
+SELECT coalesce(json_agg(json_build_array(id, coalesce(stop, 'preempt')) ORDER BY id), '[]') FROM taskmill_task
+WHERE status = 'running' AND (stop IS NOT NULL OR preempted > 0) AND node_id IS NOT DISTINCT FROM {this_node};
 
 -- name: running_urgencies
 SELECT coalesce(json_agg(json_build_array(id, priority, urgency)), '[]') FROM taskmill_task

@@ -6,13 +6,11 @@ SELECT {lanes_found};
 -- name: survey
 -- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, the next beat of
 -- a series, [id, for what] of tasks that made way, [id, why] of running ones that somebody has asked to stop, [id,
--- priority, urgency] of all that run here, what others are at, all nodes that begin tasks, this one, which types that wait
--- others can run]. $1 as in elsewhere.
+-- priority, urgency] of all that run here, what others are at, which types that wait others can run]. $1 as in elsewhere.
 WITH RECURSIVE {every_lane}, {own_slots}
 SELECT json_build_array(
     {lanes_found}, ({hooks_due}), ({first_due}), ({first_expiry}), ({first_beat}), ({made_way}), ({stop_requests}),
     ({running_urgencies}), {others_at_work},
-    (SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_node WHERE NOT stopped), {this_node},
     (
         SELECT coalesce(json_agg(DISTINCT known.type), '[]')
         FROM taskmill_node AS node CROSS JOIN LATERAL json_array_elements_text(node.types::json) AS known (type)

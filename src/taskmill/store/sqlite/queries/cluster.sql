@@ -9,3 +9,11 @@ SELECT false;
 -- name: claim_fronts
 -- Only nodes that claim from the same lanes need it.
 ;
+
+-- name: preemption
+-- Only nodes that dispatch together need it.
+;
+
+-- name: ask_to_make_way
+-- Only nodes that dispatch together need it.
+;

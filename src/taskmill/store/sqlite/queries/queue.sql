@@ -6,12 +6,11 @@ SELECT {lanes_found};
 -- name: survey
 -- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, the next beat of
 -- a series, [id, for what] of tasks that made way, [id, why] of running ones that somebody has asked to stop, [id,
--- priority, urgency] of all that run here, what others are at, all nodes that begin tasks, this one, which types that wait
--- others can run]. ?1 as in elsewhere.
+-- priority, urgency] of all that run here, what others are at, which types that wait others can run]. ?1 as in elsewhere.
 WITH RECURSIVE {every_lane}
 SELECT json_array(
     json({lanes_found}), json(({hooks_due})), ({first_due}), ({first_expiry}), ({first_beat}), json(({made_way})),
-    json(({stop_requests})), json(({running_urgencies})), {others_at_work}, json_array(), NULL, json_array());
+    json(({stop_requests})), json(({running_urgencies})), {others_at_work}, json_array());
 
 -- name: front_of_lanes
 -- The first ?2 places of each given lane, passing over what may no longer start at ?3: a sweep under way has not come to
