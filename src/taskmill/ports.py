@@ -15,10 +15,11 @@ import msgspec
 from taskmill.cron_socket import CronStore
 from taskmill.model.cluster import Admission, Elsewhere, NodeAtWork, Others, Preemption
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
-from taskmill.model.effects import NO_EFFECTS, Arrived, Effects, Ended, Released, Skipped
+from taskmill.model.effects import NO_EFFECTS, Arrived, Effects, Ended, Released, SetAside, Skipped
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import Machine, MovedIo, NodeMachine
+from taskmill.model.outcome import StopReason
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
@@ -158,7 +159,7 @@ class TurnResult(msgspec.Struct):
     front_size: int = 0
     """How many places of a lane were asked for; fewer mean that there are no more."""
     lanes: list[Lane] | None = None
-    stops: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
+    stops: list[tuple[int, StopReason]] = msgspec.field(default_factory=list[tuple[int, StopReason]])
     hooks: list[int] = msgspec.field(default_factory=list[int])
     """What a survey found: running tasks that were asked to stop and why, and tasks whose hooks may run."""
     controls: Controls | None = None
@@ -257,6 +258,10 @@ class Store(CronStore, Protocol):
         ...
 
     async def recover(self, now: int) -> Recovery: ...
+    async def set_aside(self, now: int, *, running: bool) -> SetAside:
+        """End tasks whose rows are damaged, so that the others go on; those that run only with ``running``."""
+        ...
+
     async def publish_types(self, types: Mapping[str, str]) -> None: ...
     async def published_types(self) -> Mapping[str, str]: ...
 

@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ SUMMARY = "Check a store: integrity, versions, permissions, the health of a serv
 
 MENDED_SQLITE = (3, 51, 3)
 LARGE_LOG = 64 * 1024 * 1024
+MOST_NAMED = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +62,7 @@ def _judge(file: str, facts: Mapping[str, Any], dead: int) -> Iterator[Finding]:
     )
     if facts["kind"] == "sqlite":
         yield _integrity(facts["integrity"])
+        yield _rows(facts["damaged"])
         yield _sqlite(facts["sqlite_version"], facts["module"])
         yield _log(facts["wal_bytes"])
     else:
@@ -80,6 +82,18 @@ def _integrity(answer: str) -> Finding:
         "problem",
         "integrity",
         f"{words.first_line(answer)}; restore a backup or rescue the rows with the `sqlite3` shell's .recover",
+    )
+
+
+def _rows(damaged: Sequence[str]) -> Finding:
+    if not damaged:
+        return Finding("ok", "rows", "every row can be read")
+    more = f"; and {len(damaged) - MOST_NAMED} more" if len(damaged) > MOST_NAMED else ""
+    return Finding(
+        "problem",
+        "rows",
+        f"{'; '.join(damaged[:MOST_NAMED])}{more}."
+        " A dispatcher sets damaged tasks aside as dead letters when it meets them",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -99,4 +100,25 @@ class Arrived(msgspec.Struct):
     fresh: list[tuple[int, NewTask]] = msgspec.field(default_factory=list[tuple[int, NewTask]])
     blocked: Collection[int] = ()
     """Those of the new tasks that wait for others they depend on."""
+    effects: Effects = msgspec.field(default_factory=Effects)
+
+
+class Damage(NamedTuple):
+    """A value that cannot be what was stored."""
+
+    table: str
+    id: Any
+    """The number or the name of the row."""
+    column: str
+    value: str
+    """What the column holds, for people."""
+
+    def __str__(self) -> str:
+        return f"row {self.id} of {self.table} is damaged: column {self.column} holds {self.value}"
+
+
+class SetAside(msgspec.Struct):
+    """What became of damaged rows."""
+
+    damaged: list[Damage] = msgspec.field(default_factory=list[Damage])
     effects: Effects = msgspec.field(default_factory=Effects)

@@ -13,6 +13,7 @@ import msgspec
 
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.kin import Kin
+from taskmill.model.outcome import StopReason
 from taskmill.model.retry import Retry
 from taskmill.model.status import Kind, OnDuplicate, Status
 
@@ -129,7 +130,7 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     parent_id: int | None
     saved: str | None
     replaced: str | None
-    stop: str | None
+    stop: StopReason | None
     last_error: str | None
     urgency: int
     """The priority it runs at: its own, or that of a more urgent task which waits for it."""

@@ -30,12 +30,12 @@ from taskmill.runtime.executors import Executors
 from taskmill.runtime.judging import judgements, may_release, one_turns_worth, waiting_again
 from taskmill.runtime.known_types import KnownTypes
 from taskmill.runtime.load import Load
-from taskmill.runtime.patience import pause
 from taskmill.runtime.preempting import Preempting, ease
 from taskmill.runtime.progress_pace import ProgressPace
+from taskmill.runtime.setting_aside import SettingAside
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.sweep_pace import SweepPace
-from taskmill.runtime.upkeep import STORE_PATIENCE, Upkeep
+from taskmill.runtime.upkeep import Upkeep
 from taskmill.runtime.waiting_room import WaitingRoom
 from taskmill.runtime.workshop import Workshop
 
@@ -59,8 +59,7 @@ class Dispatcher:
         self._store = store
         self._registry = registry
         self._clock = clock
-        self._announcer = announcer
-        self._upkeep = upkeep
+        self._announcer, self._upkeep = announcer, upkeep
         self._settings = settings
         self._progress = ProgressPace()
         self.load = load = Load()
@@ -82,6 +81,7 @@ class Dispatcher:
         self.cron = CronClock(store, registry, clock, announcer, settings.cron)
         self._aging_watch = AgingWatch(store, announcer)
         self._sweep_pace = SweepPace(clock, settings.expiry_sweep_interval)
+        self.setting_aside = SettingAside(store, clock, announcer)
         self.woken = asyncio.Event()
         """Set when there is something to look at."""
         self._outcomes: list[tuple[Attempt, Outcome]] = []
@@ -289,8 +289,7 @@ class Dispatcher:
             return True
         except StoreError as wrong:
             self._turn_failed(turn)
-            logger.error("the store refused a turn, trying again: %s", wrong)
-            await pause(self._clock, STORE_PATIENCE)
+            await self.setting_aside.or_wait(wrong)
             return False
         except BaseException:
             self._turn_failed(turn)

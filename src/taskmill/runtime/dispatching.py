@@ -150,8 +150,8 @@ class Dispatching:
             leaving.push_async_callback(executors.close)
             leaving.push_async_callback(self._stop_watching)
             leaving.callback(self._left)
-            await self._recover()
-            await dispatcher.cron.begin()
+            await dispatcher.setting_aside.despite_damage(self._recover)
+            await dispatcher.setting_aside.despite_damage(dispatcher.cron.begin)
             await self._store.declare(self._settings.declared)
             await self._watch_machine(dispatcher)
             self.dispatcher, self._closing = dispatcher, closing

@@ -335,7 +335,7 @@ class PostgresStore(WriteSide, ReadSide):
     async def _read(self, request: Callable[[Connection], T]) -> T:
         def read() -> T:
             try:
-                return self._ask_reader(request)
+                return self._ask_reader(lambda connection: self._decoded(request, connection))
             except psycopg.Error as wrong:
                 raise translated(wrong, self.name) from wrong
 

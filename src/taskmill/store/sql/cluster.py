@@ -9,6 +9,7 @@ import msgspec
 
 from taskmill.model.cluster import Admission, Elsewhere, Others
 from taskmill.model.controls import Bucket, Scope
+from taskmill.model.outcome import StopReason
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Lane
 from taskmill.model.task_name import domain_of
@@ -46,7 +47,7 @@ class _Survey(msgspec.Struct, array_like=True):
     next_expiry: int | None
     next_beat: int | None
     away: list[tuple[int, int]]
-    stops: list[tuple[int, str]]
+    stops: list[tuple[int, StopReason]]
     urgencies: list[tuple[int, int, int]]
     work: _Work
     types: list[str]

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from taskmill.errors import StoreCorrupt
 from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Claimed
@@ -50,24 +49,25 @@ def version(connection: Connection) -> tuple[int, bool]:
 
 
 def read(connection: Connection) -> Controls:
-    try:
-        rows = {Scope(row.kind, row.name): row for row in _decode_rows(one(connection, SQL["controls"]))}
-        ended = _decode_ended(one(connection, SQL["ended_pauses"]))
-        return Controls(
-            version(connection)[0],
-            _declared(connection),
-            {scope: _decode_change(row.change) for scope, row in rows.items() if row.change is not None},
-            {scope: Pause(row.paused_at, row.resume_at) for scope, row in rows.items() if row.paused_at is not None},
-            [(Scope(kind, name), Pause(since, until)) for kind, name, since, until in ended],
-            {scope: _decode_bucket(row.bucket) for scope, row in rows.items() if row.bucket is not None},
-        )
-    except msgspec.MsgspecError as wrong:
-        raise StoreCorrupt(f"the stored controls are unreadable: {wrong}") from wrong
+    rows = {Scope(row.kind, row.name): row for row in _decode_rows(one(connection, SQL["controls"]))}
+    ended = _decode_ended(one(connection, SQL["ended_pauses"]))
+    return Controls(
+        version(connection)[0],
+        _declared(connection),
+        {scope: _decode_change(row.change) for scope, row in rows.items() if row.change is not None},
+        {scope: Pause(row.paused_at, row.resume_at) for scope, row in rows.items() if row.paused_at is not None},
+        [(Scope(kind, name), Pause(since, until)) for kind, name, since, until in ended],
+        {scope: _decode_bucket(row.bucket) for scope, row in rows.items() if row.bucket is not None},
+    )
 
 
 def _declared(connection: Connection) -> Declared | None:
     row = connection.execute(SQL["declared"]).fetchone()
-    return None if row is None else _decode_declared(row[0])
+    try:
+        return None if row is None else _decode_declared(row[0])
+    except (msgspec.MsgspecError, UnicodeError, TypeError):
+        # Damaged: the next dispatcher declares it anew.
+        return None
 
 
 def declare(connection: Connection, declared: Declared, now: int) -> None:

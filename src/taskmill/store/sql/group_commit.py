@@ -13,9 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from taskmill.errors import StoreBusy, StoreError
+from taskmill.errors import StoreBusy, StoreError, TaskmillError
 from taskmill.ports import Clock
 from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.damage import UNDECODABLE, corrupt
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store_meter import StoreMeter
 
@@ -183,6 +184,9 @@ class GroupCommit(ABC):
 
     def _batch_failed(self, batch: list[Asked], wrong: Exception) -> None:
         told = self._translated(wrong)
+        if isinstance(told, UNDECODABLE) and not isinstance(told, TaskmillError):
+            told = corrupt(told, self._name).with_traceback(told.__traceback__)
+            told.__cause__ = wrong
         if len(batch) > 1 and not isinstance(told, StoreBusy):
             # Each again, by itself, so that only the faulty one fails; before whatever came later.
             self._asked[:0] = [asked._replace(by_itself=True) for asked in batch]

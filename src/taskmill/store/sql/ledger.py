@@ -34,6 +34,8 @@ BITE = 500
 
 _decode = msgspec.json.Decoder().decode
 _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
+_decode_one_claimed = msgspec.json.Decoder(Claimed).decode
+_decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool, Ties]], strict=False).decode
 
@@ -306,12 +308,13 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
     try:
         result.claimed += _decode_claimed(rows)
     except UNREADABLE:
-        # One damaged row must not hold up the others: it is found by reading them one by one.
-        for id in claims:
+        # One damaged row must not hold up the others. They are decoded one by one and not read again: with some engines
+        # looking and claiming are one statement.
+        for row in _decode_raw(rows.encode("utf-8", "surrogateescape")):
             try:
-                result.claimed += _decode_claimed(_one(connection, "claimable", encoded([id]), now))
+                result.claimed.append(_decode_one_claimed(row))
             except UNREADABLE:
-                damaged.append(id)
+                damaged.append(int(bytes(_decode_raw(row)[0])))
     connection.execute(SQL["claim"], (ids, now))
     if damaged:
         connection.be_alone()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from taskmill.ports import Clock
 from taskmill.store.sql import controls, cron, explaining, machine, reading, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import one
+from taskmill.store.sql.locating import Locating
 from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
 
@@ -32,7 +33,7 @@ T = TypeVar("T")
 _decode_types = msgspec.json.Decoder(dict[str, str]).decode
 
 
-class ReadSide(ABC):
+class ReadSide(Locating):
     """Every question a store answers. Records show tasks as they are at this moment, under the rules that hold."""
 
     _clock: Clock
@@ -47,9 +48,6 @@ class ReadSide(ABC):
 
     @abstractmethod
     def dispatcher_is_alive(self) -> bool: ...
-
-    @abstractmethod
-    async def _read(self, request: Callable[[Connection], T]) -> T: ...
 
     async def _view(self, request: Callable[[Connection, View], T]) -> T:
         return await self._read(lambda connection: request(connection, self._present(connection)))

@@ -8,22 +8,26 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from taskmill.errors import StoreCorrupt
 from taskmill.model.filters import Filters
 from taskmill.model.graph import Dependency, TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
 from taskmill.policy.learned_io import mean_io
 from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.damage import damaged_column
 from taskmill.store.sql.json_sql import decode_ids, encoded, one
 from taskmill.store.sql.last_ended import NEWEST_FIRST, last_ended
 from taskmill.store.sql.machine import moved_by_type
 from taskmill.store.sql.rows import (
+    ActiveRow,
+    HistoryRow,
     View,
+    column_at,
     decode_active,
     decode_history,
     history_record,
     task_record,
+    unreadable,
 )
 from taskmill.store.sql.statements import SQL
 
@@ -236,5 +240,7 @@ def _rows(
     except (msgspec.MsgspecError, UnicodeError) as wrong:
         ids = connection.execute(f"SELECT id FROM {table} WHERE {where} {order}", parameters).fetchall()  # noqa: S608
         if len(ids) == 1:
-            raise StoreCorrupt(f"the stored row of task {ids[0][0]} is unreadable: {wrong}") from wrong
+            row = ActiveRow if table == "taskmill_task" else HistoryRow
+            column = damaged_column(connection, table, ids[0][0]) or column_at(str(wrong), row)
+            raise unreadable(ids[0][0], column, wrong) from wrong
         return [one for (id,) in ids for one in _rows(connection, table, statement, decode, ("id = ?", (id,), ""))]

@@ -23,7 +23,7 @@ class _Orphan(msgspec.Struct, array_like=True):
     id: int
     retries: int
     crashes: int
-    stop: str | None
+    stop: StopReason | None
     finalizing: bool
     has_children: bool
     had_children: bool

@@ -6,6 +6,7 @@ one into msgspec, however many rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
@@ -158,4 +159,44 @@ def _checked(row: _CommonRow, build: Callable[[], T]) -> T:
     try:
         return build()
     except (msgspec.MsgspecError, ValueError, OverflowError) as wrong:
-        raise StoreCorrupt(f"the stored row of task {row.id} is unreadable: {wrong}") from wrong
+        raise unreadable(row.id, _broken_column(row), wrong) from wrong
+
+
+def unreadable(id: int, column: str | None, wrong: Exception) -> StoreCorrupt:
+    where = "" if column is None else f" in column {column}"
+    return StoreCorrupt(f"the stored row of task {id} is unreadable{where}: {wrong}")
+
+
+def column_at(path: str, row: type[_CommonRow]) -> str | None:
+    """The column that msgspec's message is about: it ends with a path such as ``$[0][18]``."""
+    found = _PATH.search(path)
+    return None if found is None else row.__struct_fields__[int(found[1])]
+
+
+def _broken_column(row: _CommonRow) -> str | None:
+    """Decode what is stored as text or as a number of milliseconds once more, one after the other."""
+    for column, read in _READERS.items():
+        value = getattr(row, column, None)
+        if value is not None:
+            try:
+                read(value)
+            except (msgspec.MsgspecError, ValueError, OverflowError):
+                return column
+    return None
+
+
+_PATH = re.compile(r"\$\[(?:\d+|\.\.\.)\]\[(\d+)\]")
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "payload": _decode_json,
+    "tags": decode_tags,
+    "progress": _progress,
+    "io": stored_budget,
+    "actual_io": stored_budget,
+    "result": _decode_json,
+    "created_at": from_ms,
+    "due_at": from_ms,
+    "expires_at": from_ms,
+    "started_at": from_ms,
+    "ended_at": from_ms,
+    "duration_ms": from_ms,
+}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import TypeVar
 
 from taskmill.cron_socket import CronBeginning, CronDeclaration, Firings, Occasion
-from taskmill.errors import SubmissionError
+from taskmill.errors import StoreCorrupt, StoreError, SubmissionError
 from taskmill.model.controls import Change, Declared, Scope
+from taskmill.model.effects import SetAside
 from taskmill.model.machine import Machine
 from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Described, NewTask, Stored
@@ -31,6 +32,7 @@ from taskmill.store.sql import (
     controls,
     cron,
     cron_firing,
+    damage,
     inbox,
     ledger,
     machine,
@@ -44,6 +46,7 @@ from taskmill.store.sql.alone import must_be_alone
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.group_commit import GroupCommit
 from taskmill.store.sql.json_sql import encoded
+from taskmill.store.sql.locating import Locating
 from taskmill.store.sql.statements import SQL
 from taskmill.store_meter import StoreMeter
 
@@ -57,7 +60,7 @@ MOST_ARRIVALS = 128
 _Arrival = tuple[Sequence[NewTask], "asyncio.Future[list[Stored]]"]
 
 
-class WriteSide(ABC):
+class WriteSide(Locating):
     """Everything that changes a store."""
 
     _clock: Clock
@@ -67,6 +70,7 @@ class WriteSide(ABC):
 
     def __init__(self) -> None:
         self._arrivals: list[_Arrival] = []
+        self._refusing: set[asyncio.Future[None]] = set()
         self.watch_added: Callable[[Arrived], None] = lambda _arrived: None
         self.watch_cut_off: Callable[[], None] = lambda: None
         self.news: asyncio.Event | None = None
@@ -78,7 +82,13 @@ class WriteSide(ABC):
         self._requests.meter = meter
 
     def _write(self, request: Callable[[Connection], T], rows: int = 1) -> Awaitable[T]:
-        return self._requests.ask(request, rows, alone=True)
+        return self._answered(self._requests.ask(request, rows, alone=True))
+
+    async def _answered(self, answer: Awaitable[T]) -> T:
+        try:
+            return await answer
+        except StoreCorrupt as wrong:
+            raise await self._located(wrong) from wrong
 
     def when_durable(self, callback: Callable[[], None]) -> None:
         # If the disk refuses, the commit stands all the same, and the writer has said so.
@@ -108,6 +118,15 @@ class WriteSide(ABC):
             self._store_together(arrivals)
             self._requests.kick()
 
+    async def _refuse(self, arrival: _Arrival, wrong: StoreCorrupt) -> None:
+        told: StoreError
+        try:
+            told = await self._located(wrong)
+        except StoreError as other:
+            told = other
+        if not arrival[1].done():
+            arrival[1].set_exception(told)
+
     def _store_together(self, arrivals: Sequence[_Arrival]) -> None:
         requests = [tasks for tasks, _ in arrivals]
 
@@ -125,10 +144,15 @@ class WriteSide(ABC):
                         waiting.set_result(answer)
 
         def refused(wrong: Exception) -> None:
-            if len(arrivals) == 1 or not isinstance(wrong, SubmissionError):
+            if len(arrivals) == 1 and isinstance(wrong, StoreCorrupt):
+                self._refusing.add(refusing := asyncio.ensure_future(self._refuse(arrivals[0], wrong)))
+                refusing.add_done_callback(self._refusing.discard)
+                return
+            if len(arrivals) == 1 or not isinstance(wrong, SubmissionError | StoreCorrupt):
                 failed(wrong)
                 return
-            # The engine cannot store what one of them wants; the others must not suffer for that.
+            # The engine cannot store what one of them wants, or one of them has to do with a damaged row; the others
+            # must not suffer for that.
             for arrival in arrivals:
                 self._store_together([arrival])
 
@@ -169,7 +193,11 @@ class WriteSide(ABC):
         rows = (
             len(turn.judged) + len(turn.hooks) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
         )
-        return await self._requests.ask(self._committing(turn), rows, alone=must_be_alone(turn), durable=False)
+        answer = self._requests.ask(self._committing(turn), rows, alone=must_be_alone(turn), durable=False)
+        try:
+            return await answer
+        except StoreCorrupt as wrong:
+            raise await self._located(wrong) from wrong
 
     def _committing(self, turn: Turn) -> Callable[[Connection], TurnResult]:
         """By the time of its plan it would start tasks after their deadlines, and set back buckets."""
@@ -184,6 +212,11 @@ class WriteSide(ABC):
 
     async def recover(self, now: int) -> Recovery:
         return await self._write(lambda connection: recovering.recover(connection, now), rows=ledger.BITE)
+
+    async def set_aside(self, now: int, *, running: bool) -> SetAside:
+        return await self._write(
+            lambda connection: damage.set_aside(connection, now, running=running), rows=ledger.BITE
+        )
 
     async def publish_types(self, types: Mapping[str, str]) -> None:
         await self._write(lambda connection: connection.execute(SQL["publish_types"], (encoded(types),)).rowcount)

@@ -138,6 +138,9 @@ def translated(wrong: Exception, path: str) -> StoreError:
         return StoreBusy(f"{path}: another process holds the write lock for too long; is it stuck?")
     if "not a database" in text:
         return StoreCorrupt(f"{path} is not an SQLite database; choose another file name")
+    if "JSON" in text or "constraint failed" in text or "cannot store" in text:
+        # What is written passes these checks; what was stored before does not.
+        return StoreCorrupt(f"{path}: a stored value is damaged ({text}); `taskmill doctor {path}` lists damaged rows")
     if "malformed" in text:
         return StoreCorrupt(
             f"{path} is damaged ({text}); restore a backup or rescue it with the `sqlite3` shell's .recover"

@@ -17,6 +17,7 @@ from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox
 from taskmill.store.sql.connection import Connection as AnyConnection
+from taskmill.store.sql.damage import find
 from taskmill.store.sql.read_side import ReadSide
 from taskmill.store.sql.rows import View
 from taskmill.store.sql.thread import StoreThread
@@ -174,9 +175,15 @@ class SqliteStore(WriteSide, ReadSide):
 
         def read() -> T:
             try:
-                return request(self._reading_session)
+                return self._decoded(request, self._reading_session)
             except DatabaseError as wrong:
-                raise translated(wrong, self.name) from wrong
+                told = translated(wrong, self.name)
+            try:
+                named = self._naming_damage(told, self._reading_session)
+            except DatabaseError:
+                # Not even the rows can be examined.
+                raise told from None
+            raise named from told
 
         return await self._reader.run(read)
 
@@ -227,7 +234,7 @@ class SqliteStore(WriteSide, ReadSide):
             # It reads every page, which takes seconds for a large file.
             problem = connection.execute("PRAGMA quick_check(1)").fetchone() if integrity else None
             return {
-                **({} if problem is None else {"integrity": problem[0]}),
+                **({} if problem is None else {"integrity": problem[0], "damaged": [*map(str, find(connection))]}),
                 "bytes": pages * page_size,
                 "wal_bytes": wal_bytes,
                 "dispatcher": holder(self.name + "-dispatch") if self.is_shared else None,

@@ -55,3 +55,8 @@ SELECT coalesce(json_agg(json_build_array(
     node_id IS NOT DISTINCT FROM 0) ORDER BY id), '[]')
 FROM taskmill_task AS t
 WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node AS node WHERE node.id = t.node_id);
+
+-- name: at_work
+-- Tasks whose handlers may be at work. $1: those of this process are not, but those of other nodes may be.
+SELECT coalesce(json_agg(id), '[]') FROM taskmill_task AS t
+WHERE status = 'running' AND (NOT $1::boolean OR EXISTS (SELECT 1 FROM taskmill_node AS node WHERE node.id = t.node_id));

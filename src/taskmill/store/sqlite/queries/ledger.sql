@@ -51,3 +51,7 @@ WHERE taskmill_task.id = given.value ->> 0 AND taskmill_task.attempt = given.val
 SELECT json_group_array(json_array(
     id, retries, crashes, stop, finalizing, children > children_ended, children > 0, rerun IS NOT NULL, false))
 FROM taskmill_task WHERE status = 'running';
+
+-- name: at_work
+-- Tasks whose handlers may be at work. ?1: those of this process are not.
+SELECT json_group_array(id) FROM taskmill_task WHERE status = 'running' AND NOT ?1;

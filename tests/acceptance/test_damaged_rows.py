@@ -1,0 +1,95 @@
+"""A row with a word in it that cannot be: the dispatcher starts, sets it aside, and runs everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from taskmill import Ending, HistoryRecord, Scheduler, StoreCorrupt
+from taskmill.store.opening import is_postgres
+from tests.acceptance.box import box, put
+from tests.acceptance.command_line import Here
+from tests.both_engines import name_of
+from tests.raw_rows import raw
+
+
+def write(path: Path, id: int, **values: str) -> None:
+    """Put words into a row that its table would refuse."""
+    with raw(path) as connection:
+        if is_postgres(name_of(path)):
+            for column in values:
+                connection.execute(f"ALTER TABLE taskmill_task DROP CONSTRAINT IF EXISTS taskmill_task_{column}_check")
+        else:
+            connection.execute("PRAGMA ignore_check_constraints = 1")
+        changes = ", ".join(f"{column} = '{value}'" for column, value in values.items())
+        assert connection.execute(f"UPDATE taskmill_task SET {changes} WHERE id = {id}").rowcount == 1
+
+
+async def _three_tasks(path: Path) -> list[int]:
+    async with Scheduler(path, domains=[box]) as scheduler:
+        handles = await scheduler.submit_many([put.options(key=f"k{n}").prepare("a", n) for n in range(3)])
+        return [handle.id for handle in handles]
+
+
+DAMAGE = [{"stop": "junk"}, {"status": "junk"}, {"status": "running", "stop": "junk"}]
+
+
+@pytest.mark.parametrize("words", DAMAGE, ids=str)
+async def test_a_word_that_cannot_be_keeps_no_other_task_from_running(path: Path, words: dict[str, str]) -> None:
+    before, damaged, after = await _three_tasks(path)
+    write(path, damaged, **words)
+    async with Scheduler(path, domains=[box], shutdown_grace=0) as scheduler:
+        await scheduler.run_until_idle(timeout=20)
+        for id in (before, after):
+            assert (await scheduler.wait(id, timeout=1)).ending == Ending.COMPLETED
+        fresh = await put.submit("b")
+        await scheduler.run_until_idle(timeout=20)
+        assert await fresh.result(timeout=1) == 1
+
+
+@pytest.mark.one_engine("on PostgreSQL the node that runs a task decides about it")
+async def test_a_damaged_task_of_a_dead_dispatcher_is_a_dead_letter_that_names_the_column(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, damaged, _ = await _three_tasks(path)
+    write(path, damaged, status="running", stop="junk")
+    caplog.set_level(logging.ERROR, "taskmill")
+    for _ in range(2):
+        async with Scheduler(path, domains=[box], shutdown_grace=0) as scheduler:
+            await scheduler.run_until_idle(timeout=20)
+            record = await scheduler.get(damaged)
+    assert isinstance(record, HistoryRecord)
+    assert record.ending == Ending.DEAD_LETTER
+    assert record.error == "the stored row is unreadable: column stop holds 'junk'"
+    told = [record.getMessage() for record in caplog.records if "set aside" in record.getMessage()]
+    assert told == [f"{path}: row {damaged} of taskmill_task is damaged: column stop holds 'junk'; it is set aside"]
+
+
+@pytest.mark.one_engine("a server checks the words of its columns")
+async def test_a_submission_that_meets_a_damaged_row_names_it_and_others_are_stored(path: Path) -> None:
+    _, damaged, _ = await _three_tasks(path)
+    write(path, damaged, status="junk")
+    async with Scheduler(path, domains=[box]) as scheduler:
+        submissions = [put.options(key=key).submit("a") for key in ("k1", "new", "other")]
+        first, *others = await asyncio.gather(*submissions, return_exceptions=True)
+        assert isinstance(first, StoreCorrupt)
+        for words in (str(path), f"row {damaged} ", "column status", "'junk'", "taskmill doctor"):
+            assert words in str(first)
+        assert not [other for other in others if isinstance(other, BaseException)]
+        for verb in (lambda: scheduler.get(damaged), scheduler.tasks):
+            with pytest.raises(StoreCorrupt, match=rf"{damaged}.* column status"):
+                await verb()
+
+
+@pytest.mark.one_engine("a server checks the words of its columns")
+async def test_doctor_names_every_damaged_row(path: Path, here: Here) -> None:
+    ids = await _three_tasks(path)
+    write(path, ids[0], status="junk")
+    write(path, ids[2], stop="junk")
+    answer = await asyncio.to_thread(here.answer, "doctor", path, code=1)
+    (said,) = [finding["text"] for finding in answer["findings"] if finding["subject"] == "rows"]
+    assert f"row {ids[0]} of taskmill_task is damaged: column status holds 'junk'" in said
+    assert f"row {ids[2]} of taskmill_task is damaged: column stop holds 'junk'" in said

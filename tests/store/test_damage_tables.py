@@ -1,0 +1,27 @@
+"""What is known about columns is complete: one that a migration adds is examined, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from taskmill import Scheduler
+from taskmill.store.sql.damage import EXAMINED
+from tests.acceptance.sqlite_library import sqlite3
+
+KEYS = {"id", "name", "type"}
+"""Columns by which rows are found; they are named in what is said about others."""
+TAGS = {"taskmill_task_tag", "taskmill_history_tag"}
+"""Nothing decodes them: they only serve to find tasks."""
+
+
+async def test_every_column_of_every_table_is_examined(tmp_path: Path) -> None:
+    async with Scheduler(tmp_path / "tasks.db"):
+        pass
+    connection = sqlite3.connect(tmp_path / "tasks.db")
+    found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'taskmill%'")
+    tables = {name for (name,) in found} - TAGS - {"taskmill_schema"}
+    assert set(EXAMINED) == tables
+    for table in tables:
+        columns = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        assert columns - KEYS == {column.name for column in EXAMINED[table]} - KEYS, table
+    connection.close()
