@@ -26,6 +26,7 @@ class FilterOptions(TypedDict, total=False):
     parent: int
     limit: int | None
     before: int
+    after: int
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,11 +42,12 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     parent: int | None = None
     limit: int | None = None
     before: int | None = None
+    after: int | None = None
 
     @property
     def selects(self) -> bool:
-        """Whether any filter leaves something out; ``limit`` and ``before`` only cut."""
-        return self != Filters(limit=self.limit, before=self.before)
+        """True if any filter leaves something out; ``limit``, ``before`` and ``after`` only cut."""
+        return self != Filters(limit=self.limit, before=self.before, after=self.after)
 
 
 def checked_filters(options: Mapping[str, Any]) -> Filters:
@@ -65,7 +67,7 @@ def checked_filters(options: Mapping[str, Any]) -> Filters:
         values["tags"] = valid_tags(values["tags"])
     else:
         values.pop("tags", None)
-    for name in ("parent", "limit", "before"):
+    for name in ("parent", "limit", "before", "after"):
         value = values.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63):
             raise ConfigError(f"{name} must be a whole number from 0 to 2**63 - 1, got {str(value)[:40]}")

@@ -8,19 +8,24 @@ from typing import Any
 from taskmill.model.status import Ending
 
 NEWEST_FIRST = "ORDER BY ended_at DESC, id DESC"
+OLDEST_FIRST = "ORDER BY ended_at, id"
 
 
 def last_ended(
-    where: str, parameters: Sequence[Any], limit: int, endings: Iterable[Ending] = tuple(Ending)
+    where: str,
+    parameters: Sequence[Any],
+    limit: int,
+    endings: Iterable[Ending] = tuple(Ending),
+    order: str = NEWEST_FIRST,
 ) -> tuple[str, list[Any]]:
-    """A query for ``ended_at`` and ``id`` of the last so many that fit, and its parameters.
+    """A query for ``ended_at`` and ``id`` of the first so many in this order that fit, and its parameters.
 
     No index holds all of them in this order, since it would cost every ending; each kind of ending has one.
     """
     arms = [
         f"SELECT * FROM (SELECT ended_at, id FROM taskmill_history WHERE ending = '{ending}' AND {where}"  # noqa: S608
-        f" {NEWEST_FIRST} LIMIT ?) AS {ending}"
+        f" {order} LIMIT ?) AS {ending}"
         for ending in endings
     ]
-    query = f"SELECT ended_at, id FROM ({' UNION ALL '.join(arms)}) AS last_of_each {NEWEST_FIRST} LIMIT ?"  # noqa: S608
+    query = f"SELECT ended_at, id FROM ({' UNION ALL '.join(arms)}) AS last_of_each {order} LIMIT ?"  # noqa: S608
     return query, [*[*parameters, limit] * len(arms), limit]

@@ -16,7 +16,7 @@ from taskmill.policy.learned_io import mean_io
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.damage import damaged_column
 from taskmill.store.sql.json_sql import decode_ids, encoded, one
-from taskmill.store.sql.last_ended import NEWEST_FIRST, last_ended
+from taskmill.store.sql.last_ended import NEWEST_FIRST, OLDEST_FIRST, last_ended
 from taskmill.store.sql.machine import moved_by_type
 from taskmill.store.sql.rows import (
     ActiveRow,
@@ -60,31 +60,44 @@ def _first(
 
 
 def tasks(connection: Connection, view: View, filters: Filters) -> list[TaskRecord]:
-    """Active tasks, oldest first."""
+    """Active tasks, oldest first: those next to ``before`` or ``after``, if there are more than ``limit``."""
     if isinstance(filters.status, Ending):
         return []
     where, parameters = _conditions(filters, "taskmill_task", *_status_column(connection, view))
-    if filters.before is not None:
-        where += " AND id < ?"
-        parameters.append(filters.before)
+    where = _cut(where, parameters, filters)
+    if filters.limit is not None and filters.before is not None and filters.after is None:
+        where = f"id IN (SELECT id FROM taskmill_task WHERE {where} ORDER BY id DESC LIMIT ?)"  # noqa: S608
+        parameters.append(filters.limit)
     return _active(connection, view, where, parameters, _limit("ORDER BY id", filters, parameters))
 
 
 def history(connection: Connection, filters: Filters) -> list[HistoryRecord]:
-    """Ended tasks, the last to end first. ``before`` continues after that task in this order."""
+    """Ended tasks, the last to end first. ``before`` continues after that task in this order, ``after`` before it."""
     if isinstance(filters.status, Status):
         return []
     where, parameters = _conditions(filters, "taskmill_history", "ending")
-    if filters.before is not None:
-        where += (
-            " AND (ended_at, id) < (SELECT coalesce(max(ended_at), 9223372036854775807), ?"
-            " FROM taskmill_history WHERE id = ?)"
+    for id, than, at_a_loss in ((filters.before, "<", 2**63 - 1), (filters.after, ">", -1)):
+        if id is not None:
+            where += (
+                f" AND (ended_at, id) {than} (SELECT coalesce(max(ended_at), {at_a_loss}), ?"  # noqa: S608
+                " FROM taskmill_history WHERE id = ?)"
+            )
+            parameters += [id, id]
+    turns_back = filters.after is not None and filters.before is None
+    if filters.limit is not None and (turns_back or (filters.status is None and filters.type is None)):
+        query, parameters = last_ended(
+            where, parameters, filters.limit, order=OLDEST_FIRST if turns_back else NEWEST_FIRST
         )
-        parameters += [filters.before, filters.before]
-    if filters.limit is not None and filters.status is None and filters.type is None:
-        query, parameters = last_ended(where, parameters, filters.limit)
         where = f"id IN (SELECT id FROM ({query}) AS last)"  # noqa: S608 - fixed fragments
     return _ended(connection, where, parameters, _limit(NEWEST_FIRST, filters, parameters))
+
+
+def _cut(where: str, parameters: list[Any], filters: Filters) -> str:
+    for id, than in ((filters.before, "<"), (filters.after, ">")):
+        if id is not None:
+            where += f" AND id {than} ?"
+            parameters.append(id)
+    return where
 
 
 def count(connection: Connection, view: View, filters: Filters) -> int:
@@ -92,7 +105,7 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
     given = {name for name in Filters.__struct_fields__ if getattr(filters, name) not in (None, {})}
     if isinstance(filters.status, Ending) and given <= _TALLIED:
         where, parameters = _conditions(filters, "taskmill_tally", "ending")
-        statement = f"SELECT coalesce(sum(kept), 0) FROM taskmill_tally WHERE {where}"  # noqa: S608
+        statement = f"SELECT CAST(coalesce(sum(kept), 0) AS BIGINT) FROM taskmill_tally WHERE {where}"  # noqa: S608
     else:
         table, column, instants = (
             ("taskmill_history", "ending", ())
@@ -100,9 +113,7 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
             else ("taskmill_task", *_status_column(connection, view))
         )
         where, parameters = _conditions(filters, table, column, instants)
-        if filters.before is not None:
-            where += " AND id < ?"
-            parameters.append(filters.before)
+        where = _cut(where, parameters, filters)
         statement = f"SELECT count(*) FROM {table} WHERE {where}"  # noqa: S608
     found: int = connection.execute(statement, parameters).fetchone()[0]
     return found if filters.limit is None else min(found, filters.limit)
