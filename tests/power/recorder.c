@@ -480,6 +480,14 @@ int symlink(const char *to, const char *path) { return symlinkat(to, AT_FDCWD, p
 
 /* Syncing */
 
+/* Whether this descriptor has yet to report that another one's sync has failed; the caller has the lock. */
+static int reports_late(int descriptor, ino_t file) {
+    if (!failed_file || file != failed_file || descriptor >= DESCRIPTORS || has_seen_failure[descriptor])
+        return 0;
+    has_seen_failure[descriptor] = 1;
+    return 1;
+}
+
 static int syncing(int descriptor, int (*really)(int)) {
     char buffer[PATH_MAX];
     const char *name = name_of_descriptor(descriptor, buffer);
@@ -493,9 +501,6 @@ static int syncing(int descriptor, int (*really)(int)) {
         failed_file = file;
         if (descriptor < DESCRIPTORS)
             has_seen_failure[descriptor] = 1;
-    } else if (failed_file && file == failed_file && descriptor < DESCRIPTORS && !has_seen_failure[descriptor]) {
-        outcome = REPORTED_LATE;
-        has_seen_failure[descriptor] = 1;
     }
     int64_t begun = record_text(SYNC_BEGINS, file, 0, name, NULL);
     unsigned delay = longest_delay ? (unsigned)((begun * 2654435761u) >> 8) % longest_delay : 0;
@@ -507,6 +512,9 @@ static int syncing(int descriptor, int (*really)(int)) {
     if (answer != 0 && outcome == SYNCED)
         outcome = LOST;
     take();
+    /* Errors are reported at the end of a sync, so one that was under way meanwhile reports it as well. */
+    if (outcome == SYNCED && reports_late(descriptor, file))
+        outcome = REPORTED_LATE;
     record(SYNC_ENDS, file, begun, outcome, NULL, 0);
     release();
     errno = answer != 0 ? kept : EIO;

@@ -11,7 +11,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,9 @@ def total() -> Iterator[Figures]:
         print(f"\npower cuts, seed {SEED}: {figures}", file=sys.__stderr__)
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is such a place; a failed run is kept."""
+@contextmanager
+def kept_place(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder in memory where there is such a place; what is in it is kept if the test fails."""
     with kept_when_it_fails(tmp_path, SEED) as journal:
         yield journal.parent
 
@@ -109,29 +109,32 @@ def write_old_file(file: Path, version: int) -> None:
 @pytest.mark.timeout(120 + 2 * DISKS)
 @pytest.mark.parametrize("scenario", [alone, together, moving, migrating], ids=lambda scenario: scenario.__name__)
 def test_no_promise_is_broken_by_a_power_cut(
-    scenario: Callable[[Trial, int], Judge], place: Path, total: Figures, capsys: pytest.CaptureFixture[str]
+    scenario: Callable[[Trial, int], Judge], tmp_path: Path, total: Figures, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    figures = tried(place, SEED, DISKS, scenario)
-    total.add(figures)
-    with capsys.disabled():
-        print(f"\npower cuts, {scenario.__name__}: {figures}")
-    assert figures.disks
-    assert not figures.complaints, "\n".join(figures.complaints[:20])
+    with kept_place(tmp_path) as place:
+        figures = tried(place, SEED, DISKS, scenario)
+        total.add(figures)
+        with capsys.disabled():
+            print(f"\npower cuts, {scenario.__name__}: {figures}")
+        assert figures.disks
+        assert not figures.complaints, "\n".join(figures.complaints[:20])
 
 
-def test_a_result_that_another_process_sees_is_on_the_disk(place: Path) -> None:
+def test_a_result_that_another_process_sees_is_on_the_disk(tmp_path: Path) -> None:
     """The disk is slow, so that the other process sees an ending before the dispatcher has forced it to the disk."""
-    trial = Trial(place, SEED)
-    dispatcher, watcher = order(trial, "A", SEED, serves=RESULTS), order(trial, "B", SEED, watches=RESULTS)
-    trial.record([dispatcher, watcher], delay_us=SLOW_SYNC_US)
-    seen = trial.after(lambda note: note.get("how") == "awaited")
-    assert len(seen) == RESULTS
-    assert trial.judge_at(seen, lambda: ["lost"], judge).complaints == []
+    with kept_place(tmp_path) as place:
+        trial = Trial(place, SEED)
+        dispatcher, watcher = order(trial, "A", SEED, serves=RESULTS), order(trial, "B", SEED, watches=RESULTS)
+        trial.record([dispatcher, watcher], delay_us=SLOW_SYNC_US)
+        seen = trial.after(lambda note: note.get("how") == "awaited")
+        assert len(seen) == RESULTS
+        assert trial.judge_at(seen, lambda: ["lost"], judge).complaints == []
 
 
-def test_without_syncs_the_judge_sees_losses_and_nothing_worse(place: Path) -> None:
+def test_without_syncs_the_judge_sees_losses_and_nothing_worse(tmp_path: Path) -> None:
     """The control: ``durability="process"`` does not survive a power cut, but leaves a state that once was."""
-    figures = tried(place, SEED, SHORT, partial(alone, durability="process"))
-    lost = [complaint for complaint in figures.complaints if "lost: " in complaint]
-    assert len(lost) > SHORT
-    assert [complaint for complaint in figures.complaints if "broken: " in complaint] == []
+    with kept_place(tmp_path) as place:
+        figures = tried(place, SEED, SHORT, partial(alone, durability="process"))
+        lost = [complaint for complaint in figures.complaints if "lost: " in complaint]
+        assert len(lost) > SHORT
+        assert [complaint for complaint in figures.complaints if "broken: " in complaint] == []
