@@ -83,8 +83,8 @@ POINTS = [
     # Control.
     Point("cancellation written, not committed", "taskmill.store.sql.ledger:cancel", "after", 6),
     Point("cancellation stored, caller not told", "taskmill.store.sqlite.store:SqliteStore.cancel", "after", 6),
-    Point("on_cancel about to start", "taskmill.runtime.workshop:Workshop._start_hook", "before", 3),
-    Point("on_cancel started", "taskmill.runtime.workshop:Workshop._start_hook", "after", 3),
+    Point("on_cancel about to start", "taskmill.runtime.hooks:Hooks._start", "before", 3),
+    Point("on_cancel started", "taskmill.runtime.hooks:Hooks._start", "after", 3),
     Point("dead letter revived, not committed", "taskmill.store.sql.reviving:revive", "after", 2),
     Point("dead letter revived, caller not told", "taskmill.store.sqlite.store:SqliteStore.revive", "after", 2),
     # Opening and recovery.
