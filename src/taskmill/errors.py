@@ -21,7 +21,8 @@
     │   ├── StoreCorrupt
     │   ├── SchemaTooNew
     │   ├── AlreadyRunning           another scheduler dispatches this store
-    │   └── StoreMoved               the queue is elsewhere, or on its way
+    │   └── StoreLost                this scheduler can no longer use its store: open it again
+    │       └── StoreMoved             the queue is elsewhere, or on its way
     ├── TaskFailed                 the caller of ``result()``: .record says what happened
     ├── TaskNotFound
     └── InvalidState               the verb does not apply to the task as it is now
@@ -163,7 +164,11 @@ class AlreadyRunning(StoreError):
     """Another scheduler dispatches this store."""
 
 
-class StoreMoved(StoreError):
+class StoreLost(StoreError):
+    """A scheduler can no longer use its store, so it stops; the message says why and what to do."""
+
+
+class StoreMoved(StoreLost):
     """The queue of this store was moved to another, or is being moved; the message says where it is."""
 
 

@@ -280,7 +280,7 @@ class Store(CronStore, Protocol):
 
     async def turn(self, turn: Turn) -> TurnResult: ...
     def when_durable(self, callback: Callable[[], None]) -> None:
-        """Call back once everything committed so far is as durable as was asked for."""
+        """Call back once everything committed so far is as durable as was asked for; never if the disk refuses."""
         ...
 
     def make_durable_soon(self) -> None:

@@ -210,7 +210,7 @@ async def dispatching(disk: Disk) -> None:
     async def work(n: int) -> str:
         calls.append(n)
         await release.wait()
-        return "done " + "!" * 5000
+        return "done " + "!" * 200_000
 
     clock = ManualClock()
     async with Scheduler(path, domains=[domain], clock=clock) as scheduler, scheduler.running():
@@ -250,6 +250,16 @@ async def checkpointing(disk: Disk) -> None:
     assert _active_ids(path) == acknowledged
 
 
+async def standing(disk: Disk) -> None:
+    """What needs no more room than there is continues for as long as it likes: the log gives its space back."""
+    path = disk.folder / "tasks.db"
+    async with Scheduler(path, domains=[box]) as scheduler:
+        handle = await put.submit("here")
+        for number in range(600):
+            await scheduler.set_priority(handle.id, number % 100)
+        assert (await scheduler.get(handle.id)).priority == 599 % 100
+
+
 async def opening(disk: Disk) -> None:
     """A full disk at the start is an error of the store, and the file can be opened later."""
     path = disk.folder / "tasks.db"
@@ -260,7 +270,7 @@ async def opening(disk: Disk) -> None:
     await _open_and_close(path)
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (submitting, dispatching, checkpointing, opening)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (submitting, dispatching, checkpointing, standing, opening)}
 
 
 @pytest.fixture

@@ -242,21 +242,6 @@ async def test_with_full_durability_nobody_is_answered_before_the_disk_has_it(
     await store.close()
 
 
-async def test_a_disk_that_refuses_is_told_to_whoever_waits(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = SqliteStore(path, "full", SystemClock())
-    await store.open()
-
-    def refuse(_log: LogFile) -> None:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(LogFile, "sync", refuse)
-        with pytest.raises(StoreError, match="refuses to keep"):
-            await store.add([new_task()])
-    await store.add([new_task()])
-    await store.close()
-
-
 async def test_facts_read_the_whole_file_only_when_its_integrity_is_asked_for(path: str) -> None:
     asked: list[str] = []
     async with Scheduler(path) as scheduler:

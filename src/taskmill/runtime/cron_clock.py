@@ -11,7 +11,7 @@ from datetime import UTC, tzinfo
 
 from taskmill.cron_socket import Occasion
 from taskmill.define.registry import Registry
-from taskmill.errors import StoreError, StoreMoved, SubmissionError
+from taskmill.errors import StoreError, StoreLost, SubmissionError
 from taskmill.model.cron import CronState
 from taskmill.observe.log import cron_logger as logger
 from taskmill.policy.cron.agenda import Agenda
@@ -108,7 +108,7 @@ class CronClock:
                 await self._read_again()
             if due := self._agenda.take_due(now, BITE):
                 await self._fire(due, now)
-        except StoreMoved:
+        except StoreLost:
             raise
         except StoreError as wrong:
             logger.error("the store could not be asked about cron tasks, trying again: %s", wrong)

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 
 from taskmill.define.registry import Registry
-from taskmill.errors import StoreError, StoreMoved
+from taskmill.errors import StoreError, StoreLost
 from taskmill.model.outcome import Outcome, StopReason, Succeeded
 from taskmill.model.stages import Claimed
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain
@@ -279,10 +279,10 @@ class Dispatcher:
         self.has_looked = self.has_looked or turn.survey
         try:
             result = await self._store.turn(turn)
-        except StoreMoved as wrong:
-            logger.error("the queue has left this store, nothing is run here any longer: %s", wrong)
+        except StoreLost as wrong:
+            logger.error("the store cannot be used any longer, nothing is run here: %s", wrong)
             self._turn_failed(turn)
-            # Nothing can be noted: what has ended meanwhile runs again where the queue is now.
+            # Nothing can be noted: what has ended meanwhile runs again, where the queue is now.
             self._outcomes, self._returns = [], []
             if self._claiming:
                 raise

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 
 from taskmill.define.registry import Registry
-from taskmill.errors import AlreadyRunning, InvalidState
+from taskmill.errors import AlreadyRunning, InvalidState, StoreLost
 from taskmill.model.outcome import StopReason
 from taskmill.observe.log import logger
 from taskmill.ports import Clock, DispatchRight, Store
@@ -156,14 +156,25 @@ class Dispatching:
             await self._watch_machine(dispatcher)
             self.dispatcher, self._closing = dispatcher, closing
             self._store.watch_cut_off = lambda: _stop_what_runs(dispatcher)
-            self._neighbours.changed = dispatcher.look_again
+            lost: list[StoreLost] = []
+
+            def lose(wrong: StoreLost) -> None:
+                lost.append(wrong)
+                dispatcher.wake()
+
+            def is_done() -> bool:
+                if lost:
+                    raise lost[0]
+                return stopping.is_set() or done(dispatcher)
+
+            self._neighbours.changed, self._neighbours.lost = dispatcher.look_again, lose
             self._neighbours.watch()
             if started is not None:
                 started.set()
             if may_go is not None:
                 await may_go.wait()
             try:
-                await dispatcher.run(lambda: stopping.is_set() or done(dispatcher))
+                await dispatcher.run(is_done)
             finally:
                 grace = self._settings.shutdown_grace if self._grace is None else self._grace
                 await closing.shut_down(grace)
@@ -171,7 +182,7 @@ class Dispatching:
                 await self._store.durable()
 
     def _left(self) -> None:
-        self._neighbours.changed = None
+        self._neighbours.changed = self._neighbours.lost = None
         self.dispatcher = self._closing = None
 
     async def _stop_watching(self) -> None:

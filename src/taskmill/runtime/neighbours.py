@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from taskmill.errors import StoreError
+from taskmill.errors import StoreError, StoreLost
 from taskmill.observe.log import logger
 from taskmill.ports import Store
 from taskmill.runtime.waiters import Waiters
@@ -33,6 +33,8 @@ class Neighbours:
         self._watching: asyncio.Task[None] | None = None
         self._looked_at = 0.0
         self.changed: Callable[[], None] | None = None
+        self.lost: Callable[[StoreLost], None] | None = None
+        """Called when the store can no longer be used."""
 
     def watch(self) -> None:
         """Start looking; it stops by itself when nobody needs it."""
@@ -76,6 +78,12 @@ class Neighbours:
                 self.changed()
             if ids := self._waiters.ids:
                 self._waiters.ended(await self._store.ended_among(ids))
+        except StoreLost as wrong:
+            # They look once more, and learn of it that way.
+            self._waiters.ended(self._waiters.ids)
+            if self.lost is not None:
+                self.lost(wrong)
+            return False
         except StoreError as wrong:
             logger.error("looking for other processes failed, trying again: %s", wrong)
             return False

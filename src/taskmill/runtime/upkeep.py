@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from taskmill.errors import StoreError, StoreMoved
+from taskmill.errors import StoreError, StoreLost
 from taskmill.model.retention import PRUNE_BITE, Retention
 from taskmill.observe.log import logger
 from taskmill.policy.recurrence import CLOCK_STEP_MS
@@ -72,7 +72,7 @@ class Upkeep:
         logger.warning("the wall clock was stepped by %+.3f s; delays are kept", step / 1000)
         try:
             await self._store.shift_clock(step)
-        except StoreMoved:
+        except StoreLost:
             raise
         except StoreError as wrong:
             logger.error("delays could not be moved with the clock, trying again: %s", wrong)
@@ -96,7 +96,7 @@ class Upkeep:
             # The store knows best: another process may have changed when a pause ends.
             for scope in await self._store.end_pauses(now):
                 self._announcer.scope_resumed(scope)
-        except StoreMoved:
+        except StoreLost:
             raise
         except StoreError as wrong:
             logger.error("a pause could not be ended, trying again: %s", wrong)
@@ -118,7 +118,7 @@ class Upkeep:
         """Take one bite; says whether there may be more to do."""
         try:
             return await self._store.give_back()
-        except StoreMoved:
+        except StoreLost:
             return False
         except StoreError as wrong:
             logger.error("paused time could not be given back, trying again: %s", wrong)

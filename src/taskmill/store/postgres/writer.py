@@ -157,7 +157,7 @@ class Writer(GroupCommit):
     def when_durable(
         self,
         callback: Callable[[], None],
-        failed: Callable[[Exception], None],  # noqa: ARG002 - nothing is left that could fail
+        failed: Callable[[Exception], None] | None,  # noqa: ARG002 - nothing is left that could fail
     ) -> None:
         """Whatever is committed is as durable as was asked for."""
         callback()

@@ -37,6 +37,8 @@ class Asked(NamedTuple):
     """Whether nobody else may write meanwhile."""
     by_itself: bool = False
     """Whether it must not share its transaction with other requests."""
+    again: bool = False
+    """True if the disk has refused it once, and something was done about that."""
 
 
 class GroupCommit(ABC):
@@ -56,6 +58,10 @@ class GroupCommit(ABC):
         self._closed = False
         self.commits = 0
         self.meter: StoreMeter | None = None
+
+    def measure(self, meter: StoreMeter) -> None:
+        """Tell ``meter`` what writing costs."""
+        self.meter = meter
 
     def ask(
         self,
@@ -115,8 +121,11 @@ class GroupCommit(ABC):
         """Write what waits, unless a transaction is under way: then it is written after that."""
 
     @abstractmethod
-    def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None]) -> None:
-        """Call back once everything committed so far would survive a power cut."""
+    def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None] | None) -> None:
+        """Call back once everything committed so far would survive a power cut, never if it would not.
+
+        ``failed`` is called if the disk refuses; without it, a disk that is full is waited for.
+        """
 
     @abstractmethod
     def sync_soon(self) -> None:

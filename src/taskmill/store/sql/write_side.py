@@ -79,7 +79,7 @@ class WriteSide(Locating):
         return False
 
     def measure(self, meter: StoreMeter) -> None:
-        self._requests.meter = meter
+        self._requests.measure(meter)
 
     def _write(self, request: Callable[[Connection], T], rows: int = 1) -> Awaitable[T]:
         return self._answered(self._requests.ask(request, rows, alone=True))
@@ -91,16 +91,24 @@ class WriteSide(Locating):
             raise await self._located(wrong) from wrong
 
     def when_durable(self, callback: Callable[[], None]) -> None:
-        # If the disk refuses, the commit stands all the same, and the writer has said so.
-        self._requests.when_durable(callback, lambda _wrong: callback())
+        self._requests.when_durable(callback, None)
 
     def make_durable_soon(self) -> None:
         self._requests.sync_soon()
 
     async def durable(self) -> None:
-        done = asyncio.Event()
-        self.when_durable(done.set)
-        await done.wait()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def succeed() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        def failed(wrong: Exception) -> None:
+            if not done.done():
+                done.set_exception(wrong)
+
+        self._requests.when_durable(succeed, failed)
+        await done
 
     def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]:
         """Concurrent callers share one insert as well as one commit."""

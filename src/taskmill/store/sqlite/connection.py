@@ -7,6 +7,7 @@ here: ``pysqlite3`` when the extra ``sqlite`` is installed, else the standard li
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import time
@@ -31,11 +32,16 @@ DataRefused = sqlite3.IntegrityError
 Durability = Literal["full", "process"]
 MEMORY = ":memory:"
 SWITCH_PATIENCE = 10.0
+LOG_BYTES_KEPT = 4 * 1024 * 1024
+"""How large a log stays when it begins anew; to write to a file is faster than to make it grow."""
 OLDEST_SQLITE = (3, 38, 0)
 
 # The rare race between a checkpoint and another connection's commit is mended from here on.
 MENDED_SQLITE = (3, 51, 3)
 
+
+_CANNOT_GROW = ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE")
+"""What SQLite calls a used-up quota, a limit of the process, and a full disk on which its shared memory must grow."""
 
 complete_statement = sqlite3.complete_statement
 
@@ -72,7 +78,7 @@ def connect(path: str, *, read_only: bool = False) -> Connection:
             connection.execute("PRAGMA synchronous = NORMAL")
             # Checkpoints are ours to run, under the write lock: see the race above.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
-            connection.execute("PRAGMA journal_size_limit = 4194304")
+            connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
             connection.execute("PRAGMA mmap_size = 0")
             connection.execute("PRAGMA cache_size = -16000")
             connection.execute("PRAGMA temp_store = MEMORY")
@@ -157,3 +163,17 @@ def translated(wrong: Exception, path: str) -> StoreError:
 def is_busy(wrong: Exception) -> bool:
     text = str(wrong)
     return isinstance(wrong, sqlite3.OperationalError) and ("locked" in text or "busy" in text)
+
+
+def is_lack_of_space(wrong: BaseException) -> bool:
+    """True if the disk is full, the quota is used up, or the file may not grow."""
+    if isinstance(wrong, OSError):
+        return wrong.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return isinstance(wrong, sqlite3.Error) and (
+        "is full" in str(wrong) or getattr(wrong, "sqlite_errorname", None) in _CANNOT_GROW
+    )
+
+
+def is_failed_sync(wrong: Exception) -> bool:
+    """True if SQLite could not force a file to the disk."""
+    return getattr(wrong, "sqlite_errorname", None) == "SQLITE_IOERR_FSYNC"

@@ -126,12 +126,16 @@ class SqlitePlace(Place):
             self._keep_log(durable=durable)
 
     def _keep_log(self, *, durable: bool) -> None:
-        if durable:
-            self._log.sync()
         if durable or self._log.wants_checkpoint():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
+                self._log.make_durable()
                 self._log.checkpoint()
+            except OSError as wrong:
+                raise StoreError(
+                    f"{self.name}: the disk refused to keep what was written: {wrong.strerror};"
+                    " check the disk, then run the same command again"
+                ) from wrong
             finally:
                 self._connection.execute("ROLLBACK")
 

@@ -170,6 +170,8 @@ class SqliteStore(WriteSide, ReadSide):
     # Reading
 
     async def _read(self, request: Callable[[AnyConnection], T]) -> T:
+        if self._writer.lost is not None:
+            raise self._writer.lost
         if self._in_memory:
             return request(self._reading_session)
 

@@ -6,9 +6,10 @@ statement handles a whole batch through one JSON value, because each call into S
 get it back.
 
 **Sync.** With ``durability="full"`` whatever was committed is then forced to the disk in a thread, once for everything
-that was committed meanwhile. Whoever was promised durability (a submit, a cancel, a save) is answered after that. The
-loop goes on at once: starting a handler needs its claim to be committed, not to be on the disk, because a power cut
-that loses the claim also ends the handler. Decision 0003 has the measurements.
+that was committed meanwhile (:mod:`taskmill.store.sqlite.disk_sync`). Whoever was promised durability (a submit, a
+cancel, a save) is answered after that. The loop goes on at once: starting a handler needs its claim to be committed,
+not to be on the disk, because a power cut that loses the claim also ends the handler. Decision 0003 has the
+measurements.
 
 A loop that is always busy would starve the threads; then more is done on the loop
 (:mod:`taskmill.store.sqlite.handover`).
@@ -16,21 +17,30 @@ A loop that is always busy would starve the threads; then more is done on the lo
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import logging
 import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from taskmill.errors import StoreBusy, StoreError
+from taskmill.errors import StoreBusy, StoreError, StoreLost
 from taskmill.ports import Clock
 from taskmill.store.sql.group_commit import Asked, GroupCommit, Request, guarded
-from taskmill.store.sql.thread import StoreThread
-from taskmill.store.sqlite.connection import DatabaseError, is_busy, translated
+from taskmill.store.sqlite.connection import (
+    LOG_BYTES_KEPT,
+    DatabaseError,
+    is_busy,
+    is_failed_sync,
+    is_lack_of_space,
+    translated,
+)
+from taskmill.store.sqlite.disk_sync import DiskSync
 from taskmill.store.sqlite.handover import Handover
 from taskmill.store.sqlite.log_file import LogFile
+from taskmill.store.sqlite.log_frames import first_difference, is_intact
 from taskmill.store.sqlite.session import Session
+from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 logger = logging.getLogger("taskmill")
@@ -39,8 +49,10 @@ INLINE_ROWS = 48
 BUSY_INLINE_ROWS = 512
 LARGEST_BATCH = 128
 LOCK_PATIENCE = 60.0
-SYNC_AT_LATEST = 0.05
-"""Seconds that endings nobody waits for may wait for the disk."""
+ROOM_PATIENCE = 1.0
+"""Seconds between two tries to make room on a full disk, if the first was in vain."""
+MENDING_PAUSES = (0.0, 0.1, 0.5)
+"""Seconds before each try to write a log again that the disk has refused."""
 
 
 class Writer(GroupCommit):
@@ -53,15 +65,20 @@ class Writer(GroupCommit):
         self._session = session
         self._connection = session.raw
         self._log = log
-        self.must_sync = full and log is not None
-        self._sync_thread = StoreThread("taskmill-sync", clock)
         self._handover = Handover()
-        self._undurable: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
-        self._in_sync: list[tuple[Callable[[], None], Callable[[Exception], None]]] = []
-        self._syncing = False
-        self._soon: asyncio.TimerHandle | None = None
-        self._unsynced = False
-        """Whether something was committed that no sync has begun to force to the disk."""
+        self._sync: DiskSync | None = None
+        if full and log is not None:
+            self._sync = DiskSync(log, path, clock, self._handover, mend=self.kick, idle=self._check_idle)
+        self._is_short_of_room = False
+        self._no_room_before = 0.0
+        """Until then it is not worth while to make room on a full disk; in vain a moment ago."""
+        self.lost: StoreLost | None = None
+        """Why nothing can be written or acknowledged any longer, if that is so."""
+
+    def measure(self, meter: StoreMeter) -> None:
+        super().measure(meter)
+        if self._sync is not None:
+            self._sync.meter = meter
 
     def post(
         self,
@@ -72,11 +89,17 @@ class Writer(GroupCommit):
         *,
         alone: bool = False,  # noqa: ARG002 - whoever writes to a file is alone
     ) -> None:
+        if self.lost is not None:
+            failed(self.lost)
+            return
         super().post(request, rows, committed, failed)
 
     def kick(self) -> None:
         """Write what waits: small batches here and now, a large one in the thread, with the rest after it."""
         self._kicked = False
+        sync = self._sync
+        if sync is not None and sync.must_mend and not self._working and (sync.is_busy or self._asked):
+            self._mend(sync)
         while self._asked and not self._working:
             batch = self._next_batch()
             began = time.perf_counter()
@@ -106,11 +129,36 @@ class Writer(GroupCommit):
     def _translated(self, wrong: Exception) -> Exception:
         return translated(wrong, self._name) if isinstance(wrong, DatabaseError) else wrong
 
+    def _batch_failed(self, batch: list[Asked], wrong: Exception) -> None:
+        """Do what can be done about a disk that refuses, and try the batch once more."""
+        lacks_space = is_lack_of_space(wrong) and time.monotonic() >= self._no_room_before
+        if self._log is None or not (lacks_space or is_failed_sync(wrong)):
+            super()._batch_failed(batch, wrong)
+        elif batch[0].again:
+            self._no_room_before = time.monotonic() + ROOM_PATIENCE
+            super()._batch_failed(batch, wrong)
+        else:
+            # A descriptor of SQLite's reports a failed sync once. Our own descriptor reports it too, so it is mended.
+            self._asked[:0] = [asked._replace(again=True) for asked in batch]
+            if lacks_space:
+                self._working = True
+                self._thread.start(self._make_room, self._checkpointed)
+
+    def _make_room(self) -> None:
+        """Copy the log back, so that it begins anew in the space it has, and gives back what it does not need."""
+        self._connection.execute("PRAGMA journal_size_limit = 0")
+        self._is_short_of_room = True
+        self._checkpoint()
+
     def _batch_committed(self, batch: list[Asked], results: list[Any], took: float) -> None:
-        self._unsynced = self._unsynced or any(asked.rows for asked in batch)
+        if self._sync is not None and any(asked.rows for asked in batch):
+            self._sync.committed()
+        if self._is_short_of_room:
+            self._is_short_of_room = False
+            self._connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
         super()._batch_committed(batch, results, took)
         if self._log is not None and self._log.wants_checkpoint():
-            if self._handover.loop_is_busy:
+            if self._handover.loop_is_busy and not self._log.in_doubt:
                 self._checkpoint()
             else:
                 self._working = True
@@ -120,76 +168,109 @@ class Writer(GroupCommit):
         self._working = False
         self.kick()
 
-    def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None]) -> None:
-        """Call back once everything committed so far would survive a power cut."""
-        if not self.must_sync or (not self._unsynced and not self._syncing):
+    def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None] | None) -> None:
+        if self.lost is not None:
+            if failed is not None:
+                failed(self.lost)
+        elif self._sync is None:
             callback()
-        elif not self._unsynced:
-            # What is being forced to the disk right now is all there is.
-            self._in_sync.append((callback, failed))
         else:
-            self._undurable.append((callback, failed))
-            if not self._syncing:
-                self._syncing = True
-                # After the callbacks of this commit, so that all of them share one sync.
-                asyncio.get_running_loop().call_soon(self._sync)
+            self._sync.when_durable(callback, failed)
+
+    @property
+    def must_sync(self) -> bool:
+        """True if what is committed has to be forced to the disk."""
+        return self._sync is not None
 
     def committed_elsewhere(self) -> None:
         """Note that another process has committed something that it may not have forced to the disk yet."""
-        self._unsynced = True
+        if self._sync is not None:
+            self._sync.committed()
 
     def sync_soon(self) -> None:
-        """Force what was committed to the disk within a moment, once for all of it."""
-        if self.must_sync and self._unsynced and self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(SYNC_AT_LATEST, self._sync_now)
+        if self._sync is not None:
+            self._sync.sync_soon()
 
-    def _sync_now(self) -> None:
-        self._soon = None
-        self.when_durable(_nothing, _nothing)
+    # When the disk refuses
 
-    def _sync(self) -> None:
-        """Force the log to the disk for all who wait: in a thread, or here when the loop would starve the thread."""
-        self._in_sync, self._undurable = self._undurable, []
-        self._unsynced = False
-        began = time.monotonic()
-        if self._handover.loop_is_busy:
-            wrong: OSError | None = None
+    def _mend(self, sync: DiskSync) -> None:
+        """Write the log again, so that a sync proves something."""
+
+        def done(_result: Any, refused: BaseException | None) -> None:
+            self._working = False
+            if refused is None:
+                sync.succeeded()
+            else:
+                self._not_mended(sync, refused)
+            self.kick()
+
+        self._working = True
+        sync.mending_begins()
+        self._thread.start(lambda: self._write_again(sync.log), done)
+
+    def _not_mended(self, sync: DiskSync, refused: BaseException) -> None:
+        why = f"the disk refused to keep what was committed ({refused})"
+        uncertain = StoreError(f"{self._name}: {why}, so this request may or may not be stored: look for it later")
+        if is_lack_of_space(refused) or isinstance(refused, StoreBusy):
+            sync.refused(uncertain, for_good=False)
+            self._refuse(StoreError(f"{self._name}: {why}; nothing was stored. Free some space and try again"))
+        else:
+            sync.refused(uncertain, for_good=True)
+            self.lose(f"{why}; nothing was stored. Check the disk, then open it again")
+
+    def lose(self, why: str) -> None:
+        """Close the store for good: nothing is acknowledged any longer."""
+        if self.lost is None:
+            self.lost = StoreLost(f"{self._name} is closed: {why}")
+            logger.critical("%s", self.lost)
+            if self._sync is not None:
+                self._sync.refused(self.lost, for_good=True)
+        self._refuse(self.lost)
+
+    def _refuse(self, wrong: StoreError) -> None:
+        asked, self._asked = self._asked, []
+        for each in asked:
+            guarded(each.failed, wrong)
+
+    def _write_again(self, log: LogFile) -> None:
+        """Force a log that is in doubt to the disk, in the thread."""
+        refused: Exception = StoreError("it was not tried")
+        for pause in MENDING_PAUSES:
+            time.sleep(pause)
             try:
-                self._sync_log()
-            except OSError as refused:
-                wrong = refused
-            self._handover.loop_took(took := time.monotonic() - began)
-            self._synced(wrong, took)
-        else:
+                self._begin_patiently()
+                failed = log.has_failed
+                try:
+                    before = log.write_again()
+                    if failed:
+                        self._commit_nothing()
+                finally:
+                    self._roll_back()
+                log.sync()
+            except (OSError, DatabaseError) as wrong:
+                refused = wrong
+                continue
+            if failed:
+                if not is_intact(after := log.content(), first_difference(before, after)):
+                    raise OSError(errno.EIO, "and has lost a part of it")
+                log.begin_anew()
+            log.trust()
+            return
+        raise refused
 
-            def done(_result: Any, wrong: BaseException | None) -> None:
-                self._handover.thread_took(took := time.monotonic() - began)
-                self._synced(wrong, took)
+    def _commit_nothing(self) -> None:
+        """Commit a page as it is.
 
-            self._sync_thread.start(self._sync_log, done)
+        SQLite continues the chain of checksums in the log from its memory. So the chain is whole only if the file
+        still has everything that was committed. Some file systems throw away what they could not write.
+        """
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        self._connection.execute(f"PRAGMA user_version = {version}")
+        self._connection.execute("COMMIT")
 
-    def _synced(self, refused: BaseException | None, took: float) -> None:
-        waiting, self._in_sync = self._in_sync, []
-        self._syncing = False
-        if self.meter is not None:
-            self.meter.synced(took)
-        if refused is not None:
-            logger.critical("%s: the disk refuses to keep what was committed: %s", self._name, refused)
-            self._unsynced = True
-            wrong = StoreError(f"{self._name}: the disk refuses to keep what was committed: {refused}")
-            for _, failed in waiting:
-                guarded(failed, wrong)
-        else:
-            for callback, _ in waiting:
-                guarded(callback)
-        if self._undurable and not self._syncing:
-            self._syncing = True
-            asyncio.get_running_loop().call_soon(self._sync)
-        self._check_idle()
-
-    def _sync_log(self) -> None:
-        if self._log is not None:
-            self._log.sync()
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def _finish_transaction(self, batch: Sequence[Asked]) -> list[Any]:
         """Run the requests in one transaction; requests that only read need none."""
@@ -201,8 +282,7 @@ class Writer(GroupCommit):
             results = [asked.request(self._session) for asked in batch]
             self._commit()
         except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            self._roll_back()
             raise
         return results
 
@@ -230,29 +310,34 @@ class Writer(GroupCommit):
 
     def _checkpoint(self) -> None:
         """Copy the log into the database while holding the write lock, so that no commit can race with it."""
+        log = self._log
+        if log is None:
+            return
         try:
-            if self._log is None or not self._begin_now():
+            if log.in_doubt:
+                # A power cut while a log is copied back that is not wholly on the disk would mix old and new pages.
+                self._write_again(log)
+            if not self._begin_now():
                 return
             try:
-                self._log.checkpoint()
+                log.checkpoint()
             finally:
-                self._connection.execute("ROLLBACK")
-        except DatabaseError as wrong:
+                self._roll_back()
+        except (DatabaseError, OSError, StoreError) as wrong:
+            if isinstance(wrong, DatabaseError) and not is_busy(wrong) and not is_lack_of_space(wrong):
+                # SQLite forces the log to the disk before it copies, and does not say what has failed.
+                log.doubt()
             # Whatever was committed is in the log and stays there; only its growth is a pity.
             logger.warning("the log could not be copied back yet: %s", translated(wrong, self._name))
 
     async def close(self) -> None:
-        if self._soon is not None:
-            self._soon.cancel()
-            self._sync_now()
+        if self._sync is not None:
+            self._sync.hurry()
         await super().close()
-        await self._sync_thread.close()
+        if self._sync is not None:
+            await self._sync.close()
         if self._log is not None:
             self._log.close()
 
     def _is_busy(self) -> bool:
-        return super()._is_busy() or self._syncing
-
-
-def _nothing(*_ignored: object) -> None:
-    """Nobody waits."""
+        return super()._is_busy() or (self._sync is not None and self._sync.is_busy)

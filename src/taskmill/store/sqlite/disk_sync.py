@@ -1,0 +1,180 @@
+"""The second stage of a commit: force the log to the disk, once for all callers that wait for it.
+
+**A failed sync.** Linux reports an error once, and marks the pages that it could not write as clean. The next sync
+succeeds without having written them. So the log is *in doubt* after a failed sync, and nothing is acknowledged or
+committed until the writer has written the whole log again and a sync of that has succeeded (decision 0027). Callers
+wait for it. If it fails too, they are told that their outcome is uncertain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from taskmill.errors import StoreError
+from taskmill.ports import Clock
+from taskmill.store.sql.group_commit import guarded
+from taskmill.store.sql.thread import StoreThread
+from taskmill.store.sqlite.handover import Handover
+from taskmill.store.sqlite.log_file import LogFile
+from taskmill.store_meter import StoreMeter
+
+logger = logging.getLogger("taskmill")
+
+SYNC_AT_LATEST = 0.05
+"""Seconds that endings nobody waits for may wait for the disk."""
+
+Durable = Callable[[], None]
+Failed = Callable[[Exception], None]
+
+
+class DiskSync:
+    """Syncs the log of one writer. ``mend`` asks the writer to write the log again, ``idle`` says that none waits."""
+
+    def __init__(
+        self,
+        log: LogFile,
+        name: str,
+        clock: Clock,
+        handover: Handover,
+        *,
+        mend: Callable[[], None],
+        idle: Callable[[], None],
+    ) -> None:
+        self.log = log
+        self._name = name
+        self._thread = StoreThread("taskmill-sync", clock)
+        self._handover = handover
+        self._mend = mend
+        self._idle = idle
+        self._next: list[tuple[Durable, Failed | None]] = []
+        """They wait for a sync that has not begun."""
+        self._current: list[tuple[Durable, Failed | None]] = []
+        """They wait for the sync under way."""
+        self._soon: asyncio.TimerHandle | None = None
+        self._unsynced = False
+        """True if something was committed that no sync has begun to force to the disk."""
+        self.is_busy = False
+        self.must_mend = False
+        """True if the log has to be written again before anything else is committed."""
+        self.meter: StoreMeter | None = None
+
+    def committed(self) -> None:
+        """Note that something was committed."""
+        self._unsynced = True
+
+    def when_durable(self, callback: Durable, failed: Failed | None) -> None:
+        """Call back once everything committed so far would survive a power cut.
+
+        Without ``failed``, a disk that is full is waited for.
+        """
+        if not self._unsynced and not self.is_busy:
+            callback()
+        elif not self._unsynced:
+            # The sync under way covers everything.
+            self._current.append((callback, failed))
+        else:
+            self._next.append((callback, failed))
+            self._begin()
+
+    def _begin(self) -> None:
+        if not self.is_busy:
+            self.is_busy = True
+            # After the callbacks of this commit, so that all of them share one sync.
+            asyncio.get_running_loop().call_soon(self._sync)
+
+    def sync_soon(self) -> None:
+        """Force what was committed to the disk within a moment, once for all of it."""
+        if self._unsynced and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SYNC_AT_LATEST, self._sync_now)
+
+    def _sync_now(self) -> None:
+        self._soon = None
+        self.when_durable(_nothing, None)
+
+    def _sync(self) -> None:
+        """Force the log to the disk: in a thread, or here when the loop would starve the thread."""
+        if self.must_mend or self.log.in_doubt:
+            self.must_mend = True
+            self._mend()
+            return
+        self._gather()
+        began = time.monotonic()
+        if self._handover.loop_is_busy:
+            wrong: Exception | None = None
+            try:
+                self.log.sync()
+            except OSError as refused:
+                wrong = refused
+            self._handover.loop_took(took := time.monotonic() - began)
+            self._synced(wrong, took)
+        else:
+
+            def done(_result: Any, wrong: BaseException | None) -> None:
+                self._handover.thread_took(took := time.monotonic() - began)
+                self._synced(wrong, took)
+
+            self._thread.start(self.log.sync, done)
+
+    def _gather(self) -> None:
+        self._current += self._next
+        self._next = []
+        self._unsynced = False
+
+    def _synced(self, refused: BaseException | None, took: float) -> None:
+        if self.meter is not None:
+            self.meter.synced(took)
+        if refused is None:
+            self.succeeded()
+            return
+        logger.critical("%s: the disk refused to keep what was committed (%s); writing it again", self._name, refused)
+        self.must_mend = True
+        self._mend()
+
+    # The writer's part
+
+    def mending_begins(self) -> None:
+        """Take everything that was committed into the sync under way: the writer writes the whole log again."""
+        self.is_busy = True
+        self._gather()
+
+    def succeeded(self) -> None:
+        """Answer all that wait: the disk has it."""
+        self.must_mend = False
+        waiting = self._end()
+        for callback, _ in waiting:
+            guarded(callback)
+        if self._next:
+            self._begin()
+        self._idle()
+
+    def refused(self, wrong: StoreError, *, for_good: bool) -> None:
+        """Tell the callers that wait; announcements wait on, unless the disk has refused for good."""
+        self._unsynced = True
+        waiting = [*self._end(), *self._next]
+        self._next = [] if for_good else [each for each in waiting if each[1] is None]
+        for _, failed in waiting:
+            if failed is not None:
+                guarded(failed, wrong)
+        self._idle()
+
+    def _end(self) -> list[tuple[Durable, Failed | None]]:
+        waiting, self._current = self._current, []
+        self.is_busy = False
+        return waiting
+
+    def hurry(self) -> None:
+        """Do now what was to be done soon."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._sync_now()
+
+    async def close(self) -> None:
+        await self._thread.close()
+
+
+def _nothing() -> None:
+    """No caller waits."""
