@@ -18,7 +18,7 @@ import pytest
 
 from taskmill.execute import worker_process
 from taskmill.execute.in_processes import MOST_IDLE, ProcessExecutor, check_importable
-from taskmill.model.outcome import Crashed, Failed, GaveUp, Interrupted, Succeeded
+from taskmill.model.outcome import Crashed, Failed, GaveUp, Interrupted, Succeeded, Unstarted
 from tests.runtime import process_handlers as handlers
 from tests.runtime.process_calls import MOMENT, CountingClock, outcome_of, start
 
@@ -198,12 +198,12 @@ async def test_a_thread_left_behind_cannot_speak_for_the_next_call(executor: Pro
     assert call.link.saves == []
 
 
-async def test_a_worker_that_cannot_be_started_is_a_failure(
+async def test_a_worker_that_cannot_be_started_is_no_failure_of_the_task(
     executor: ProcessExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     outcome = await outcome_of(executor, handlers.process_id)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, Unstarted)
     assert outcome.error.startswith("no worker process could be started: FileNotFoundError")
 
 

@@ -28,10 +28,10 @@ from taskmill.execute.messages import (
     framed,
 )
 from taskmill.execute.results import error_text
-from taskmill.execute.work import Ended, Work
+from taskmill.execute.work import HOLD, Ended, Work
 from taskmill.execute.worker_process import PATIENCE, WorkerProcess
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.outcome import Crashed, Failed, Interrupted, RawOutcome
+from taskmill.model.outcome import Crashed, Interrupted, RawOutcome, Unstarted
 from taskmill.model.stages import Stored
 from taskmill.observe.log import about, logger
 from taskmill.ports import Clock
@@ -78,9 +78,11 @@ class ProcessExecutor:
         running = ProcessRunning(work, ended)
         try:
             worker = running.worker = self._worker()
-        except OSError as wrong:
-            failed = Failed(f"no worker process could be started: {error_text(wrong)}")
-            asyncio.get_running_loop().call_soon(self._end, running, failed)
+        except (OSError, RuntimeError) as wrong:
+            # No descriptors, no processes or no threads are left, which is not the task's fault.
+            unstarted = Unstarted(f"no worker process could be started: {error_text(wrong)}")
+            _log_unstarted(unstarted, work)
+            asyncio.get_running_loop().call_later(HOLD, self._end, running, unstarted)
         else:
             self._workers[worker] = running
             running.moved_before = self._moved_by(worker)
@@ -204,6 +206,16 @@ async def _serve(worker: WorkerProcess, running: ProcessRunning | None, request:
     except Exception as wrong:  # noqa: BLE001 - the handler is told, whatever it was
         answer.refusal = Refusal.of(wrong)
     worker.send(framed(answer))
+
+
+def _log_unstarted(unstarted: Unstarted, work: Work) -> None:
+    logger.error(
+        "task %d (%s) returns to the queue: %s",
+        work.task_id,
+        work.type.name,
+        unstarted.error,
+        extra=about(work.task_id, work.type.name),
+    )
 
 
 def _log(answer: Answer, work: Work) -> None:

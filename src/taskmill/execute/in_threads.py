@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from taskmill.execute.results import outcome_of_exception, outcome_of_result
-from taskmill.execute.work import Ended, Work
-from taskmill.model.outcome import RawOutcome
-from taskmill.observe.log import log_exception
+from taskmill.execute.results import error_text, outcome_of_exception, outcome_of_result
+from taskmill.execute.work import HOLD, Ended, Work
+from taskmill.model.outcome import RawOutcome, Unstarted
+from taskmill.observe.log import log_exception, logger
 from taskmill.ports import Clock
 
 Job = Callable[[], None]
@@ -42,7 +42,14 @@ class ThreadExecutor:
     def call(self, function: Callable[[], Any], log: Callable[[BaseException], None], ended: Ended) -> ThreadRunning:
         """Run ``function`` in a thread; ``ended`` is called on the loop."""
         loop = asyncio.get_running_loop()
-        worker = self._idle.pop() if self._idle else _Worker()
+        try:
+            worker = self._idle.pop() if self._idle else _Worker()
+        except RuntimeError as wrong:
+            # The system has no more threads, which is not the task's fault.
+            unstarted = Unstarted(f"no thread could be started: {error_text(wrong)}")
+            logger.error("a task returns to the queue: %s", unstarted.error)
+            loop.call_later(HOLD, ended, unstarted)
+            return ThreadRunning()
         context = contextvars.copy_context()
 
         def job() -> None:

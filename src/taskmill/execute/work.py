@@ -14,6 +14,9 @@ from taskmill.model.records import HistoryRecord, TaskRecord
 Ended = Callable[[RawOutcome], None]
 """Called on the loop, once, when the handler is really over."""
 
+HOLD = 0.25
+"""Real seconds for which a handler that nothing could run keeps its slot: a whole queue is not tried in vain."""
+
 
 @dataclass(slots=True)
 class Work:

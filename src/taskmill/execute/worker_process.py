@@ -77,7 +77,14 @@ class WorkerProcess:
         self.gone: asyncio.Future[None] = self._loop.create_future()
         """Done when it is dead and buried."""
         self._loop.add_reader(self._socket, self._readable)
-        threading.Thread(target=self._await_death, name="taskmill-worker-watch", daemon=True).start()
+        try:
+            threading.Thread(target=self._await_death, name="taskmill-worker-watch", daemon=True).start()
+        except RuntimeError:
+            # No thread is left to watch it.
+            self._disconnect()
+            self.kill()
+            self._process.wait()
+            raise
 
     def __repr__(self) -> str:
         return f"<WorkerProcess {self._process.pid}>"
