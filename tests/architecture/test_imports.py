@@ -189,6 +189,16 @@ def test_only_the_composition_root_knows_where_readings_come_from() -> None:
     assert wrong == [], _shown(wrong)
 
 
+def test_one_file_makes_loggers() -> None:
+    """Any other logger may raise, in the midst of other work; the command line sets logging up for a program."""
+    making = {
+        module_name(file)
+        for file in FILES
+        if room(module_name(file)) not in DOORS and "getLogger(" in file.read_text(encoding="utf-8")
+    }
+    assert making == {"taskmill.logs"}
+
+
 def test_one_file_loads_psutil() -> None:
     loading = {found.file for file in FILES for found in imports_of(file) if found.module.split(".")[0] == "psutil"}
     assert loading == {"taskmill/resources/psutil_library.py"}

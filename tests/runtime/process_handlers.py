@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -287,3 +288,41 @@ def spawn_what_is_refused(ctx: Context) -> list[str]:
             told = getattr(wrong, "existing_id", getattr(wrong, "id", None))
             refused.append(f"{type(wrong).__name__} {'' if told is None else told}".strip())
     raise GiveUp(" ".join(refused))
+
+
+class Mute(Exception):
+    """An exception of which nothing can be told."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("says nothing")
+
+    __repr__ = __str__
+
+
+@work.task(run_in="process")
+def raises_mute() -> None:
+    raise Mute
+
+
+class _BadStream:
+    def flush(self) -> None:
+        raise LookupError("cannot be flushed")
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+@work.task(run_in="process")
+def flushes_badly() -> str:
+    sys.stdout = _BadStream()
+    return "done"
+
+
+@work.task(run_in="process")
+def leaves_a_bad_log() -> None:
+    class Raising(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise RuntimeError("the filter is broken")
+
+    logging.getLogger("taskmill").addFilter(Raising())
+    raise ValueError("no")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unp
 from taskmill.define.context import Context
 from taskmill.define.signature import HandlerSignature
 from taskmill.errors import ConfigError, SubmissionError
+from taskmill.model.exception_text import exception_text
 from taskmill.model.options import CHECKS, checked_options, merged
 from taskmill.model.submission import CALL_OPTIONS, CallOptions, Submission
 
@@ -149,6 +150,6 @@ def computed_options(type: TaskType, payload: str) -> dict[str, Any]:
         try:
             value = compute(payload)
         except Exception as wrong:
-            raise SubmissionError(f"{type.name}: computing {option} raised {wrong!r}") from wrong
+            raise SubmissionError(f"{type.name}: computing {option} raised {exception_text(wrong)}") from wrong
         values[option] = CHECKS[option](value, option, SubmissionError)
     return values

@@ -77,9 +77,7 @@ class _Worker:
             answer = self._run(call)
             # Prints of a handler must not wait in a buffer that a later kill would drop.
             for stream in (sys.stdout, sys.stderr):
-                # A handler may have closed or replaced them.
-                with contextlib.suppress(OSError, ValueError, AttributeError):
-                    stream.flush()
+                _flush(stream)
             self._busy = False
             self._send(answer)
 
@@ -151,8 +149,24 @@ def _answer(outcome: RawOutcome, raised: BaseException | None) -> Answer:
         return Answer.of(outcome)
     if isinstance(raised, RetryLater | GiveUp):
         return Answer.of(outcome, f"{type(raised).__name__}: {error_text(raised)}")
-    told = "".join(traceback.format_exception(raised))[-LONGEST_TRACEBACK:]
-    return Answer.of(outcome, error_text(raised), told.encode("utf-8", "replace").decode())
+    return Answer.of(outcome, error_text(raised), _traceback(raised))
+
+
+def _traceback(raised: BaseException) -> str:
+    """Format the traceback of what a handler raised, as far as its own classes let that happen."""
+    try:
+        told = "".join(traceback.format_exception(raised))
+    except BaseException as broken:  # noqa: BLE001 - the answer must be sent
+        told = f"(its traceback could not be formatted: {type(broken).__name__})"
+    return told[-LONGEST_TRACEBACK:].encode("utf-8", "replace").decode()
+
+
+def _flush(stream: Any) -> None:
+    """Flush an output, which a handler may have closed or replaced by anything."""
+    try:
+        stream.flush()
+    except Exception:  # noqa: BLE001 - the answer must be sent
+        return
 
 
 class _NoState(dict[type, Any]):

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import queue
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
+from taskmill.logs import resources_logger as logger
+from taskmill.model.exception_text import exception_text
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity, Reading
 from taskmill.model.resources import PressureSource, ResourceSampler
@@ -26,8 +27,6 @@ from taskmill.policy.io_gate import IoLoad
 from taskmill.policy.smoothing import clean_share, smoothed
 from taskmill.policy.throttling import aggregate, bandwidth_pressure
 from taskmill.ports import Clock
-
-logger = logging.getLogger("taskmill.resources")
 
 PATIENCE = 30.0
 """Seconds after which an answer that does not come is no longer waited for."""
@@ -165,7 +164,8 @@ class _Inquirer:
     def __init__(self, clock: Clock, sampler: ResourceSampler | None, sources: Sequence[PressureSource]) -> None:
         self._clock = clock
         self._sampler = sampler
-        self._sources = sources
+        # A name is code of the user's, too, and it is read once.
+        self._sources = [(source.name, source) for source in sources]
         self._questions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.asking = ""
         """Who is being asked."""
@@ -203,8 +203,8 @@ class _Inquirer:
         if self._sampler is not None:
             sampler = self._sampler
             self._ask_one(seen, SAMPLER, lambda: _sample(seen, sampler))
-        for source in self._sources:
-            self._ask_one(seen, source.name, lambda source=source: _press(seen, source))  # type: ignore[misc]
+        for name, source in self._sources:
+            self._ask_one(seen, name, lambda name=name, source=source: _press(seen, name, source))  # type: ignore[misc]
         return seen
 
     def _ask_one(self, seen: Seen, name: str, question: Callable[[], None]) -> None:
@@ -212,14 +212,7 @@ class _Inquirer:
         try:
             question()
         except BaseException as wrong:  # noqa: BLE001 - whatever it is, the others are asked
-            seen.failures[name] = _told(wrong)
-
-
-def _told(wrong: BaseException) -> str:
-    try:
-        return f"{type(wrong).__name__}: {wrong}"
-    except Exception:  # noqa: BLE001 - what it says of itself is the user's code, too
-        return type(wrong).__name__
+            seen.failures[name] = exception_text(wrong)
 
 
 def _sample(seen: Seen, sampler: ResourceSampler) -> None:
@@ -231,9 +224,9 @@ def _sample(seen: Seen, sampler: ResourceSampler) -> None:
     seen.reading = reading
 
 
-def _press(seen: Seen, source: PressureSource) -> None:
+def _press(seen: Seen, name: str, source: PressureSource) -> None:
     said = source.pressure()
     pressure = clean_share(said)
     if pressure is None:
         raise ValueError(f"pressure() returned {str(said)[:40]}, not a number from 0 to 1")
-    seen.pressures[source.name] = pressure
+    seen.pressures[name] = pressure

@@ -11,8 +11,10 @@ from datetime import UTC, tzinfo
 
 from taskmill.cron_socket import Occasion
 from taskmill.define.registry import Registry
-from taskmill.errors import StoreError, StoreLost, SubmissionError
+from taskmill.errors import StoreError, StoreLost
+from taskmill.exits import ends_program
 from taskmill.model.cron import CronState
+from taskmill.model.exception_text import message_of
 from taskmill.observe.log import cron_logger as logger
 from taskmill.policy.cron.agenda import Agenda
 from taskmill.policy.cron.decisions import next_occurrence
@@ -142,9 +144,11 @@ class CronClock:
         task = self._tasks[name]
         try:
             return Occasion(name, task.registration.expression, task.firing(self._registry, now))
-        except SubmissionError as wrong:
-            # What computes an option of it has failed.
-            logger.error("cron task %r cannot be started, trying again: %s", name, wrong)
+        except BaseException as wrong:
+            if ends_program(wrong):
+                raise
+            # What computes an option of it has failed, in whatever way.
+            logger.error("cron task %r cannot be started, trying again: %s", name, message_of(wrong))
             return None
 
     def note_cut_short(self, attempts: Iterable[Attempt]) -> None:

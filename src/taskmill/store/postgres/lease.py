@@ -7,12 +7,11 @@ that does not answer.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 
-logger = logging.getLogger("taskmill")
+from taskmill.logs import logger
 
 LEASE = 30.0
 """Seconds without a sign of life after which a node is dead."""

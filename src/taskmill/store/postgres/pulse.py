@@ -9,7 +9,6 @@ notification makes commits wait for each other. Whoever misses one looks at a co
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import threading
@@ -20,6 +19,7 @@ import msgspec
 import psycopg
 
 from taskmill.errors import StoreError
+from taskmill.logs import logger
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.alarm import Alarm
 from taskmill.store.postgres.callers_transactions import CallersTransactions
@@ -27,8 +27,6 @@ from taskmill.store.postgres.connection import SEALED_STATE, RawConnection, is_s
 from taskmill.store.postgres.lease import Lease, steady_seconds
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.silence import give_up_unheard
-
-logger = logging.getLogger("taskmill")
 
 BEAT = 1.0
 """Seconds between two signs of life, and between two looks at the counter."""

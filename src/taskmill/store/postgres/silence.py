@@ -7,15 +7,13 @@ way. What became of its transaction is found out on the next connection.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 import psycopg
 
+from taskmill.logs import logger
 from taskmill.store.postgres.connection import PatientConnection
 from taskmill.store.postgres.session import Session
-
-logger = logging.getLogger("taskmill")
 
 UNHEARD = 8.0
 """Seconds for which a call waits before the server is asked."""

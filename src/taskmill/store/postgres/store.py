@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 import time
@@ -15,6 +14,7 @@ import msgspec
 import psycopg
 
 from taskmill.errors import StoreError, SubmissionError
+from taskmill.logs import logger
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.records import TaskRecord
@@ -58,7 +58,6 @@ T = TypeVar("T")
 READER_PATIENCE = 10.0
 """Seconds for which reading waits for a server that went away. One that does not answer is given up sooner."""
 
-logger = logging.getLogger("taskmill")
 
 _decode_names = msgspec.json.Decoder(list[str]).decode
 _decode_nodes = msgspec.json.Decoder(list[NodeAtWork]).decode

@@ -7,13 +7,13 @@ back and each runs again by itself, so that only the faulty one fails.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from taskmill.errors import StoreBusy, StoreError, TaskmillError
+from taskmill.logs import logger
 from taskmill.ports import Clock
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.damage import UNDECODABLE, corrupt
@@ -22,7 +22,6 @@ from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 Request = Callable[[Connection], T]
-logger = logging.getLogger("taskmill")
 
 
 class Asked(NamedTuple):
@@ -215,5 +214,5 @@ def guarded(callback: Callable[..., None], *args: Any) -> None:
     """A fault in what one caller does with its answer must not keep the others from theirs."""
     try:
         callback(*args)
-    except Exception:
+    except Exception:  # noqa: BLE001 - it is logged
         logger.exception("a listener of the store failed")

@@ -9,20 +9,18 @@ wait for it. If it fails too, they are told that their outcome is uncertain.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
 from taskmill.errors import StoreError
+from taskmill.logs import logger
 from taskmill.ports import Clock
 from taskmill.store.sql.group_commit import guarded
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sqlite.handover import Handover
 from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store_meter import StoreMeter
-
-logger = logging.getLogger("taskmill")
 
 SYNC_AT_LATEST = 0.05
 """Seconds that endings nobody waits for may wait for the disk."""

@@ -18,13 +18,13 @@ A loop that is always busy would starve the threads; then more is done on the lo
 from __future__ import annotations
 
 import errno
-import logging
 import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from taskmill.errors import StoreBusy, StoreError, StoreLost
+from taskmill.logs import logger
 from taskmill.ports import Clock
 from taskmill.store.sql.group_commit import Asked, GroupCommit, Request, guarded
 from taskmill.store.sqlite.connection import (
@@ -43,7 +43,6 @@ from taskmill.store.sqlite.session import Session
 from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
-logger = logging.getLogger("taskmill")
 
 INLINE_ROWS = 48
 BUSY_INLINE_ROWS = 512
