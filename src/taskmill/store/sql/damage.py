@@ -155,17 +155,6 @@ _OTHERS = {
         "task_id",
         (_Column("task_id", int, None), _Column("on_id", int, None), _Column("open", _Whole, None)),
     ),
-    "taskmill_tally": (
-        "type",
-        (
-            _Column("type", str, None),
-            _Column("group_name", str, None),
-            _Column("ending", Ending, None),
-            _Column("ended", int, None),
-            _Column("kept", int, None),
-            _Column("duration_ms", int, None),
-        ),
-    ),
 }
 """Rows that are not set aside, because a limit, a pause or a dependency would be lost: the key, and the columns."""
 _CRON = (
@@ -176,6 +165,16 @@ _CRON = (
     _Column("runs", int, None),
 )
 _IO = tuple(_Column(name, int, None) for name in ("runs", "disk_read", "disk_write", "net_rx", "net_tx"))
+_TALLY = (
+    _Column("type", str, None),
+    _Column("group_name", str, None),
+    _Column("ending", Ending, None),
+    _Column("ended", int, None),
+    _Column("kept", int, None),
+    _Column("duration_ms", int, None),
+)
+_KEYS = {"taskmill_series": "id", "taskmill_cron": "name", "taskmill_io": "type", "taskmill_tally": "type"}
+"""Rows that can be forgotten, and their keys."""
 EXAMINED = {
     **{table: columns for table, (_, columns) in _OTHERS.items()},
     "taskmill_task": _TASK,
@@ -183,6 +182,7 @@ EXAMINED = {
     "taskmill_series": _SERIES,
     "taskmill_cron": _CRON,
     "taskmill_io": _IO,
+    "taskmill_tally": _TALLY,
 }
 _encode = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder(_Json).decode
@@ -214,9 +214,8 @@ def find(connection: Connection) -> Iterator[Damage]:
 
 def _find_what_can_be_set_aside(connection: Connection) -> Iterator[Damage]:
     yield from _damaged_in_batches(connection, "taskmill_task", _TASK)
-    yield from _damaged_rows(connection, "taskmill_series", "id", _SERIES)
-    yield from _damaged_rows(connection, "taskmill_cron", "name", _CRON)
-    yield from _damaged_rows(connection, "taskmill_io", "type", _IO)
+    for table, key in _KEYS.items():
+        yield from _damaged_rows(connection, table, key, EXAMINED[table])
 
 
 def damaged_column(connection: Connection, table: str, id: int) -> str | None:
@@ -229,37 +228,41 @@ def damaged_column(connection: Connection, table: str, id: int) -> str | None:
 
 
 def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
-    """End damaged tasks as dead letters; forget damaged series, cron tasks, and what was learned about IO.
+    """End damaged tasks as dead letters; forget damaged series, cron tasks, counts, and what was learned about IO.
 
     Tasks that run are left alone, because their handlers are at work; with ``running`` no handler of this process is.
     """
     connection.be_alone()
     done = SetAside()
     tasks: dict[int, list[Damage]] = {}
-    for damage in _find_what_can_be_set_aside(connection):
+    for damage in list(_find_what_can_be_set_aside(connection)):
         if damage.table == "taskmill_task":
             tasks.setdefault(damage.id, []).append(damage)
-        else:
+        elif _forget(connection, damage):
             done.damaged.append(damage)
     for id in decode_ids(one(connection, SQL["at_work"], running)) if tasks else ():
         tasks.pop(id, None)
     for id, found in tasks.items():
         done.damaged += found
         _make_harmless(connection, id, [damage.column for damage in found], now)
-    for damage in done.damaged:
-        if damage.table == "taskmill_series":
-            connection.execute("UPDATE taskmill_task SET series_id = NULL WHERE series_id = ?", (damage.id,))
-            connection.execute("DELETE FROM taskmill_series WHERE id = ?", (damage.id,))
-        elif damage.table == "taskmill_cron":
-            connection.execute("DELETE FROM taskmill_cron WHERE name = ?", (damage.id,))
-        elif damage.table == "taskmill_io":
-            connection.execute("DELETE FROM taskmill_io WHERE type = ?", (damage.id,))
     endings = [
         EndingRow(id, Ending.DEAD_LETTER, now, None, None, f"{UNREADABLE_ROW}: {_reasons(found)}")
         for id, found in tasks.items()
     ]
     end_tasks(connection, endings, now, done.effects)
     return done
+
+
+def _forget(connection: Connection, damage: Damage) -> bool:
+    """Delete a row that no task needs; False if it is gone, or cannot be found by its key."""
+    if damage.table == "taskmill_tally":
+        forgotten = connection.execute(SQL["forget_damaged_counts"]).rowcount
+        connection.execute(SQL["count_anew"])
+        return forgotten > 0
+    if damage.table == "taskmill_series":
+        connection.execute("UPDATE taskmill_task SET series_id = NULL WHERE series_id = ?", (damage.id,))
+    statement = f"DELETE FROM {damage.table} WHERE {_KEYS[damage.table]} = ?"  # noqa: S608 - our own names
+    return connection.execute(statement, (damage.id,)).rowcount > 0
 
 
 def _make_harmless(connection: Connection, id: int, columns: Sequence[str], now: int) -> None:

@@ -39,7 +39,14 @@ class Locating(ABC):
 
     def _naming_damage(self, wrong: E, connection: Connection) -> E | StoreCorrupt:
         """The same error, or one that names the first damage there is."""
-        if not isinstance(wrong, StoreCorrupt) or (found := next(find(connection), None)) is None:
+        if not isinstance(wrong, StoreCorrupt):
+            return wrong
+        try:
+            found = next(find(connection), None)
+        except UNDECODABLE:
+            # Not even the rows can be examined.
+            found = None
+        if found is None:
             return wrong
         return StoreCorrupt(
             f"{self.name}: {found}; `taskmill doctor {self.name}` lists all damage, "

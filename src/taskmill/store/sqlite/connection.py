@@ -132,6 +132,9 @@ def translated_errors(path: str) -> Generator[None, None, None]:
         yield
     except sqlite3.Error as wrong:
         raise translated(wrong, path) from wrong
+    except UnicodeDecodeError as wrong:
+        # SQLite quotes a damaged schema in its message, which then cannot be decoded.
+        raise _damaged("its schema cannot be read", path) from wrong
 
 
 def translated(wrong: Exception, path: str) -> StoreError:
@@ -148,9 +151,7 @@ def translated(wrong: Exception, path: str) -> StoreError:
         # What is written passes these checks; what was stored before does not.
         return StoreCorrupt(f"{path}: a stored value is damaged ({text}); `taskmill doctor {path}` lists damaged rows")
     if "malformed" in text:
-        return StoreCorrupt(
-            f"{path} is damaged ({text}); restore a backup or rescue it with the `sqlite3` shell's .recover"
-        )
+        return _damaged(text, path)
     if "readonly" in text:
         return StoreError(f"{path} cannot be written: it, or its folder, is read-only for this user")
     if "is full" in text:
@@ -158,6 +159,10 @@ def translated(wrong: Exception, path: str) -> StoreError:
     if "unable to open" in text:
         return StoreError(f"{path} cannot be opened: check that the file and its folder may be read and written")
     return StoreError(f"{path}: {text}")
+
+
+def _damaged(why: str, path: str) -> StoreCorrupt:
+    return StoreCorrupt(f"{path} is damaged ({why}); restore a backup or rescue it with the `sqlite3` shell's .recover")
 
 
 def is_busy(wrong: Exception) -> bool:

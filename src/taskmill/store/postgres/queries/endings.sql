@@ -50,6 +50,13 @@ DELETE FROM taskmill_task_tag WHERE task_id = ANY (taskmill_ids($1));
 -- Nothing is left to do: whoever is recorded is counted with the same statement.
 ;
 
+-- name: forget_damaged_counts
+-- The server checks its columns.
+DELETE FROM taskmill_tally WHERE false;
+
+-- name: count_anew
+;
+
 -- name: sums_of_endings
 -- The same rows for ended tasks of which only the ids are known.
 SELECT coalesce(json_agg(json_build_array(type, group_name, ending, ended, duration_ms)), '[]') FROM (

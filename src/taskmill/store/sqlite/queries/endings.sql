@@ -38,6 +38,17 @@ ON CONFLICT (type, group_name, ending) DO UPDATE SET
     ended = ended + excluded.ended, kept = kept + excluded.kept,
     duration_ms = duration_ms + excluded.duration_ms;
 
+-- name: forget_damaged_counts
+DELETE FROM taskmill_tally
+WHERE typeof(type) <> 'text' OR typeof(group_name) <> 'text' OR typeof(ending) <> 'text' OR typeof(ended) <> 'integer'
+    OR typeof(kept) <> 'integer' OR typeof(duration_ms) <> 'integer';
+
+-- name: count_anew
+-- Count what is in history where nothing was counted.
+INSERT OR IGNORE INTO taskmill_tally (type, group_name, ending, ended, kept, duration_ms)
+SELECT type, group_name, ending, count(*), count(*), coalesce(sum(duration_ms), 0) FROM taskmill_history
+GROUP BY type, group_name, ending;
+
 -- name: sums_of_endings
 -- The same rows for ended tasks of which only the ids are known.
 SELECT json_group_array(json_array(type, group_name, ending, ended, duration_ms)) FROM (
