@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill import Domain, Scheduler, Submission, SubmissionError
+from taskmill import Domain, Scheduler, StoreError, Submission, SubmissionError
 from tests.acceptance.sqlite_library import sqlite3
 
 pytestmark = pytest.mark.one_engine(
@@ -61,6 +61,38 @@ async def test_a_rollback_stores_nothing(shared: Path) -> None:
         assert await scheduler.tag_values("t") == {}
         await scheduler.run_until_idle(timeout=10)
         assert await scheduler.history() == []
+
+
+async def test_an_id_of_a_rolled_back_transaction_is_never_given_to_another_task(shared: Path) -> None:
+    """Neither in this process nor in another, whichever way the next task is stored."""
+    domain = _doubling()
+    plain, keyed = Submission("shared::double", {"n": 1}), Submission("shared::double", {"n": 1}, key="k")
+    told: list[int] = []
+    async with Scheduler(shared, domains=[domain]) as scheduler:
+        for submission in (plain, keyed):
+            with contextlib.closing(sqlite3.connect(shared)) as connection:
+                told.append((await scheduler.submit(submission, connection=connection)).id)
+                told += [one.id for one in await scheduler.submit_many([plain] * 3, connection=connection)]
+                connection.rollback()
+            told.append((await scheduler.submit(submission)).id)
+        with contextlib.closing(sqlite3.connect(shared)) as connection:
+            told.append((await scheduler.submit(plain, connection=connection)).id)
+            connection.rollback()
+    async with Scheduler(shared, domains=[domain]) as another:
+        told.append((await another.submit(plain)).id)
+    assert told == sorted(set(told))
+
+
+async def test_a_mark_of_given_ids_that_cannot_be_read_stores_nothing(shared: Path) -> None:
+    async with Scheduler(shared, domains=[_doubling()]) as scheduler:
+        mark = shared.with_name(shared.name + "-ids")
+        mark.write_bytes(b"")
+        assert (await scheduler.submit(Submission("shared::double", {"n": 1}))).id == 1
+        mark.write_text("three")
+        with pytest.raises(StoreError, match=r"application\.db-ids is damaged; delete it"):
+            await scheduler.submit(Submission("shared::double", {"n": 1}))
+        mark.unlink()
+        assert (await scheduler.submit(Submission("shared::double", {"n": 1}))).id == 2
 
 
 async def test_a_refusal_leaves_the_callers_transaction_as_it_was(shared: Path) -> None:

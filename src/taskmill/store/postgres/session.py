@@ -75,6 +75,10 @@ class Statements(ABC):
         first: int = answer[0]
         return first
 
+    def pass_over_lost_ids(self) -> None:
+        # A rollback does not take back the ids that a server has given out.
+        return
+
     def execute_if_all(self, statement: str, parameters: Sequence[Any], count: int, /) -> bool:
         if not self.is_alone:
             # Whoever shares begins anew if it fails, and then is alone.

@@ -35,6 +35,10 @@ class Connection(Protocol):
         """Store so many new tasks with successive ids; returns the first. ``first_id`` was set aside before."""
         ...
 
+    def pass_over_lost_ids(self) -> None:
+        """Make sure that the next ids were never told to a caller whose transaction was rolled back."""
+        ...
+
     def execute_if_all(self, statement: str, parameters: Sequence[Any], count: int, /) -> bool:
         """Run a statement and say whether it concerned that many rows; if not, it did nothing."""
         ...

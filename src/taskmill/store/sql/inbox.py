@@ -79,6 +79,7 @@ class _Found(msgspec.Struct, gc=False):
 def _look_up(connection: Connection, requests: Sequence[Request]) -> _Found:
     wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
     asked = (encoded(list(wanted)), sum(map(len, requests)))
+    connection.pass_over_lost_ids()
     row = connection.execute(SQL["key_holders"], asked).fetchone()
     holders, stoppers = _decode_holders(row[0]), _decode_stoppers(row[1])
     if row[5] and holders:

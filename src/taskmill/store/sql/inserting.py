@@ -15,6 +15,8 @@ from taskmill.store.sql.statements import SQL
 def insert_rows(connection: Connection, tasks: Sequence[NewTask], first_id: int | None = None) -> int:
     """Write the rows; returns the first id, which others follow. ``first_id`` is the one they were planned with."""
     statement, rows = _shortest(tasks)
+    if first_id is None:
+        connection.pass_over_lost_ids()
     first_id = connection.insert(SQL[statement], encoded(rows), len(tasks), first_id)
     if rows is tasks and any(task.tags for task in tasks):
         connection.execute(SQL["insert_tags"], (first_id, first_id + len(tasks) - 1))

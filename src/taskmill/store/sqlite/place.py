@@ -22,6 +22,7 @@ from taskmill.store.sqlite.connection import (
 )
 from taskmill.store.sqlite.dispatch_lock import acquire, holder
 from taskmill.store.sqlite.log_file import LogFile
+from taskmill.store.sqlite.lost_ids import LostIds, raise_sequence
 from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
 from taskmill.store.sqlite.session import Session
 
@@ -105,7 +106,10 @@ class SqlitePlace(Place):
 
     def last_ids(self, tables: Sequence[Table]) -> Mapping[str, int]:
         wanted = {table.name for table in tables}
-        return {name: last for name, last in self.query("SELECT name, seq FROM sqlite_sequence") if name in wanted}
+        last_ids = {name: last for name, last in self.query("SELECT name, seq FROM sqlite_sequence") if name in wanted}
+        if highest := LostIds(self.name).highest():
+            last_ids["taskmill_task"] = max(highest, last_ids.get("taskmill_task", 0))
+        return last_ids
 
     # Writing
 
@@ -169,12 +173,9 @@ class SqlitePlace(Place):
             self._connection.execute(f"DELETE FROM {table.name}")  # noqa: S608
 
     def raise_ids(self, last: Mapping[str, int]) -> None:
-        for name, id in last.items():
-            known = self.query("SELECT seq FROM sqlite_sequence WHERE name = ?", (name,))
-            if not known:
-                self.query("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, id))
-            elif known[0][0] < id:
-                self.query("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (id, name))
+        with translated_errors(self.name):
+            for name, id in last.items():
+                raise_sequence(self._connection, name, id)
 
     def get_ready(self, tables: Sequence[Table]) -> None:
         """There is nothing to do: statements do not depend on statistics."""

@@ -10,6 +10,7 @@ from typing import Any
 from taskmill.store.sql.connection import Cursor
 from taskmill.store.sql.statements import load
 from taskmill.store.sqlite.connection import Connection
+from taskmill.store.sqlite.lost_ids import LostIds, raise_sequence
 
 STATEMENTS = load(Path(__file__).with_name("queries"))
 
@@ -17,8 +18,9 @@ STATEMENTS = load(Path(__file__).with_name("queries"))
 class Session:
     """Runs statements by name; ``raw`` is SQLite's own connection."""
 
-    def __init__(self, raw: Connection) -> None:
+    def __init__(self, raw: Connection, lost_ids: LostIds | None = None) -> None:
         self.raw = raw
+        self._lost_ids = lost_ids
         self._run = raw.execute
 
     def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor:
@@ -30,6 +32,10 @@ class Session:
     def insert(self, statement: str, rows: str, count: int, _first_id: int | None = None, /) -> int:
         # SQLite gives out ids one after the other; what was planned with is what comes next.
         return (self._run(STATEMENTS[statement], (rows,)).lastrowid or 0) - count + 1
+
+    def pass_over_lost_ids(self) -> None:
+        if self._lost_ids is not None and (highest := self._lost_ids.highest()):
+            raise_sequence(self.raw, "taskmill_task", highest)
 
     def execute_if_all(self, statement: str, parameters: Sequence[Any], count: int, /) -> bool:
         self._run("SAVEPOINT all_or_none")

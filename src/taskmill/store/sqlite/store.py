@@ -36,6 +36,7 @@ from taskmill.store.sqlite.connection import (
 )
 from taskmill.store.sqlite.dispatch_lock import FileLock, NoLock, acquire, held_since, holder
 from taskmill.store.sqlite.log_file import LogFile
+from taskmill.store.sqlite.lost_ids import LostIds
 from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
 from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.writer import Writer
@@ -55,6 +56,7 @@ class SqliteStore(WriteSide, ReadSide):
         self._clock = clock
         self._in_memory = self.name == MEMORY
         self.is_shared = not self._in_memory
+        self._lost_ids = LostIds(self.name)
         self._held_right: FileLock | NoLock | None = None
         self._dispatching_since = 0
 
@@ -74,7 +76,10 @@ class SqliteStore(WriteSide, ReadSide):
         self._seen_version = self._forced_version = self._data_version()
         self._reading_session = Session(self._reading)
         full = self._durability == "full"
-        self._requests = self._writer = Writer(Session(self._connection), log, self.name, full=full, clock=self._clock)
+        lost_ids = None if self._in_memory else self._lost_ids
+        self._requests = self._writer = Writer(
+            Session(self._connection, lost_ids), log, self.name, full=full, clock=self._clock
+        )
 
     def _connections(self) -> tuple[Connection, Connection, LogFile]:
         """To write, to read, and to keep the log."""
@@ -148,7 +153,9 @@ class SqliteStore(WriteSide, ReadSide):
         connection.row_factory, connection.text_factory = None, str
         try:
             self._check_same_file(connection)
-            (answer,), _ = inbox.insert(Session(connection), [tasks], self._clock.now_ms())
+            (answer,), arrived = inbox.insert(Session(connection, self._lost_ids), [tasks], self._clock.now_ms())
+            if arrived.fresh:
+                self._lost_ids.give_out(arrived.fresh[-1][0])
         except DatabaseError as wrong:
             raise translated(wrong, self.name) from wrong
         finally:
