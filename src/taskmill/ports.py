@@ -68,6 +68,8 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     task: Claimed
     verdict: Verdict
     duration_ms: int
+    ended_at: int = 0
+    """When the attempt ended, on the wall clock."""
     io: str | None = None
     """What the attempt has moved, as a budget in JSON."""
     stopped: bool = False

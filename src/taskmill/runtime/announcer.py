@@ -87,7 +87,7 @@ class Announcer:
             case End() as end:
                 self._ended(task, end, judged.duration_ms, result.effects.successors, now)
             case TryAgain(error, due_at):
-                after = timedelta(milliseconds=0 if due_at is None else due_at - now)
+                after = timedelta(milliseconds=0 if due_at is None else max(0, due_at - now))
                 self._bus.about("TaskFailed", task, error=error, will_retry=True, retry_after=after)
             case Wait():
                 if task.id in result.waiting:

@@ -227,7 +227,7 @@ class Dispatcher:
     def _plan(self) -> Turn:
         now = self._clock.now_ms()
         self._judging, self._outcomes = one_turns_worth(self._outcomes)
-        judged = judgements(self._judging, now, leaving=not self._claiming)
+        judged = judgements(self._judging, now, self._clock.monotonic(), leaving=not self._claiming)
         version = self._room.picker.rules.controls.version
         turn = Turn(now, self._clock.monotonic(), judged=judged, controls_version=version)
         turn.returns, self._returns = self._returns, []

@@ -36,18 +36,24 @@ def may_release(verdicts: Sequence[Judged]) -> bool:
     return any(judged.stopped or judged.task.is_tied for judged in verdicts)
 
 
-def judgements(ended: Sequence[Ended], now: int, *, leaving: bool) -> list[Judged]:
-    """The verdicts on attempts that have ended, in their order."""
+def judgements(ended: Sequence[Ended], now: int, steady: float, *, leaving: bool) -> list[Judged]:
+    """The verdicts on attempts that have ended, in their order, at ``now``, which is ``steady`` on the steady clock."""
     return [
         Judged(
             task=attempt.task,
-            verdict=verdict_on(attempt, outcome, now, leaving=leaving),
+            verdict=verdict_on(attempt, outcome, now, (ended_at := _ended_at(attempt, now, steady)), leaving=leaving),
             duration_ms=attempt.duration_ms,
+            ended_at=ended_at,
             io=attempt.io_to_store,
             stopped=attempt.is_ending,
         )
         for attempt, outcome in ended
     ]
+
+
+def _ended_at(attempt: Attempt, now: int, steady: float) -> int:
+    """When the attempt ended, on the wall clock: the store may hear of it much later."""
+    return now if attempt.ended_at is None else now - round((steady - attempt.ended_at) * 1000)
 
 
 def waiting_again(verdicts: Sequence[Judged]) -> list[Claimed]:
@@ -59,7 +65,7 @@ def _waits_again(verdict: Verdict) -> bool:
     return isinstance(verdict, Return | TryAgain) and verdict.due_at is None
 
 
-def verdict_on(attempt: Attempt, outcome: Outcome, now: int, *, leaving: bool) -> Verdict:
+def verdict_on(attempt: Attempt, outcome: Outcome, now: int, ended_at: int, *, leaving: bool) -> Verdict:
     task = attempt.task
     verdict = judge(
         outcome,
@@ -71,8 +77,8 @@ def verdict_on(attempt: Attempt, outcome: Outcome, now: int, *, leaving: bool) -
         leaving=leaving,
     )
     if task.cron is not None and isinstance(verdict, TryAgain):
-        # Whatever the handler asked for: one that keeps failing does not spin.
-        verdict = TryAgain(verdict.error, retry_at(now, 0 if verdict.due_at is None else verdict.due_at - now))
+        # Whatever the handler asked for: one that keeps failing does not spin. The delay counts from the failure.
+        verdict = TryAgain(verdict.error, retry_at(ended_at, 0 if verdict.due_at is None else verdict.due_at - now))
     if not attempt.has_family:
         return verdict
     if isinstance(outcome, Stopped) and attempt.hook_waits:

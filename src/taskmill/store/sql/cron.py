@@ -105,7 +105,7 @@ def at_work(state: CronState) -> CronState:
 def returned(connection: Connection, verdicts: Iterable[Judged], now: int, effects: Effects) -> None:
     """Attempts are over and their tasks are not: they failed, or were interrupted."""
     retries = {
-        each.task.id: each.verdict
+        each.task.id: each
         for each in verdicts
         if each.task.cron is not None and isinstance(each.verdict, TryAgain | Return)
     }
@@ -113,9 +113,9 @@ def returned(connection: Connection, verdicts: Iterable[Judged], now: int, effec
         return
 
     def change(state: CronState, id: int) -> CronState:
-        verdict = retries[id]
+        verdict, ended_at = retries[id].verdict, retries[id].ended_at
         if isinstance(verdict, TryAgain):
-            return decisions.failed(state, now, 0 if verdict.due_at is None else verdict.due_at - now)
+            return decisions.failed(state, ended_at, 0 if verdict.due_at is None else verdict.due_at - ended_at)
         return decisions.interrupted(state, now if verdict.due_at is None else verdict.due_at)
 
     _change(connection, retries, effects, change)
