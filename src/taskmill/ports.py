@@ -15,7 +15,18 @@ import msgspec
 from taskmill.cron_socket import CronStore
 from taskmill.model.cluster import Admission, Elsewhere, NodeAtWork, Others, Preemption
 from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
-from taskmill.model.effects import NO_EFFECTS, Arrived, Effects, Ended, Released, SetAside, Skipped
+from taskmill.model.effects import (
+    NO_EFFECTS,
+    Arrived,
+    CancelResult,
+    Effects,
+    Ended,
+    Recovery,
+    Released,
+    SeriesChange,
+    SetAside,
+    Skipped,
+)
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import Machine, MovedIo, NodeMachine
@@ -26,10 +37,21 @@ from taskmill.model.retention import PruneRule
 from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Claimed, Crossing, Described, Lane, NewTask, Place, Stored
+from taskmill.model.status import Ending
 from taskmill.model.verdict import Verdict
 from taskmill.store_meter import StoreMeter
 
-__all__ = ["NO_EFFECTS", "Arrived", "Effects", "Ended", "Released", "Skipped"]
+__all__ = [
+    "NO_EFFECTS",
+    "Arrived",
+    "CancelResult",
+    "Effects",
+    "Ended",
+    "Recovery",
+    "Released",
+    "SeriesChange",
+    "Skipped",
+]
 
 
 class Clock(Protocol):
@@ -184,30 +206,6 @@ class TurnResult(msgspec.Struct):
     next_beat: int | None = None
 
 
-class Recovery(msgspec.Struct):
-    """What recovery did with the tasks of a dispatcher that died."""
-
-    returned: int = 0
-    effects: Effects = msgspec.field(default_factory=Effects)
-
-
-class CancelResult(msgspec.Struct):
-    """What became of a request to cancel."""
-
-    ids: list[int] = msgspec.field(default_factory=list[int])
-    """The tasks that end, at once or soon."""
-    effects: Effects = msgspec.field(default_factory=Effects)
-
-
-class SeriesChange(msgspec.Struct):
-    """What became of a request about a recurring series: ``None`` if there is no such series (any more)."""
-
-    series_id: int | None = None
-    occurrence: Described | None = None
-    """The active occurrence it acted on."""
-    effects: Effects = msgspec.field(default_factory=Effects)
-
-
 class Origin(msgspec.Struct, frozen=True, gc=False):
     """The attempt that spawns tasks, and how its type wants its children to be treated."""
 
@@ -330,6 +328,7 @@ class Store(CronStore, Protocol):
     async def resume_series(self, id: int, now: int) -> SeriesChange: ...
     async def cancel_series(self, id: int, now: int) -> SeriesChange: ...
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int: ...
+    async def oldest_ended(self, endings: Sequence[Ending]) -> int | None: ...
     async def shift_clock(self, by_ms: int) -> None:
         """The wall clock was stepped: delays and times-to-live move with it, instants do not."""
         ...

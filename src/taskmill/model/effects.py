@@ -122,3 +122,27 @@ class SetAside(msgspec.Struct):
 
     damaged: list[Damage] = msgspec.field(default_factory=list[Damage])
     effects: Effects = msgspec.field(default_factory=Effects)
+
+
+class Recovery(msgspec.Struct):
+    """What recovery did with the tasks of a dispatcher that died."""
+
+    returned: int = 0
+    effects: Effects = msgspec.field(default_factory=Effects)
+
+
+class CancelResult(msgspec.Struct):
+    """What became of a request to cancel."""
+
+    ids: list[int] = msgspec.field(default_factory=list[int])
+    """The tasks that end, at once or soon."""
+    effects: Effects = msgspec.field(default_factory=Effects)
+
+
+class SeriesChange(msgspec.Struct):
+    """What became of a request about a recurring series: ``None`` if there is no such series (any more)."""
+
+    series_id: int | None = None
+    occurrence: Described | None = None
+    """The active occurrence it acted on."""
+    effects: Effects = msgspec.field(default_factory=Effects)

@@ -60,6 +60,7 @@ class Dispatcher:
         self._registry = registry
         self._clock = clock
         self._announcer, self._upkeep = announcer, upkeep
+        upkeep.wake = self.wake
         self._settings = settings
         self._progress = ProgressPace()
         self.load = load = Load()
@@ -163,6 +164,7 @@ class Dispatcher:
             self.workshop.clock_stepped(step)
             self._aging_watch.clock_stepped(step)
             self.cron.clock_stepped()
+        self._upkeep.prune_if_due()
         if step or await self._upkeep.end_pauses(self._room.picker.rules):
             self._room.survey_wanted = True
         picker, now = self._room.picker, self._clock.now_ms()
@@ -264,7 +266,7 @@ class Dispatcher:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
         due = (*self._room.next_moments(), self._aging_watch.next_look, self._preempting.next_at, self.cron.next_at)
         moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]
-        steady = (self.workshop.next_deadline(), self._upkeep.next_try, self._wake_at)
+        steady = (self.workshop.next_deadline(), self._upkeep.next_at, self._wake_at)
         moments += [moment for moment in steady if moment is not None]
         if self._progress.waits:
             moments.append(self._progress.next_at)

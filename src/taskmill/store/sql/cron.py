@@ -105,7 +105,7 @@ def at_work(state: CronState) -> CronState:
 def returned(connection: Connection, verdicts: Iterable[Judged], now: int, effects: Effects) -> None:
     """Attempts are over and their tasks are not: they failed, or were interrupted."""
     retries = {
-        each.task.id: each
+        each.task.id: (each.verdict, each.ended_at)
         for each in verdicts
         if each.task.cron is not None and isinstance(each.verdict, TryAgain | Return)
     }
@@ -113,7 +113,7 @@ def returned(connection: Connection, verdicts: Iterable[Judged], now: int, effec
         return
 
     def change(state: CronState, id: int) -> CronState:
-        verdict, ended_at = retries[id].verdict, retries[id].ended_at
+        verdict, ended_at = retries[id]
         if isinstance(verdict, TryAgain):
             return decisions.failed(state, ended_at, 0 if verdict.due_at is None else verdict.due_at - ended_at)
         return decisions.interrupted(state, now if verdict.due_at is None else verdict.due_at)

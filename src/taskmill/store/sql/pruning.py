@@ -43,6 +43,12 @@ def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: i
     return limit - left
 
 
+def oldest_ended(connection: Connection, endings: Sequence[Ending]) -> int | None:
+    """When the oldest task in history with one of these endings ended."""
+    found = [one(connection, SQL["first_of_ending"], ending) for ending in endings]
+    return min((ended_at for ended_at in found if ended_at is not None), default=None)
+
+
 def _oldest(connection: Connection, endings: Sequence[Ending], count: int) -> list[int]:
     """The oldest ended tasks of several endings taken together."""
     candidates: list[tuple[int, int]] = []

@@ -18,10 +18,10 @@ from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Crossing, Described
-from taskmill.model.status import Status
+from taskmill.model.status import Ending, Status
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.ports import Clock
-from taskmill.store.sql import controls, cron, explaining, machine, reading, series
+from taskmill.store.sql import controls, cron, explaining, machine, pruning, reading, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import one
 from taskmill.store.sql.locating import Locating
@@ -139,6 +139,9 @@ class ReadSide(Locating):
 
     async def counts(self) -> dict[str, int]:
         return await self._view(reading.counts)
+
+    async def oldest_ended(self, endings: Sequence[Ending]) -> int | None:
+        return await self._read(lambda connection: pruning.oldest_ended(connection, endings))
 
     async def stats(self, type: str) -> TypeStats:
         return await self._read(lambda connection: reading.stats(connection, type))

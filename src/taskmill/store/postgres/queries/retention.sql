@@ -11,6 +11,10 @@ SELECT coalesce(json_agg(json_build_array(ended_at, id)), '[]') FROM (
     ORDER BY ended_at, id LIMIT $2::bigint
 ) AS oldest;
 
+-- name: first_of_ending
+-- When the first task in history with this ending ended.
+SELECT min(ended_at) FROM taskmill_history WHERE ending = $1;
+
 -- name: older_of_ending
 -- Ended tasks of one ending that ended before $3, at most $2.
 SELECT coalesce(json_agg(id), '[]') FROM (

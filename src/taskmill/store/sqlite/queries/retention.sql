@@ -11,6 +11,10 @@ SELECT json_group_array(json_array(ended_at, id)) FROM (
     ORDER BY ended_at, id LIMIT ?2
 );
 
+-- name: first_of_ending
+-- When the first task in history with this ending ended.
+SELECT min(ended_at) FROM taskmill_history WHERE ending = ?1;
+
 -- name: older_of_ending
 -- Ended tasks of one ending that ended before ?3, at most ?2.
 SELECT json_group_array(id) FROM (
