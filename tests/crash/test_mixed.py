@@ -30,7 +30,7 @@ class FileCrowd(Crowd):
 
     def kill_dispatcher(self) -> None:
         """Kill the node that dispatches: another one takes over."""
-        process = holder(self.address + "-dispatch")
+        process = holder(self.address)
         for one in self.alive():
             if str(one.process.pid) == process and not one.is_away:
                 self._kill(one)

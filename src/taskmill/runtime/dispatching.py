@@ -159,6 +159,8 @@ class Dispatching:
             lost: list[StoreLost] = []
 
             def lose(wrong: StoreLost) -> None:
+                if not lost:
+                    logger.error("dispatching stops: %s", wrong)
                 lost.append(wrong)
                 dispatcher.wake()
 

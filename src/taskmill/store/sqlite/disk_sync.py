@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from taskmill.errors import StoreError
+from taskmill.errors import StoreError, StoreLost
 from taskmill.logs import logger
 from taskmill.ports import Clock
 from taskmill.store.sql.group_commit import guarded
@@ -30,7 +30,10 @@ Failed = Callable[[Exception], None]
 
 
 class DiskSync:
-    """Syncs the log of one writer. ``mend`` asks the writer to write the log again, ``idle`` says that none waits."""
+    """Syncs the log of one writer. ``mend`` asks the writer to write the log again, ``lose`` to close the store.
+
+    ``idle`` tells it that no caller waits.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class DiskSync:
         handover: Handover,
         *,
         mend: Callable[[], None],
+        lose: Callable[[StoreLost], None],
         idle: Callable[[], None],
     ) -> None:
         self.log = log
@@ -47,6 +51,7 @@ class DiskSync:
         self._thread = StoreThread("taskmill-sync", clock)
         self._handover = handover
         self._mend = mend
+        self._lose = lose
         self._idle = idle
         self._next: list[tuple[Durable, Failed | None]] = []
         """They wait for a sync that has not begun."""
@@ -105,7 +110,7 @@ class DiskSync:
             wrong: Exception | None = None
             try:
                 self.log.sync()
-            except OSError as refused:
+            except (OSError, StoreLost) as refused:
                 wrong = refused
             self._handover.loop_took(took := time.monotonic() - began)
             self._synced(wrong, took)
@@ -127,6 +132,9 @@ class DiskSync:
             self.meter.synced(took)
         if refused is None:
             self.succeeded()
+            return
+        if isinstance(refused, StoreLost):
+            self._lose(refused)
             return
         logger.critical("%s: the disk refused to keep what was committed (%s); writing it again", self._name, refused)
         self.must_mend = True

@@ -7,6 +7,10 @@ scheduler or from a worker close their copy at once, since they may live for any
 
 A dispatcher holds the lock exclusively. A process that asks which one dispatches holds it shared for a moment; a
 dispatcher that starts in this moment tries again.
+
+The companion file may be deleted while it is locked, and the next process would create and lock another one. So the
+write-ahead log is locked as well: as long as a process has the database open, every other process finds the same log.
+SQLite locks other files. Windows does not delete files that are open.
 """
 
 from __future__ import annotations
@@ -15,10 +19,14 @@ import asyncio
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from typing import ClassVar
 
 from taskmill.errors import AlreadyRunning, StoreError
+from taskmill.store.sqlite.identity import Identity
 
+LOCK, LOG = "-dispatch", "-wal"
+UNKNOWN = "unknown"
 PATIENCE = 10.0
 """Seconds for which a dispatcher waits for processes that only ask."""
 RETRY_AFTER = 0.005
@@ -30,12 +38,18 @@ class FileLock:
     is_held = True
     _all_held: ClassVar[set[FileLock]] = set()
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, path: str, descriptors: Sequence[int]) -> None:
+        self._file = Identity(path, descriptors[0])
+        self._descriptors = list(descriptors)
         self._all_held.add(self)
 
     def inheritable(self) -> list[int]:
-        return [self._descriptor]
+        return list(self._descriptors)
+
+    def check(self) -> None:
+        """Raise ``StoreLost`` if the lock file is no longer where others look for it."""
+        if self.is_held:
+            self._file.check("the lock file")
 
     def release(self) -> None:
         """Give the right up, also if another process still has a copy of the descriptor.
@@ -44,7 +58,8 @@ class FileLock:
         a worker that has not ended yet does not need the right.
         """
         if self.is_held:
-            _unlock(self._descriptor)
+            for descriptor in self._descriptors:
+                _unlock(descriptor)
             self._close()
 
     def linger(self) -> None:
@@ -53,7 +68,8 @@ class FileLock:
     def _close(self) -> None:
         self.is_held = False
         self._all_held.discard(self)
-        os.close(self._descriptor)
+        for descriptor in self._descriptors:
+            os.close(descriptor)
 
     @classmethod
     def close_in_forked_child(cls) -> None:
@@ -81,52 +97,77 @@ class NoLock:
         return
 
 
-async def acquire(path: str) -> FileLock:
-    """Take the right, or say who holds it."""
+async def acquire(database: str) -> FileLock:
+    """Take the right to dispatch a database that is open, or say who holds it."""
+    path = database + LOCK
+    descriptors: list[int] = []
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError as wrong:
-        raise StoreError(f"{path} cannot be opened: {wrong.strerror}") from wrong
-    try:
-        await _lock_exclusively(descriptor)
+        for guard in _guards(database):
+            descriptors.append(_opened(guard))
+            await _lock_exclusively(descriptors[-1], guard)
         # Only people read this, so a full disk must not keep anyone from dispatching.
         with contextlib.suppress(OSError):
-            os.truncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
+            os.truncate(descriptors[0], 0)
+            os.write(descriptors[0], str(os.getpid()).encode())
+        right = FileLock(path, descriptors)
+    except OSError as wrong:
+        _close_all(descriptors)
+        raise StoreError(f"{wrong.filename or path} cannot be opened: {wrong.strerror}") from wrong
     except BaseException:
-        os.close(descriptor)
+        _close_all(descriptors)
         raise
-    return FileLock(descriptor)
+    return right
 
 
-def holder(path: str) -> str | None:
-    """The process that dispatches, or ``None``; looking disturbs nobody."""
+def _close_all(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _guards(database: str) -> list[str]:
+    """Return the files whose locks make up the right to dispatch."""
+    return [database + LOCK] if sys.platform == "win32" else [database + LOCK, database + LOG]
+
+
+def _opened(path: str) -> int:
+    # Only the lock file is ours to create.
+    return os.open(path, (os.O_CREAT if path.endswith(LOCK) else 0) | os.O_RDWR, 0o600)
+
+
+def holder(database: str) -> str | None:
+    """Return the process that dispatches, or ``None``; looking disturbs nobody."""
+    for path in _guards(database):
+        try:
+            descriptor = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            continue
+        except OSError as wrong:
+            raise StoreError(f"{path} cannot be opened: {wrong.strerror}") from wrong
+        try:
+            if not _try_lock(descriptor, shared=True):
+                return _read_holder(descriptor, path)
+            # A process that was forked in this moment has a copy of the descriptor; closing ours would not unlock it.
+            _unlock(descriptor)
+        finally:
+            os.close(descriptor)
+    return None
+
+
+def held_since(database: str) -> int | None:
+    """When the last dispatcher took the right, in milliseconds: it has written its number then."""
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        return int(os.stat(database + LOCK).st_mtime * 1000)
     except FileNotFoundError:
         return None
-    except OSError as wrong:
-        raise StoreError(f"{path} cannot be opened: {wrong.strerror}") from wrong
-    try:
-        if not _try_lock(descriptor, shared=True):
-            return _read_holder(descriptor)
-        # A process that was forked in this moment has a copy of the descriptor, and closing ours would not unlock it.
-        _unlock(descriptor)
-        return None
-    finally:
-        os.close(descriptor)
 
 
-def held_since(path: str) -> int:
-    """When the last dispatcher took the right, in milliseconds: it has written its number then."""
-    return int(os.stat(path).st_mtime * 1000)
+def _read_holder(descriptor: int, path: str) -> str:
+    if not path.endswith(LOCK):
+        return UNKNOWN
+    return os.read(descriptor, 32).decode("ascii", "replace").strip() or UNKNOWN
 
 
-def _read_holder(descriptor: int) -> str:
-    return os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
-
-
-async def _lock_exclusively(descriptor: int) -> None:
+async def _lock_exclusively(descriptor: int, path: str) -> None:
     tries = round(PATIENCE / RETRY_AFTER)
     for _ in range(tries):
         if _try_lock(descriptor, shared=False):
@@ -136,12 +177,8 @@ async def _lock_exclusively(descriptor: int) -> None:
         # Only processes that ask hold it, and they let go at once.
         _unlock(descriptor)
         await asyncio.sleep(RETRY_AFTER)
-    raise _already_running(descriptor)
-
-
-def _already_running(descriptor: int) -> AlreadyRunning:
-    return AlreadyRunning(
-        f"another scheduler dispatches this file (process {_read_holder(descriptor)}); "
+    raise AlreadyRunning(
+        f"another scheduler dispatches this file (process {_read_holder(descriptor, path)}); "
         "this one may submit and read, and can run once that one has stopped"
     )
 

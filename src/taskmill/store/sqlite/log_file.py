@@ -6,6 +6,7 @@ import os
 
 from taskmill.errors import StoreBusy, StoreError
 from taskmill.store.sqlite.connection import Connection, connect
+from taskmill.store.sqlite.identity import Identity
 
 CHECKPOINT_BYTES = 8 * 1024 * 1024
 LOOK_EVERY = 16
@@ -29,6 +30,7 @@ class LogFile:
             raise StoreError(
                 f"{path} cannot be written: it, or its log, is read-only here: {wrong.strerror}"
             ) from wrong
+        self._database_file, self._log_file = Identity(path), Identity(path + "-wal", self._descriptor)
         self._until_look = LOOK_EVERY
         self._checkpoint_at = CHECKPOINT_BYTES
         self.in_doubt = os.fstat(self._descriptor).st_size > 0
@@ -47,6 +49,12 @@ class LogFile:
         except OSError:
             self.doubt()
             raise
+        self.check_files()
+
+    def check_files(self) -> None:
+        """Raise ``StoreLost`` if the files are no longer where others find them."""
+        self._database_file.check("the database")
+        self._log_file.check("the log")
 
     def doubt(self) -> None:
         """Note that a sync has failed."""

@@ -64,9 +64,9 @@ class SqlitePlace(Place):
 
     def take(self) -> None:
         try:
-            right = asyncio.run(acquire(self.name + "-dispatch"))
+            right = asyncio.run(acquire(self.name))
         except AlreadyRunning as wrong:
-            who = holder(self.name + "-dispatch") or "unknown"
+            who = holder(self.name) or "unknown"
             raise AlreadyRunning(
                 f"{self.name} is dispatched, or being moved, by process {who}; stop it, then run the same command again"
             ) from wrong

@@ -126,7 +126,7 @@ class SqliteStore(WriteSide, ReadSide):
     async def _take_right(self) -> FileLock:
         # Whoever moves the queue has the right; and whoever waited for it may have waited for the end of a move.
         try:
-            right = await acquire(self.name + "-dispatch")
+            right = await acquire(self.name)
         except AlreadyRunning:
             await self._check_not_moved()
             raise
@@ -203,6 +203,9 @@ class SqliteStore(WriteSide, ReadSide):
     async def foreign_changes(self) -> bool:
         if self._in_memory:
             return False
+        self._writer.check_files()
+        if isinstance(self._held_right, FileLock):
+            self._held_right.check()
         version = await self._write(lambda _: self._data_version(), rows=0)
         before, self._seen_version = self._seen_version, version
         return before != version
@@ -223,16 +226,16 @@ class SqliteStore(WriteSide, ReadSide):
         if self._held_right is not None and self._held_right.is_held:
             process, since, is_here = str(os.getpid()), self._dispatching_since, True
         else:
-            found = None if self._in_memory else holder(self.name + "-dispatch")
+            found = None if self._in_memory else holder(self.name)
             if found is None:
                 return []
-            process, since, is_here = found, held_since(self.name + "-dispatch"), False
+            process, since, is_here = found, held_since(self.name) or view.now, False
         slots = view.rules.declared.max_concurrency
         name = f"{socket.gethostname()}:{process}"
         return [NodeAtWork(None, name, since, view.now, True, slots, ids, is_here)]
 
     def dispatcher_is_alive(self) -> bool:
-        return self.is_shared and holder(self.name + "-dispatch") is not None
+        return self.is_shared and holder(self.name) is not None
 
     async def facts(self, *, integrity: bool = False) -> dict[str, Any]:
         def read(connection: AnyConnection) -> dict[str, Any]:
@@ -246,7 +249,7 @@ class SqliteStore(WriteSide, ReadSide):
                 **({} if problem is None else {"integrity": problem[0], "damaged": [*map(str, find(connection))]}),
                 "bytes": pages * page_size,
                 "wal_bytes": wal_bytes,
-                "dispatcher": holder(self.name + "-dispatch") if self.is_shared else None,
+                "dispatcher": holder(self.name) if self.is_shared else None,
             }
 
         facts = await self._read(read)

@@ -67,7 +67,9 @@ class Writer(GroupCommit):
         self._handover = Handover()
         self._sync: DiskSync | None = None
         if full and log is not None:
-            self._sync = DiskSync(log, path, clock, self._handover, mend=self.kick, idle=self._check_idle)
+            self._sync = DiskSync(
+                log, path, clock, self._handover, mend=self.kick, lose=self._lose, idle=self._check_idle
+            )
         self._is_short_of_room = False
         self._no_room_before = 0.0
         """Until then it is not worth while to make room on a full disk; in vain a moment ago."""
@@ -150,8 +152,15 @@ class Writer(GroupCommit):
         self._checkpoint()
 
     def _batch_committed(self, batch: list[Asked], results: list[Any], took: float) -> None:
-        if self._sync is not None and any(asked.rows for asked in batch):
-            self._sync.committed()
+        if any(asked.rows for asked in batch):
+            if self._sync is not None:
+                self._sync.committed()
+            else:
+                try:
+                    self.check_files()
+                except StoreLost as gone:
+                    super()._batch_failed(batch, gone)
+                    return
         if self._is_short_of_room:
             self._is_short_of_room = False
             self._connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
@@ -213,18 +222,31 @@ class Writer(GroupCommit):
         if is_lack_of_space(refused) or isinstance(refused, StoreBusy):
             sync.refused(uncertain, for_good=False)
             self._refuse(StoreError(f"{self._name}: {why}; nothing was stored. Free some space and try again"))
+        elif isinstance(refused, StoreLost):
+            self._lose(refused)
         else:
             sync.refused(uncertain, for_good=True)
-            self.lose(f"{why}; nothing was stored. Check the disk, then open it again")
+            self._lose(
+                StoreLost(f"{self._name} is closed: {why}; nothing was stored. Check the disk, then open it again")
+            )
 
-    def lose(self, why: str) -> None:
+    def _lose(self, why: StoreLost) -> None:
         """Close the store for good: nothing is acknowledged any longer."""
         if self.lost is None:
-            self.lost = StoreLost(f"{self._name} is closed: {why}")
-            logger.critical("%s", self.lost)
-            if self._sync is not None:
-                self._sync.refused(self.lost, for_good=True)
+            self.lost = why
+            logger.critical("%s", why)
+        if self._sync is not None:
+            self._sync.refused(self.lost, for_good=True)
         self._refuse(self.lost)
+
+    def check_files(self) -> None:
+        """Close the store and raise ``StoreLost`` if its files are no longer where others find them."""
+        if self._log is not None:
+            try:
+                self._log.check_files()
+            except StoreLost as gone:
+                self._lose(gone)
+                raise
 
     def _refuse(self, wrong: StoreError) -> None:
         asked, self._asked = self._asked, []
