@@ -75,6 +75,12 @@ def together(trial: Trial, seed: int) -> Judge:
     return judge
 
 
+def failing_once(trial: Trial, seed: int) -> Judge:
+    """Record a process in which one sync of the log fails: Linux then takes its pages for clean."""
+    trial.record([order(trial, "A", seed)], fail=f"-wal:{trial.chance.randint(3, 60)}")
+    return judge
+
+
 def moving(trial: Trial, seed: int) -> Judge:
     """Record a move of a queue that has something of everything."""
     target = trial.folder / "target.db"
@@ -107,7 +113,9 @@ def write_old_file(file: Path, version: int) -> None:
 
 
 @pytest.mark.timeout(120 + 2 * DISKS)
-@pytest.mark.parametrize("scenario", [alone, together, moving, migrating], ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize(
+    "scenario", [alone, together, failing_once, moving, migrating], ids=lambda scenario: scenario.__name__
+)
 def test_no_promise_is_broken_by_a_power_cut(
     scenario: Callable[[Trial, int], Judge], tmp_path: Path, total: Figures, capsys: pytest.CaptureFixture[str]
 ) -> None:
