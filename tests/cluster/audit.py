@@ -104,7 +104,6 @@ class Audit:
 
     def _check_attempts(self) -> None:
         """What was done is done again only if its node could not say so."""
-        requeued = {asked.id for asked in self._seen.asked.values() if asked.strategy == "requeue"}
         for id, intervals in self._of_task.items():
             mains = [one for one in intervals if one.part == "main"]
             tokens = Counter((one.attempt, one.part) for one in intervals)
@@ -115,8 +114,6 @@ class Audit:
                 # Claimed by a node that was suspended before it began: begun when it woke up, and stopped at once.
                 stale = earlier.begin > later.begin and really(earlier, self._seen.absences[earlier.who])
                 self._expect(not stale, f"{earlier} after {later}")
-            if id in requeued:
-                continue
             for done, again in pairwise(mains):
                 if done.how == "done":
                     self._expect(self._was_disturbed(done, again.begin), f"{again} though {done}")

@@ -259,12 +259,13 @@ class Auditor:
         )
         self._sequence = contents.sequence
         keyed = [row for row in contents.active.values() if row["key"] is not None]
-        keys = Counter((row["type"], row["key"]) for row in keyed if row["stop"] is None)
+        holding = [row for row in keyed if row["stop"] is None and not row["gave_key"]]
+        keys = Counter((row["type"], row["key"]) for row in holding)
         self._expect(max(keys.values(), default=0) <= 1, f"a key is held twice: {keys.most_common(1)}")
-        # Whoever was asked to stop has given up its key, and the next holder waits behind it.
-        stopping = {(row["type"], row["key"]): row["id"] for row in keyed if row["stop"] is not None}
+        # A task that was asked to stop, or has a run added, has given up its key, and the next holder waits behind it.
+        stopping = {(row["type"], row["key"]): row["id"] for row in keyed if row not in holding}
         for row in keyed:
-            gate = stopping.get((row["type"], row["key"])) if row["stop"] is None else None
+            gate = stopping.get((row["type"], row["key"])) if row in holding else None
             self._expect(
                 (row["gate_id"], row["status"] == "blocked") == (gate, gate is not None),
                 f"task {row['id']} is {row['status']} behind {row['gate_id']}, its key is with {gate}",

@@ -223,8 +223,11 @@ class Trial:
                 self._expect(False, f"{question} is not in history")
                 continue
             self._expect(_key_of(stored) == question.key, f"{question} has the key {_key_of(stored)}")
-            is_new = question.kind in ("inserted", "superseded")
-            self._expect(is_new == (stored["label"] == question.marker), f"{question} is {stored['label']}")
+            is_new = question.kind in ("inserted", "superseded", "requeued")
+            by = self._by_marker.get(stored["label"], question)
+            renewed = is_new and by.kind != "inserted" and by.id in (None, question.id)
+            is_own = stored["label"] == question.marker or (renewed and by.answered_at >= question.asked_at)
+            self._expect(is_new == is_own, f"{question} is {stored['label']}")
         for batch in self._batches:
             # The answer was lost with the asker: all of it was stored, or nothing.
             if all(question.answered_at == FOREVER and question.strategy == "supersede" for question in batch):
@@ -261,7 +264,9 @@ class Trial:
         """Whoever was told that the task runs once more: it did so with that payload or with a later one."""
         rivals_of: defaultdict[str, list[Question]] = defaultdict(list)
         for question in self._questions():
-            if question.strategy == "requeue" and (question.kind == "requeued" or question.answered_at == FOREVER):
+            # A run that was added is renewed by whatever comes later.
+            renews = question.kind in ("requeued", "superseded") or question.answered_at == FOREVER
+            if question.strategy in ("requeue", "supersede") and renews:
                 rivals_of[question.key].append(question)
         for question in self._questions():
             row = self.rows.get(question.id or 0)

@@ -52,9 +52,13 @@ class Row:
     task: NewTask
     status: Status
     priority: int
-    rerun: str | None = None
+    gave_key: bool = False
     ended: bool = False
     stopping: bool = False
+
+    @property
+    def holds_key(self) -> bool:
+        return self.task.key is not None and not self.ended and not self.stopping and not self.gave_key
 
 
 @dataclass
@@ -74,12 +78,20 @@ class Store:
             if row.ended or row.task.key is None:
                 continue
             name = (row.task.type, row.task.key)
-            if row.stopping:
+            if not row.holds_key:
                 keys.stopping[name] = id
-            else:
-                keys.holders[name] = Holder(
-                    id, row.status, row.priority, row.task.queued_at, row.task.gate_id, place_id=row.task.place_id
-                )
+                continue
+            gate = self.rows.get(row.task.gate_id or 0)
+            keys.holders[name] = Holder(
+                id,
+                row.status,
+                row.priority,
+                row.task.queued_at,
+                row.task.gate_id,
+                place_id=row.task.place_id,
+                is_added=gate is not None and gate.gave_key,
+                gate_stops=gate is not None and gate.stopping,
+            )
         return keys
 
     def put(self, requests: list[list[NewTask]]) -> list[object]:
@@ -88,8 +100,10 @@ class Store:
             self.rows[id] = Row(task, task.status, task.priority, stopping=task.stop is not None)
         for id, priority in plan.raised.items():
             self.rows[id].priority = priority
-        for id, task in plan.again.items():
-            self.rows[id].rerun = task.payload
+        for id in plan.gave_keys:
+            self.rows[id].gave_key = True
+        for id, task in plan.renewed.items():
+            self.rows[id].task, self.rows[id].priority = task, task.priority
         for old, _new, waits, _is_tied in plan.superseded:
             self.rows[old].stopping = True
             self.rows[old].ended = waits
@@ -105,7 +119,7 @@ class Store:
                 row.task.payload,
                 row.task.gate_id,
                 row.task.place_id,
-                row.rerun,
+                row.gave_key,
                 row.ended,
             )
             for id, row in self.rows.items()
@@ -136,10 +150,10 @@ def test_no_key_is_held_twice_and_a_replacement_waits_for_what_runs(
 ) -> None:
     store, _ = stores(before, running)
     store.put(batch)
-    holders = [row.task.key for row in store.rows.values() if row.task.key and not row.ended and not row.stopping]
+    holders = [row.task.key for row in store.rows.values() if row.holds_key]
     assert len(holders) == len(set(holders))
     for id, row in store.rows.items():
-        if row.task.key is None or row.ended or row.stopping:
+        if not row.holds_key:
             continue
         runs_beside = [
             other

@@ -159,6 +159,11 @@ async def test_a_database_of_an_older_schema_keeps_its_tasks_and_their_order(
             " SELECT n, 'd::work', n::text, '', 128, 128, 'pending', json_build_object('n', n)::text, 7, 7"
             " FROM generate_series(1, 5) AS n"
         )
+        connection.execute(
+            "UPDATE taskmill_task SET status = 'running', attempt = 1, tags = '{\"a\":\"b\"}',"
+            " rerun = json_build_array('{\"n\":200}', NULL::bigint)::text WHERE id = 5"
+        )
+        connection.execute("INSERT INTO taskmill_task_tag VALUES ('a', 'b', 5)")
     domain, ran = Domain("d"), list[int]()
 
     @domain.task(on_duplicate="supersede")
@@ -168,7 +173,8 @@ async def test_a_database_of_an_older_schema_keeps_its_tasks_and_their_order(
     async with Scheduler(postgres_store, domains=[domain], max_concurrency=1) as scheduler:
         await work.options(key="2").submit(100)
         await scheduler.run_until_idle()
-    assert ran == [1, 100, 3, 4, 5]
+        assert [record.payload["n"] for record in await scheduler.history(tags={"a": "b"})] == [200, 5]
+    assert ran == [1, 100, 3, 4, 5, 200]
 
 
 def test_a_newer_schema_is_refused_and_left_alone(database: RawConnection) -> None:

@@ -138,7 +138,7 @@ async def test_a_parent_that_fails_takes_its_children_with_it(
     assert newest_first == [handle.id, child.id] or child.ended_at == (await ended(scheduler, handle.id)).ended_at
 
 
-async def test_a_requeued_parent_whose_child_fails_starts_over(
+async def test_a_parent_whose_child_fails_makes_room_for_the_run_that_was_added(
     taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")
@@ -159,10 +159,11 @@ async def test_a_requeued_parent_whose_child_fails_starts_over(
     scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
     waiting = scheduler.events(TaskWaiting)
     async with scheduler.running():
-        await whole.submit(1)
+        first = await whole.submit(1)
         await anext(waiting)
         again = await whole.submit(2)
         assert again.kind == "requeued"
         go.set()
         assert (await again.wait()).ending == "completed"
+        assert (await first.wait()).ending == "failed"
     assert ran == [1, 2]

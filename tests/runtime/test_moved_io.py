@@ -262,10 +262,10 @@ async def test_a_task_that_runs_once_more_shows_what_its_last_run_moved(manual_c
         again = await life.work.options(on_duplicate="requeue").submit(9)
         go.set()
         await manual_clock.advance(1)
-        record = await handle.wait()
-    assert again.id == handle.id
-    assert record.result == 9
-    assert record.actual_io is None, "its last run has moved nothing"
+        first, added = await handle.wait(), await again.wait()
+    assert (first.result, added.result) == (7, 9)
+    assert first.actual_io == IoBudget(disk_write=50)
+    assert added.actual_io is None, "its own run has moved nothing"
 
 
 async def test_occurrences_of_a_series_have_the_budget_of_the_first(manual_clock: ManualClock) -> None:

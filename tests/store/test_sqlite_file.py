@@ -93,6 +93,11 @@ async def test_a_file_of_an_older_schema_keeps_its_tasks_and_their_order(path: s
         " VALUES ('d::work', ?, '', 128, 128, 'pending', ?, 7, 7)",
         [(str(n), f'{{"n":{n}}}') for n in range(5)],
     )
+    raw.execute(
+        "UPDATE taskmill_task SET status = 'running', attempt = 1, tags = '{\"a\":\"b\"}',"
+        " rerun = json_array('{\"n\":200}', NULL) WHERE id = 5"
+    )
+    raw.execute("INSERT INTO taskmill_task_tag VALUES ('a', 'b', 5)")
     raw.commit()
     raw.close()
     domain, ran = Domain("d"), list[int]()
@@ -104,7 +109,8 @@ async def test_a_file_of_an_older_schema_keeps_its_tasks_and_their_order(path: s
     async with Scheduler(path, domains=[domain], max_concurrency=1) as scheduler:
         await work.options(key="1").submit(100)
         await scheduler.run_until_idle()
-    assert ran == [0, 100, 2, 3, 4]
+        assert [record.payload["n"] for record in await scheduler.history(tags={"a": "b"})] == [200, 4]
+    assert ran == [0, 100, 2, 3, 4, 200]
 
 
 async def test_a_newer_schema_is_refused_and_left_alone(path: str) -> None:
@@ -319,7 +325,8 @@ async def test_a_series_of_the_first_schema_continues_and_survives_a_step_of_the
     raw.execute("INSERT INTO taskmill_schema VALUES (?, ?)", (number, name))
     raw.execute("ATTACH ? AS new", (str(tmp_path / "new.db"),))
     for table in ("taskmill_series", "taskmill_task"):
-        columns = ", ".join(row[1] for row in raw.execute(f"PRAGMA main.table_info({table})"))
+        new = {row[1] for row in raw.execute(f"PRAGMA new.table_info({table})")}
+        columns = ", ".join(row[1] for row in raw.execute(f"PRAGMA main.table_info({table})") if row[1] in new)
         raw.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM new.{table}")
     raw.execute("UPDATE taskmill_task SET due_is_relative = 0")
     raw.commit()

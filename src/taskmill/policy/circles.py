@@ -16,7 +16,7 @@ from taskmill.model.kin import NO_KIN
 from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate
 from taskmill.policy.dependencies import find_circle
-from taskmill.policy.duplicates import Holder, Name
+from taskmill.policy.duplicates import Holder, Name, is_stored
 from taskmill.policy.references import depends_on, references, standing_for
 
 WAITS_FOR_ITSELF = "a task would wait for itself: what it depends on waits for it already"
@@ -69,11 +69,21 @@ def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> Knot:
         knot.edges.setdefault(node, []).extend(on)
         knot.awaited.update(one for one in on if one > 0)
         parent_id = (task.kin or NO_KIN).parent_id
+        if (holder := holder_of(task, holders)) is not None:
+            if task.on_duplicate is OnDuplicate.REQUEUE:
+                # A run that is added is a sibling of the one it follows.
+                parent_id = holder.parent_id
+                before = holder.gate_id if holder.rests else holder.id
+                if before is not None and not holder.gate_stops:
+                    knot.edges[node].append(before)
+                    knot.awaited.add(before)
+            if holder.rests or task.on_duplicate is OnDuplicate.SUPERSEDE:
+                knot.replaced[holder.id] = node
+            if task.on_duplicate is OnDuplicate.SUPERSEDE and holder.is_added and holder.gate_id is not None:
+                knot.replaced[holder.gate_id] = node
         if parent_id is not None:
             knot.parents.add(parent_id)
             knot.edges.setdefault(parent_id, []).append(node)
-        if (holder := holder_of(task, holders)) is not None:
-            knot.replaced[holder.id] = node
     return knot
 
 
@@ -84,4 +94,4 @@ def holder_of(task: NewTask, holders: Mapping[Name, Holder]) -> Holder | None:
 def _node(task: NewTask, at: int, holders: Mapping[Name, Holder]) -> int:
     """A new task, or the stored one that the submission turns out to be."""
     holder = holder_of(task, holders)
-    return -1 - at if holder is None or task.on_duplicate is OnDuplicate.SUPERSEDE else holder.id
+    return -1 - at if holder is None or is_stored(task.on_duplicate, holder) else holder.id

@@ -36,6 +36,10 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The task whose place in the queue it has; None: its own."""
     hook_left: bool = False
     """True if it has started before, does not run, and has an ``on_cancel`` hook."""
+    is_added: bool = False
+    """True if requeue has added it after the run that is its gate, which has not ended."""
+    gate_stops: bool = False
+    """True if its gate was asked to stop."""
 
     @property
     def waits_to_run(self) -> bool:
@@ -58,8 +62,17 @@ class KeepHolder(msgspec.Struct, frozen=True, gc=False):
     priority: int | None = None
 
 
-class RunAgain(msgspec.Struct, frozen=True, gc=False):
-    """The holder runs once more after its present attempt, with the payload of the submission."""
+class AddRun(msgspec.Struct, frozen=True, gc=False):
+    """The submission is stored as a run of its own, which may start when the holder has ended."""
+
+
+class RenewAdded(msgspec.Struct, frozen=True, gc=False):
+    """The holder is a run that was added before: it becomes what the submission wants.
+
+    With ``supersedes`` it replaces the run under way, which stops.
+    """
+
+    supersedes: bool = False
 
 
 class Replace(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +85,13 @@ class Replace(msgspec.Struct, frozen=True, gc=False):
     ends_at_once: bool
 
 
-Answer = KeepHolder | RunAgain | Replace
+Answer = KeepHolder | AddRun | RenewAdded | Replace
+
+
+def is_stored(strategy: OnDuplicate, holder: Holder) -> bool:
+    """True if a task is stored, or renewed, as the submission wants it, though ``holder`` has its key."""
+    adds = strategy is OnDuplicate.REQUEUE and (not holder.rests or holder.is_added)
+    return adds or strategy is OnDuplicate.SUPERSEDE
 
 
 def refuses(strategy: OnDuplicate) -> bool:
@@ -84,11 +103,15 @@ def answer_duplicate(strategy: OnDuplicate, holder: Holder, priority: int) -> An
     """What a submission that was not refused does."""
     match strategy:
         case OnDuplicate.SUPERSEDE:
+            if holder.is_added and not holder.gate_stops:
+                return RenewAdded(supersedes=True)
             if holder.ends_at_once:
                 return Replace(gate_id=holder.gate_id, ends_at_once=True)
             return Replace(gate_id=holder.id, ends_at_once=False)
         case OnDuplicate.REQUEUE if not holder.rests:
-            return RunAgain()
+            return AddRun()
+        case OnDuplicate.REQUEUE if holder.is_added:
+            return RenewAdded()
         case _:
             upgrades = holder.waits_to_run and priority < holder.priority
             return KeepHolder(priority if upgrades else None)

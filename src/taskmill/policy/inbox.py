@@ -18,7 +18,7 @@ from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Kind, Status
 from taskmill.policy.circles import WAITS_FOR_ITSELF
 from taskmill.policy.dependencies import find_circle
-from taskmill.policy.duplicates import Holder, KeepHolder, Name, Replace, RunAgain, answer_duplicate, refuses
+from taskmill.policy.duplicates import AddRun, Holder, KeepHolder, Name, RenewAdded, Replace, answer_duplicate, refuses
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on, failure_policy, references, refuse_dependencies
 
 NOTHING_SAVED = "{}"
@@ -53,7 +53,10 @@ class InboxPlan(msgspec.Struct):
     first_id: int
     fresh: list[NewTask] = msgspec.field(default_factory=list[NewTask])
     raised: dict[int, int] = msgspec.field(default_factory=dict[int, int])
-    again: dict[int, NewTask] = msgspec.field(default_factory=dict[int, NewTask])
+    gave_keys: list[int] = msgspec.field(default_factory=list[int])
+    """Tasks whose keys go to runs that are added after them."""
+    renewed: dict[int, NewTask] = msgspec.field(default_factory=dict[int, NewTask])
+    """Stored runs that were added before, as the newest submission wants them."""
     superseded: list[Superseding] = msgspec.field(default_factory=list[Superseding])
     ended_series: list[int] = msgspec.field(default_factory=list[int])
     """Recurring series that are replaced by others."""
@@ -68,10 +71,19 @@ class InboxPlan(msgspec.Struct):
         self.fresh.append(task)
         return self.next_id() - 1
 
+    def row(self, id: int) -> NewTask:
+        """Return a row that is about to be inserted or renewed."""
+        return self.renewed[id] if id < self.first_id else self.fresh[id - self.first_id]
+
+    def put(self, id: int, task: NewTask) -> None:
+        """Make it another row."""
+        if id < self.first_id:
+            self.renewed[id] = task
+        else:
+            self.fresh[id - self.first_id] = task
+
     def change(self, id: int, **changes: object) -> None:
-        """Change a row that is about to be inserted."""
-        at = id - self.first_id
-        self.fresh[at] = msgspec.structs.replace(self.fresh[at], **changes)
+        self.put(id, msgspec.structs.replace(self.row(id), **changes))
 
 
 def plan_inbox(requests: Sequence[Sequence[NewTask]], known: Keys, first_id: int, needs: Needs = NO_NEEDS) -> InboxPlan:
@@ -155,7 +167,7 @@ def _link(
     refs = references(request)
     assert isinstance(refs, dict)  # noqa: S101 - the request was not refused
     for task, stored in zip(request, answers, strict=True):
-        is_new = stored.id >= plan.first_id and stored.kind in ("inserted", "superseded")
+        is_new = stored.kind in ("inserted", "superseded", "requeued")
         is_last = task.key is None or last[task.type, task.key] is task
         if not depends_on(task) or not is_new or not is_last:
             continue
@@ -167,7 +179,7 @@ def _link(
                 on_id, is_open = dependency, needs.states.get(dependency) == "active"
             plan.edges.append((stored.id, on_id, is_open))
             waits = waits or is_open
-        row = plan.fresh[stored.id - plan.first_id]
+        row = plan.row(stored.id)
         kin = msgspec.structs.replace(row.kin or NO_KIN, on_dependency_failure=failure_policy(task))
         plan.change(stored.id, kin=kin, status=Status.BLOCKED if waits else row.status)
 
@@ -182,9 +194,10 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
         case KeepHolder(priority):
             _raise(name, task.priority if priority is None else priority, keys, plan)
             return Stored(holder.id, "upgraded")
-        case RunAgain():
-            plan.again[holder.id] = task
-            return Stored(holder.id, "requeued")
+        case AddRun():
+            return _add_run(name, task, holder, keys, plan)
+        case RenewAdded(supersedes):
+            return _renew(name, task, holder, keys, plan, supersedes=supersedes)
         case Replace(gate_id, ends_at_once):
             waits_now = holder.rests and _status_when_free(task) is Status.PENDING
             keeps_place = waits_now and holder.queued_at <= task.queued_at
@@ -205,6 +218,47 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
             if holder.is_capped and task.kin is not None and task.kin.parent_id == holder.parent_id:
                 task = _among_siblings(task, holder, gate_id)
             return _store(name, gated(task, gate_id), "superseded", keys, plan, holder)
+
+
+def _add_run(name: Name, task: NewTask, holder: Holder, keys: Keys, plan: InboxPlan) -> Stored:
+    """Store a run of its own behind the one under way, whose key, parent and series it has."""
+    plan.gave_keys.append(holder.id)
+    keys.stopping[name] = holder.id
+    if holder.parent_id is not None or holder.series_id is not None or task.kin is not None:
+        # One that the run under way spawned is not its child: each would wait for the other.
+        kin = msgspec.structs.replace(task.kin or NO_KIN, parent_id=holder.parent_id, held=False)
+        task = msgspec.structs.replace(task, kin=kin)
+        task = msgspec.structs.replace(task, kin=_kin_in_its_place(task, holder, plan))
+    if holder.is_capped:
+        task = _among_siblings(task, holder, holder.id)
+    stored = _store(name, gated(task, holder.id), "requeued", keys, plan)
+    keys.holders[name] = msgspec.structs.replace(
+        keys.holders[name], is_added=True, is_capped=holder.is_capped, gate_stops=False
+    )
+    return stored
+
+
+def _renew(name: Name, task: NewTask, holder: Holder, keys: Keys, plan: InboxPlan, *, supersedes: bool) -> Stored:
+    """The run that was added before becomes what the newest submission wants, and may replace the one under way."""
+    assert holder.gate_id is not None  # noqa: S101 - it was added after another
+    if supersedes:
+        plan.superseded.append(Superseding(holder.gate_id, holder.id, waits=False, is_tied=True))
+        task = msgspec.structs.replace(task, replaced=NOTHING_SAVED)
+    kin = _kin_in_its_place(task, holder, plan) if holder.series_id is not None or task.kin is not None else None
+    if kin is not None or holder.parent_id is not None:
+        kin = msgspec.structs.replace(kin or NO_KIN, parent_id=holder.parent_id, held=holder.is_held)
+    plan.put(holder.id, gated(msgspec.structs.replace(task, kin=kin), holder.gate_id))
+    plan.edges = [edge for edge in plan.edges if edge[0] != holder.id]
+    plan.raised.pop(holder.id, None)
+    keys.holders[name] = msgspec.structs.replace(
+        holder,
+        priority=task.priority,
+        queued_at=task.queued_at,
+        place_id=None,
+        saved=task.replaced,
+        gate_stops=holder.gate_stops or supersedes,
+    )
+    return Stored(holder.id, "superseded", holder.gate_id) if supersedes else Stored(holder.id, "requeued")
 
 
 def _kin_in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> Kin:
@@ -272,7 +326,7 @@ def gated(task: NewTask, gate_id: int | None) -> NewTask:
 def _raise(name: Name, priority: int, keys: Keys, plan: InboxPlan) -> None:
     holder = keys.holders[name]
     keys.holders[name] = msgspec.structs.replace(holder, priority=priority)
-    if holder.id >= plan.first_id:
+    if holder.id >= plan.first_id or holder.id in plan.renewed:
         plan.change(holder.id, priority=priority)
     else:
         plan.raised[holder.id] = priority

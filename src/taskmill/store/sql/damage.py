@@ -97,7 +97,8 @@ _TASK = (
     _Column("gate_id", int | None, None),
     _Column("saved", str | None, None),
     _Column("replaced", str | None, None),
-    _Column("rerun", str | None, None),
+    # So that another may have the key.
+    _Column("gave_key", _Whole, True),
     _Column("progress", str | None, None),
     _Column("io", str | None, None),
     _Column("actual_io", str | None, None),
@@ -190,7 +191,6 @@ _DECODED = {
     "template": msgspec.json.Decoder(NewTask).decode,
     "state": msgspec.json.Decoder(CronState).decode,
     "outcome": _decode_json,
-    "rerun": _decode_json,
     "change": msgspec.json.Decoder(Change).decode,
     "bucket": msgspec.json.Decoder(Bucket).decode,
 }

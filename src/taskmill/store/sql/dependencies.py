@@ -129,6 +129,13 @@ def _hand_on(connection: Connection, edges: Sequence[tuple[int, int, bool]], eff
     reckon(connection, awaited, effects)
 
 
+def drop(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
+    """Forget what these tasks wait for."""
+    given = encoded(list(ids))
+    _withdraw(connection, given, effects)
+    connection.execute(SQL["forget_edges"], (given,))
+
+
 def _withdraw(connection: Connection, ended: str, effects: Effects) -> None:
     """Tasks that ended before their dependencies did no longer lend them urgency."""
     edges = decode_pairs(one(connection, SQL["open_edges_of"], ended))

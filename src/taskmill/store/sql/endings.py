@@ -72,10 +72,12 @@ def end_tasks(
         if ties is ANYONE:
             ties = _decode_ties(one(connection, SQL["ties"]))
         # Whoever has run has passed its gate.
-        has_gates = ties.successors and ties.dependents and not told
+        has_gates = ties.successors and not told
         gates = dict(decode_pairs(one(connection, SQL["gates"], ids))) if has_gates else {}
         _record(connection, endings)
         leave_active(connection, ids, sums or one(connection, SQL["sums_of_endings"], ids), tagged=tagged)
+        if gates:
+            connection.execute(SQL["take_keys_back"], (encoded(list(gates.values())),))
         ended = {row.id: row.ending for row in endings}
         following: list[EndingRow] = []
         if ties.successors:

@@ -28,7 +28,7 @@ from taskmill.policy.families import (
 from taskmill.ports import Effects, Origin
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
-from taskmill.store.sql.releasing import let_in, let_siblings_in, note_queued, release, unhold
+from taskmill.store.sql.releasing import let_in, let_siblings_in, release, unhold
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 
@@ -52,7 +52,6 @@ class Parent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     finalizing: bool
     fail_fast: bool
     max_children: int | None
-    runs_again: bool
     outcome: str | None
     has_children: bool
     """Whether any is active still."""
@@ -212,11 +211,6 @@ def _step(connection: Connection, parent: Parent, now: int, effects: Effects) ->
             # Where siblings may crowd the queue, it takes its turn among them.
             connection.execute(SQL["await_release"], (parent.id,))
             release(connection, [parent.id], now, effects)
-        case "end" if parent.runs_again and not _has_successor(connection, parent):
-            # While it waited for its children it took no place among its siblings.
-            connection.execute(SQL["hold_child"], (parent.id,))
-            start_over(connection, [parent.id], now, effects)
-            release(connection, [parent.id], now, effects)
         case "end":
             ending, result, error, duration_ms = _settled(parent)
             return [EndingRow(parent.id, ending, now, duration_ms, result, error)]
@@ -225,23 +219,10 @@ def _step(connection: Connection, parent: Parent, now: int, effects: Effects) ->
     return []
 
 
-def _has_successor(connection: Connection, parent: Parent) -> bool:
-    """Whether a newer submission waits behind it, which then stands for the request to run once more."""
-    return parent.stop is not None and bool(one(connection, SQL["has_successor"], parent.id))
-
-
 def _settled(parent: Parent) -> Outcome:
     if parent.outcome is None:
         return Ending.FAILED, None, "its outcome is missing", None
     return _decode_outcome(parent.outcome)
-
-
-def start_over(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> None:
-    """These tasks run once more, as the newest submission of their key wants it."""
-    if not ids:
-        return
-    connection.execute(SQL["start_over"], (encoded(ids), now))
-    note_queued(connection, ids, effects)
 
 
 def ancestors(connection: Connection, ids: Iterable[int]) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -141,10 +141,11 @@ def _store(connection: Connection, plan: InboxPlan, found: _Found, effects: Effe
         connection.execute(SQL["give_up_keys"], (encoded(stored),))
     if plan.fresh:
         insert_rows(connection, plan.fresh, plan.first_id)
-        if plan.edges:
-            urgencies = {id: task.priority for id, task in enumerate(plan.fresh, plan.first_id)}
-            dependencies.link(connection, plan.edges, urgencies, effects)
-        _join_kin(connection, plan, effects, now)
+    if plan.edges:
+        dependencies.link(connection, plan.edges, {id: task.priority for id, task in _rows(plan)}, effects)
+    _join_kin(connection, plan, effects, now)
+    if plan.renewed:
+        dependencies.reckon(connection, list(plan.renewed), effects)
     if plan.superseded:
         pairs = [(one.old_id, one.new_id) for one in plan.superseded]
         if has_dependents or plan.edges:
@@ -162,12 +163,28 @@ def _is_alone(one: Superseding, plan: InboxPlan) -> bool:
 
 def _join_kin(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
     """Count new tasks with their parents, and begin the series they are the first of."""
-    kin = {id: task.kin for id, task in enumerate(plan.fresh, plan.first_id) if task.kin is not None}
     if _children(plan):
         families.count_children(connection, plan.first_id, plan.next_id() - 1, now, effects)
-    for id, one in kin.items():
-        if one.every_ms is not None:
-            series.begin(connection, id, plan.fresh[id - plan.first_id], one, effects)
+    for id, task in _rows(plan):
+        if task.kin is not None and task.kin.every_ms is not None:
+            series.begin(connection, id, task, task.kin, effects)
+
+
+def _rows(plan: InboxPlan) -> Iterator[tuple[int, NewTask]]:
+    """The rows that are stored or renewed."""
+    yield from plan.renewed.items()
+    yield from enumerate(plan.fresh, plan.first_id)
+
+
+def _renew(connection: Connection, renewed: Mapping[int, NewTask], effects: Effects) -> None:
+    """Make runs that were added before what the newest submissions want."""
+    connection.execute(SQL["renew_added"], (encoded(list(renewed.items())),))
+    connection.execute(SQL["delete_active_tags"], (encoded(list(renewed)),))
+    for id in renewed:
+        connection.execute(SQL["insert_tags"], (id, id))
+    dependencies.drop(connection, list(renewed), effects)
+    # Their deadlines may be earlier than the next one that is known.
+    effects.reordered = True
 
 
 def _children(plan: InboxPlan) -> list[int]:
@@ -191,11 +208,12 @@ def _make_way(connection: Connection, plan: InboxPlan, effects: Effects, now: in
         ]
     for series_id in plan.ended_series:
         series.forget(connection, series_id)
+    if plan.renewed:
+        _renew(connection, plan.renewed, effects)
     if plan.raised:
         raised = list(plan.raised.items())
         connection.execute(SQL["raise_priority"], (encoded(raised),))
         dependencies.lend(connection, raised, effects)
-    if plan.again:
-        rows = [(id, task.payload, task.expires_at) for id, task in plan.again.items()]
-        connection.execute(SQL["run_again"], (encoded(rows),))
+    if plan.gave_keys:
+        connection.execute(SQL["hand_keys_on"], (encoded(plan.gave_keys),))
     return endings

@@ -37,9 +37,9 @@ _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_one_claimed = msgspec.json.Decoder(Claimed).decode
 _decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
-_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, bool, Ties]], strict=False).decode
+_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, Ties]], strict=False).decode
 
-_NOT_HELD = (None, False, False, Ties())
+_NOT_HELD = (None, False, Ties())
 
 ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool | None, int]
 """id, status, retries, crashes, due_at, last_error, interrupted (None keeps it as it was), preempted"""
@@ -135,12 +135,11 @@ class _Verdicts(msgspec.Struct):
 
     ends: list[Judged] = msgspec.field(default_factory=list[Judged])
     fails_with_children: list[Judged] = msgspec.field(default_factory=list[Judged])
-    starts_over: list[int] = msgspec.field(default_factory=list[int])
     returns: list[ReturnRow] = msgspec.field(default_factory=list[ReturnRow])
     returned: list[Judged] = msgspec.field(default_factory=list[Judged])
     waits: list[tuple[int, str | None, bool]] = msgspec.field(default_factory=list[tuple[int, "str | None", bool]])
 
-    def sort(self, judged: Judged, *, runs_again: bool, has_children: bool) -> None:
+    def sort(self, judged: Judged, *, has_children: bool) -> None:
         task = judged.task
         if isinstance(judged.verdict, TryAgain | Return | MakeWay):
             self.returned.append(judged)
@@ -153,8 +152,6 @@ class _Verdicts(msgspec.Struct):
                 self.waits.append((task.id, _completed(result, judged), False))
             case End() if has_children:
                 self.fails_with_children.append(judged)
-            case End() if runs_again and not judged.stopped:
-                self.starts_over.append(task.id)
             case End():
                 self.ends.append(judged)
             case TryAgain(error, due_at):
@@ -193,19 +190,17 @@ def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> 
     verdicts = _Verdicts()
     for judged in turn.judged:
         task = judged.task
-        stop, runs_again, has_children, _ = held.get(task.id, _NOT_HELD)
+        stop, has_children, _ = held.get(task.id, _NOT_HELD)
         if task.id not in held or (stop is not None and not judged.stopped):
             result.lost[(task.id, task.attempt)] = stop
         else:
-            verdicts.sort(judged, runs_again=runs_again, has_children=has_children)
+            verdicts.sort(judged, has_children=has_children)
     if verdicts.returns:
         connection.execute(SQL["return_to_queue"], (encoded(verdicts.returns), turn.now))
         cron.returned(connection, verdicts.returned, turn.now, result.effects)
         _note_changed_lanes(connection, turn, verdicts, result)
-    if verdicts.starts_over:
-        families.start_over(connection, verdicts.starts_over, turn.now, result.effects)
     if verdicts.ends:
-        ties = Ties(*map(any, zip(*(held[judged.task.id][3] for judged in verdicts.ends), strict=True)))
+        ties = Ties(*map(any, zip(*(held[judged.task.id][2] for judged in verdicts.ends), strict=True)))
         _end_judged(connection, verdicts.ends, ties, turn.now, result)
     if verdicts.waits or verdicts.fails_with_children:
         _leave_to_children(connection, verdicts, turn.now, result)

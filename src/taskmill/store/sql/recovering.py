@@ -27,7 +27,6 @@ class _Orphan(msgspec.Struct, array_like=True):
     finalizing: bool
     has_children: bool
     had_children: bool
-    runs_again: bool
     had_stopped: bool
     """Whether its dispatcher had stopped in order, and the task would not."""
 
@@ -53,8 +52,6 @@ def recover(connection: Connection, now: int) -> Recovery:
             families.attempt_over(connection, id)
             outcome = (Ending.DEAD_LETTER, None, crash_message(crashes), None)
             endings += families.fail(connection, id, outcome, now, recovery.effects)
-        elif orphan.runs_again:
-            families.start_over(connection, [id], now, recovery.effects)
         else:
             endings.append(EndingRow(id, Ending.DEAD_LETTER, now, None, None, crash_message(crashes)))
     if returns:

@@ -13,7 +13,7 @@ WITH given AS MATERIALIZED (
     DELETE FROM taskmill_task AS t USING given
     WHERE t.id = given.id AND (
         given.attempt IS NULL
-        OR t.attempt = given.attempt AND t.status = 'running' AND t.stop IS NULL AND t.rerun IS NULL
+        OR t.attempt = given.attempt AND t.status = 'running' AND t.stop IS NULL AND NOT t.gave_key
         AND t.parent_id IS NULL AND t.children = 0 AND NOT t.awaited AND t.series_id IS NULL)
     RETURNING
         t.id, t.type, t.key, t.label, t.group_name, t.priority, given.ending, t.payload, t.tags, t.overrides, t.attempt,
@@ -76,11 +76,19 @@ SELECT coalesce(json_agg(json_build_array(id, gate_id)), '[]') FROM taskmill_tas
 WHERE id = ANY (taskmill_ids($1)) AND gate_id IS NOT NULL;
 
 -- name: open_gates
--- The given tasks have ended and are in history: their successors read what was saved last.
+-- The given tasks have ended and are in history: what replaces one of them reads what was saved last.
 UPDATE taskmill_task SET
-    replaced = coalesce((SELECT h.saved FROM taskmill_history AS h WHERE h.id = taskmill_task.gate_id), replaced),
+    replaced = coalesce((
+        SELECT h.saved FROM taskmill_history AS h WHERE h.id = taskmill_task.gate_id AND h.ending = 'superseded'
+    ), replaced),
     gate_id = NULL
 WHERE gate_id IS NOT NULL AND gate_id = ANY (taskmill_ids($1));
+
+-- name: take_keys_back
+-- Runs that were added behind the given tasks have ended: those that have none left hold their keys again.
+UPDATE taskmill_task SET gave_key = false
+WHERE id = ANY (taskmill_ids($1)) AND gave_key
+    AND NOT EXISTS (SELECT 1 FROM taskmill_task AS added WHERE added.gate_id = taskmill_task.id);
 
 -- name: ties
 -- Whom any ending can concern: whether there are successors, dependents, parents, series at all. Most stores have none, and

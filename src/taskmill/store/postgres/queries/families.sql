@@ -24,7 +24,7 @@ WHERE id = ANY (taskmill_ids($1)) AND parent_id IS NOT NULL;
 -- name: parents
 -- What has to be known of the given tasks when children of theirs have ended.
 SELECT coalesce(json_agg(json_build_array(
-    t.id, t.status, t.stop, t.finalizing, t.fail_fast, t.max_children, t.rerun IS NOT NULL, t.outcome,
+    t.id, t.status, t.stop, t.finalizing, t.fail_fast, t.max_children, t.outcome,
     EXISTS (SELECT 1 FROM taskmill_task AS child WHERE child.parent_id = t.id), t.children - t.children_ended,
     {hook_left})
     ORDER BY array_position(taskmill_ids($1), t.id)), '[]')
@@ -84,28 +84,6 @@ UPDATE taskmill_task SET
     held = coalesce((SELECT parent.max_children IS NOT NULL FROM taskmill_task AS parent
         WHERE parent.id = taskmill_task.parent_id), false)
 WHERE id = $1::bigint;
-
--- name: start_over
--- The given tasks run once more, as the newest submission of their key wants it.
-UPDATE taskmill_task SET
-    status = CASE WHEN held THEN 'blocked' ELSE 'pending' END, stop = NULL, payload = rerun::json ->> 0,
-    expires_at = (rerun::json ->> 1)::bigint, rerun = NULL, retries = 0, crashes = 0,
-    interrupted = false, finalizing = false, outcome = NULL, children = 0, children_ended = 0,
-    children_after = (SELECT last_value FROM taskmill_task_id), created_at = $2::bigint,
-    queued_at = $2::bigint, place_id = NULL, renewed_at = NULL, due_at = NULL, last_error = NULL,
-    progress = NULL, actual_io = NULL,
-    node_id = NULL
-WHERE id = ANY (taskmill_ids($1)) AND rerun IS NOT NULL;
-
--- name: has_successor
--- Whether another waits for the task to end, to take its place.
-SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE gate_id = $1::bigint AND gate_id IS NOT NULL);
-
--- name: hold_child
--- The given task is about to enter the queue: where only so many siblings may be there, it takes its turn among them.
-UPDATE taskmill_task SET held = true
-WHERE id = $1::bigint AND EXISTS (
-    SELECT 1 FROM taskmill_task AS parent WHERE parent.id = taskmill_task.parent_id AND parent.max_children IS NOT NULL);
 
 -- name: ancestors
 -- The given tasks and their ancestors.

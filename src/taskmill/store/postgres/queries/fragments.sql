@@ -183,7 +183,8 @@ json_build_array(
     renewed_at, {place}, io, cron);
 
 -- name: awaited
--- The given tasks and whatever they wait for, directly or through others: dependencies and children.
+-- The given tasks and whatever they wait for, directly or through others: dependencies, children, and the
+-- run that an added one follows.
 awaited (id) AS (
     SELECT unnest(taskmill_ids($1))
     UNION
@@ -191,6 +192,10 @@ awaited (id) AS (
         SELECT edge.on_id FROM taskmill_dependency AS edge WHERE edge.task_id = awaited.id AND edge.open
         UNION ALL
         SELECT child.id FROM taskmill_task AS child WHERE child.parent_id = awaited.id
+        UNION ALL
+        SELECT before.id FROM taskmill_task AS added
+        JOIN taskmill_task AS before ON before.id = added.gate_id AND before.gave_key AND before.stop IS NULL
+        WHERE added.id = awaited.id
     ) AS next (id)
 );
 

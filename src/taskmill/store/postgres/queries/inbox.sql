@@ -1,6 +1,6 @@
 -- name: key_holders
 -- Of the given [type, key] pairs: the active tasks that hold them, with what events would tell about them, and those that
--- were asked to stop and have not ended; the id after which there is room for $2 more, which are set aside here; whether
+-- were asked to stop, or have a run added, and have not ended; the id after which there is room for $2 more, which are set aside here; whether
 -- any task waits for others; whether any is a firing; whether paused time is still to be given back.
 SELECT
     (
@@ -9,17 +9,18 @@ SELECT
             t.finalizing OR t.children > t.children_ended, coalesce(t.saved, t.replaced), t.held,
             t.parent_id IS NOT NULL
                 AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL,
-            t.place_id, {hook_left}),
+            t.place_id, {hook_left}, coalesce(gate.gave_key, false), gate.stop IS NOT NULL),
             {description})), '[]')
         FROM jsonb_array_elements($1::jsonb) AS wanted (value)
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
-        WHERE t.key IS NOT NULL AND t.stop IS NULL
+        LEFT JOIN taskmill_task AS gate ON gate.id = t.gate_id
+        WHERE t.key IS NOT NULL AND t.stop IS NULL AND NOT t.gave_key
     ),
-    CASE WHEN EXISTS (SELECT 1 FROM taskmill_task WHERE key IS NOT NULL AND stop IS NOT NULL) THEN (
+    CASE WHEN EXISTS (SELECT 1 FROM taskmill_task WHERE key IS NOT NULL AND (stop IS NOT NULL OR gave_key)) THEN (
         SELECT coalesce(json_agg(json_build_array(t.type, t.key, t.id)), '[]')
         FROM jsonb_array_elements($1::jsonb) AS wanted (value)
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
-        WHERE t.key IS NOT NULL AND t.stop IS NOT NULL
+        WHERE t.key IS NOT NULL AND (t.stop IS NOT NULL OR t.gave_key)
     ) ELSE '[]' END,
     taskmill_take_ids($2::bigint) - 1,
     EXISTS (SELECT 1 FROM taskmill_dependency WHERE open),
@@ -30,11 +31,20 @@ SELECT
 -- The given tasks are being replaced.
 UPDATE taskmill_task SET stop = 'supersede' WHERE id = ANY (taskmill_ids($1)) AND stop IS NULL;
 
--- name: run_again
--- [id, payload, expires_at] rows: run once more with these when the present attempt has ended.
-UPDATE taskmill_task AS t SET rerun = json_build_array(given.value ->> 1, (given.value ->> 2)::bigint)
-FROM jsonb_array_elements($1::jsonb) AS given (value)
-WHERE t.id = (given.value ->> 0)::bigint;
+-- name: hand_keys_on
+-- The given tasks have a run added, which holds the key from now on.
+UPDATE taskmill_task SET gave_key = true WHERE id = ANY (taskmill_ids($1));
+
+-- name: renew_added
+-- [id, new task] rows: the run that requeue has added is as the newest submission wants it.
+UPDATE taskmill_task AS t SET
+    label = task ->> 2, group_name = task ->> 3, priority = (task ->> 4)::smallint, urgency = (task ->> 4)::smallint,
+    payload = task ->> 6, tags = task ->> 7, overrides = task ->> 8, created_at = (task ->> 9)::bigint,
+    queued_at = (task ->> 10)::bigint, due_at = (task ->> 11)::bigint, due_is_relative = (task ->> 12)::boolean,
+    expires_at = (task ->> 13)::bigint, ttl_ms = (task ->> 14)::bigint, io = task ->> 20, replaced = task ->> 19,
+    on_dependency_failure = task -> 18 ->> 2, frozen = false, paused_at = NULL
+FROM (SELECT (value ->> 0)::bigint AS id, value -> 1 AS task FROM jsonb_array_elements($1::jsonb) AS row (value)) AS given
+WHERE t.id = given.id;
 
 -- name: raise_priority
 -- A more urgent duplicate raises the holder: [id, priority] pairs.

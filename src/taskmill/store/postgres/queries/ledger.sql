@@ -1,8 +1,8 @@
 -- name: held_tokens
--- Which of the given [id, attempt] rows still hold their token, what they were asked meanwhile, whether they are to run
--- once more, whether they have children that have not ended, and whom their endings concern.
-SELECT coalesce(json_agg(json_build_array(t.id, t.stop, t.rerun IS NOT NULL, t.children > t.children_ended,
-    json_build_array(t.stop IS NOT NULL, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL,
+-- Which of the given [id, attempt] rows still hold their token, what they were asked meanwhile, whether they have
+-- children that have not ended, and whom their endings concern.
+SELECT coalesce(json_agg(json_build_array(t.id, t.stop, t.children > t.children_ended,
+    json_build_array(t.stop IS NOT NULL OR t.gave_key, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL,
         t.cron IS NOT NULL))), '[]')
 FROM jsonb_array_elements($1::jsonb) AS given (value)
 JOIN taskmill_task AS t ON t.id = (given.value ->> 0)::bigint
@@ -51,7 +51,7 @@ WHERE t.id = (given.value ->> 0)::bigint AND t.attempt = (given.value ->> 1)::in
 -- name: orphans
 -- Tasks that were running when their node died or left; the rows of such nodes are gone.
 SELECT coalesce(json_agg(json_build_array(
-    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, rerun IS NOT NULL,
+    id, retries, crashes, stop, finalizing, children > children_ended, children > 0,
     node_id IS NOT DISTINCT FROM 0) ORDER BY id), '[]')
 FROM taskmill_task AS t
 WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node AS node WHERE node.id = t.node_id);

@@ -58,8 +58,8 @@ UPDATE taskmill_task SET status = 'pending' WHERE id = ANY (taskmill_ids($1)) AN
 -- name: expired
 -- Waiting tasks past their deadline, at most $2. One that was asked to stop ends that way, and one that was started
 -- in time and interrupted runs on.
-SELECT coalesce(json_agg(json_build_array(id, children > children_ended, rerun IS NOT NULL)), '[]') FROM (
-    SELECT id, children, children_ended, rerun FROM taskmill_task
+SELECT coalesce(json_agg(json_build_array(id, children > children_ended)), '[]') FROM (
+    SELECT id, children, children_ended FROM taskmill_task
     WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
         AND stop IS NULL AND NOT interrupted AND NOT frozen AND expires_at <= $1::bigint
     ORDER BY expires_at LIMIT $2::bigint

@@ -11,13 +11,16 @@ WITH RECURSIVE {awaited}
 SELECT EXISTS (SELECT 1 FROM awaited WHERE id IN (SELECT value FROM json_each(?2)));
 
 -- name: waits_below
--- [task, task it waits for], from the given ones on: dependencies and children.
+-- [task, task it waits for], from the given ones on: dependencies, children, runs before added ones.
 WITH RECURSIVE {awaited}
 SELECT json_group_array(json_array(task_id, on_id)) FROM (
     SELECT edge.task_id, edge.on_id FROM awaited
     JOIN taskmill_dependency AS edge ON edge.task_id = awaited.id AND edge.open = 1
     UNION ALL
     SELECT child.parent_id, child.id FROM awaited JOIN taskmill_task AS child ON child.parent_id = awaited.id
+    UNION ALL
+    SELECT added.id, before.id FROM awaited JOIN taskmill_task AS added ON added.id = awaited.id
+    JOIN taskmill_task AS before ON before.id = added.gate_id AND before.gave_key = 1 AND before.stop IS NULL
 );
 
 -- name: insert_edges

@@ -16,7 +16,7 @@ SELECT
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0
 WHERE ?2 IS NOT NULL OR given.value ->> 6 IS NULL
-    OR t.attempt = given.value ->> 6 AND t.status = 'running' AND t.stop IS NULL AND t.rerun IS NULL
+    OR t.attempt = given.value ->> 6 AND t.status = 'running' AND t.stop IS NULL AND t.gave_key = 0
     AND t.parent_id IS NULL AND t.children = 0 AND t.awaited = 0 AND t.series_id IS NULL;
 
 -- name: delete_active
@@ -68,11 +68,19 @@ SELECT json_group_array(json_array(id, gate_id)) FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND gate_id IS NOT NULL;
 
 -- name: open_gates
--- The given tasks have ended and are in history: their successors read what was saved last.
+-- The given tasks have ended and are in history: what replaces one of them reads what was saved last.
 UPDATE taskmill_task SET
-    replaced = coalesce((SELECT saved FROM taskmill_history WHERE id = taskmill_task.gate_id), replaced),
+    replaced = coalesce((
+        SELECT saved FROM taskmill_history WHERE id = taskmill_task.gate_id AND ending = 'superseded'
+    ), replaced),
     gate_id = NULL
 WHERE gate_id IN (SELECT value FROM json_each(?1));
+
+-- name: take_keys_back
+-- Runs that were added behind the given tasks have ended: those that have none left hold their keys again.
+UPDATE taskmill_task SET gave_key = 0
+WHERE id IN (SELECT value FROM json_each(?1)) AND gave_key = 1
+    AND NOT EXISTS (SELECT 1 FROM taskmill_task AS added WHERE added.gate_id = taskmill_task.id);
 
 -- name: ties
 -- Whom any ending can concern: whether there are successors, dependents, parents, series at all. Most stores have none, and

@@ -25,7 +25,7 @@ WHERE ended.parent_id IS NOT NULL;
 -- name: parents
 -- What has to be known of the given tasks when children of theirs have ended.
 SELECT json_group_array(json_array(
-    t.id, t.status, t.stop, t.finalizing, t.fail_fast, t.max_children, t.rerun IS NOT NULL, t.outcome,
+    t.id, t.status, t.stop, t.finalizing, t.fail_fast, t.max_children, t.outcome,
     EXISTS (SELECT 1 FROM taskmill_task AS child WHERE child.parent_id = t.id), t.children - t.children_ended,
     {hook_left}))
 FROM json_each(?1) AS given
@@ -84,26 +84,6 @@ UPDATE taskmill_task SET
     held = coalesce((SELECT parent.max_children IS NOT NULL FROM taskmill_task AS parent
         WHERE parent.id = taskmill_task.parent_id), 0)
 WHERE id = ?1;
-
--- name: start_over
--- The given tasks run once more, as the newest submission of their key wants it.
-UPDATE taskmill_task SET
-    status = CASE WHEN held THEN 'blocked' ELSE 'pending' END, stop = NULL, payload = rerun ->> 0, expires_at = rerun ->> 1, rerun = NULL, retries = 0, crashes = 0,
-    interrupted = 0, finalizing = 0, outcome = NULL, children = 0, children_ended = 0,
-    children_after = (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task'), created_at = ?2,
-    queued_at = ?2, place_id = NULL, renewed_at = NULL, due_at = NULL, last_error = NULL, progress = NULL,
-    actual_io = NULL
-WHERE id IN (SELECT value FROM json_each(?1)) AND rerun IS NOT NULL;
-
--- name: has_successor
--- Whether another waits for the task to end, to take its place.
-SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE gate_id = ?1 AND gate_id IS NOT NULL);
-
--- name: hold_child
--- The given task is about to enter the queue: where only so many siblings may be there, it takes its turn among them.
-UPDATE taskmill_task SET held = 1
-WHERE id = ?1 AND EXISTS (
-    SELECT 1 FROM taskmill_task AS parent WHERE parent.id = taskmill_task.parent_id AND parent.max_children IS NOT NULL);
 
 -- name: ancestors
 -- The given tasks and their ancestors.

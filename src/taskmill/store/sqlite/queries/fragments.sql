@@ -127,13 +127,17 @@ json_array(
     coalesce(t.renewed_at, t.queued_at));
 
 -- name: awaited
--- The given tasks and whatever they wait for, directly or through others: dependencies and children.
+-- The given tasks and whatever they wait for, directly or through others: dependencies, children, and the
+-- run that an added one follows.
 awaited (id) AS (
     SELECT value FROM json_each(?1)
     UNION
     SELECT edge.on_id FROM awaited JOIN taskmill_dependency AS edge ON edge.task_id = awaited.id AND edge.open = 1
     UNION
     SELECT child.id FROM awaited JOIN taskmill_task AS child ON child.parent_id = awaited.id
+    UNION
+    SELECT before.id FROM awaited JOIN taskmill_task AS added ON added.id = awaited.id
+    JOIN taskmill_task AS before ON before.id = added.gate_id AND before.gave_key = 1 AND before.stop IS NULL
 );
 
 -- name: own_pause

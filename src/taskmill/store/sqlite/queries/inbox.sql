@@ -1,6 +1,6 @@
 -- name: key_holders
 -- Of the given [type, key] pairs: the active tasks that hold them, with what events would tell about them, and those that
--- were asked to stop and have not ended; the id after which there is room for ?2 more, here the last that was given out;
+-- were asked to stop, or have a run added, and have not ended; the id after which there is room for ?2 more, here the last that was given out;
 -- whether any task waits for others; whether any is a firing; whether paused time is still to be given back. One statement,
 -- because each is a hand-over between threads.
 SELECT
@@ -10,17 +10,18 @@ SELECT
             t.finalizing OR t.children > t.children_ended, coalesce(t.saved, t.replaced), t.held,
             t.parent_id IS NOT NULL
                 AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL,
-            t.place_id, {hook_left}),
+            t.place_id, {hook_left}, coalesce(gate.gave_key, 0), gate.stop IS NOT NULL),
             {description}))
         FROM json_each(?1) AS wanted
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
-        WHERE t.key IS NOT NULL AND t.stop IS NULL
+        LEFT JOIN taskmill_task AS gate ON gate.id = t.gate_id
+        WHERE t.key IS NOT NULL AND t.stop IS NULL AND t.gave_key = 0
     ),
-    CASE WHEN EXISTS (SELECT 1 FROM taskmill_task WHERE key IS NOT NULL AND stop IS NOT NULL) THEN (
+    CASE WHEN EXISTS (SELECT 1 FROM taskmill_task WHERE key IS NOT NULL AND (stop IS NOT NULL OR gave_key = 1)) THEN (
         SELECT json_group_array(json_array(t.type, t.key, t.id))
         FROM json_each(?1) AS wanted
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1
-        WHERE t.key IS NOT NULL AND t.stop IS NOT NULL
+        WHERE t.key IS NOT NULL AND (t.stop IS NOT NULL OR t.gave_key = 1)
     ) ELSE '[]' END,
     (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'taskmill_task' AND ?2 IS NOT NULL),
     EXISTS (SELECT 1 FROM taskmill_dependency WHERE open = 1),
@@ -31,11 +32,19 @@ SELECT
 -- The given tasks are being replaced.
 UPDATE taskmill_task SET stop = 'supersede' WHERE id IN (SELECT value FROM json_each(?1)) AND stop IS NULL;
 
--- name: run_again
--- [id, payload, expires_at] rows: run once more with these when the present attempt has ended.
-UPDATE taskmill_task SET rerun = json_array(given.value ->> 1, given.value ->> 2)
-FROM json_each(?1) AS given
-WHERE taskmill_task.id = given.value ->> 0;
+-- name: hand_keys_on
+-- The given tasks have a run added, which holds the key from now on.
+UPDATE taskmill_task SET gave_key = 1 WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: renew_added
+-- [id, new task] rows: the run that requeue has added is as the newest submission wants it.
+UPDATE taskmill_task SET
+    label = task ->> 2, group_name = task ->> 3, priority = task ->> 4, urgency = task ->> 4, payload = task ->> 6,
+    tags = task ->> 7, overrides = task ->> 8, created_at = task ->> 9, queued_at = task ->> 10, due_at = task ->> 11,
+    due_is_relative = task ->> 12, expires_at = task ->> 13, ttl_ms = task ->> 14, io = task ->> 20, replaced = task ->> 19,
+    on_dependency_failure = task ->> '$[18][2]', frozen = 0, paused_at = NULL
+FROM (SELECT value ->> 0 AS id, value -> 1 AS task FROM json_each(?1)) AS given
+WHERE taskmill_task.id = given.id;
 
 -- name: raise_priority
 -- A more urgent duplicate raises the holder: [id, priority] pairs.

@@ -1,8 +1,8 @@
 -- name: held_tokens
--- Which of the given [id, attempt] rows still hold their token, what they were asked meanwhile, whether they are to run
--- once more, whether they have children that have not ended, and whom their endings concern.
-SELECT json_group_array(json_array(t.id, t.stop, t.rerun IS NOT NULL, t.children > t.children_ended,
-    json_array(t.stop IS NOT NULL, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL,
+-- Which of the given [id, attempt] rows still hold their token, what they were asked meanwhile, whether they have
+-- children that have not ended, and whom their endings concern.
+SELECT json_group_array(json_array(t.id, t.stop, t.children > t.children_ended,
+    json_array(t.stop IS NOT NULL OR t.gave_key, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL,
         t.cron IS NOT NULL)))
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.id = given.value ->> 0
@@ -49,7 +49,7 @@ WHERE taskmill_task.id = given.value ->> 0 AND taskmill_task.attempt = given.val
 -- name: orphans
 -- Tasks that were running when their dispatcher died.
 SELECT json_group_array(json_array(
-    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, rerun IS NOT NULL, false))
+    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, false))
 FROM taskmill_task WHERE status = 'running';
 
 -- name: at_work

@@ -48,8 +48,8 @@ UPDATE taskmill_task SET status = 'pending' WHERE id IN (SELECT value FROM json_
 -- name: expired
 -- Waiting tasks past their deadline, at most ?2. One that was asked to stop ends that way, and one that was started
 -- in time and interrupted runs on.
-SELECT json_group_array(json_array(id, children > children_ended, rerun IS NOT NULL)) FROM (
-    SELECT id, children, children_ended, rerun FROM taskmill_task
+SELECT json_group_array(json_array(id, children > children_ended)) FROM (
+    SELECT id, children, children_ended FROM taskmill_task
     WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
         AND stop IS NULL AND interrupted = 0 AND frozen = 0 AND expires_at <= ?1
     ORDER BY expires_at LIMIT ?2
