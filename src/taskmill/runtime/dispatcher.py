@@ -103,6 +103,20 @@ class Dispatcher:
     def wake(self) -> None:
         self.woken.set()
 
+    async def settle_clock(self) -> bool:
+        """Take note of a step of the wall clock, if there was one: True if so.
+
+        What was stored before it moves with it; what is stored from here on counts from the new time.
+        """
+        if not self._upkeep.is_clock_stepped:
+            return False
+        await self._upkeep.step_noticed()
+        return True
+
+    def look_at_clock(self) -> None:
+        if self._upkeep.is_clock_stepped:
+            self.wake()
+
     def look_again(self) -> None:
         """Another process, or a verb of this one, has changed the store."""
         self._room.survey_wanted = True

@@ -170,6 +170,7 @@ class Dispatching:
                 return stopping.is_set() or done(dispatcher)
 
             self._neighbours.changed, self._neighbours.lost = dispatcher.look_again, lose
+            self._neighbours.look_at_clock = dispatcher.look_at_clock
             self._neighbours.watch()
             if started is not None:
                 started.set()
@@ -185,6 +186,7 @@ class Dispatching:
 
     def _left(self) -> None:
         self._neighbours.changed = self._neighbours.lost = None
+        self._neighbours.look_at_clock = lambda: None
         self.dispatcher = self._closing = None
 
     async def _stop_watching(self) -> None:

@@ -35,6 +35,8 @@ class Neighbours:
         self.changed: Callable[[], None] | None = None
         self.lost: Callable[[StoreLost], None] | None = None
         """Called when the store can no longer be used."""
+        self.look_at_clock: Callable[[], None] = lambda: None
+        """Called at each look: other processes go by the new time at once when the wall clock is stepped."""
 
     def watch(self) -> None:
         """Start looking; it stops by itself when nobody needs it."""
@@ -52,6 +54,7 @@ class Neighbours:
             while self.changed is not None or self._waiters.ids:
                 await self._wait(SOON if quick else SELDOM)
                 quick = max(quick - 1, 0)
+                self.look_at_clock()
                 if await self._look():
                     quick = ACTIVE_FOR
         finally:

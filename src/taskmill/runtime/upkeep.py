@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -40,6 +41,8 @@ class Upkeep:
         self._pruning: asyncio.Task[None] | None = None
         self._giving_back: asyncio.Task[None] | None = None
         self._offset = self._clock_offset()
+        self._noticed = asyncio.Event()
+        """Set when a step of the clock has been noticed."""
         self._next_try: float | None = None
         """When a step of the clock that the store refused to hear of is told again, on the steady clock."""
 
@@ -101,6 +104,20 @@ class Upkeep:
         if self._ended_since:
             await self.prune()
 
+    @property
+    def is_clock_stepped(self) -> bool:
+        """True if the wall clock was stepped since the loop has looked at it."""
+        return abs(self._clock_offset() - self._offset) >= CLOCK_STEP_MS
+
+    async def step_noticed(self) -> None:
+        """Make the loop look at the clock, and wait until it has; a loop that cannot is not waited for."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STORE_PATIENCE):
+                while self.is_clock_stepped:
+                    self._noticed.clear()
+                    self.wake()
+                    await self._noticed.wait()
+
     async def notice_clock_step(self) -> int:
         """By how many ms the wall clock was stepped, 0 if it was not; what is due "after a delay" keeps its delay."""
         offset = self._clock_offset()
@@ -118,6 +135,7 @@ class Upkeep:
             self._next_try = self._clock.monotonic() + STORE_PATIENCE
             return 0
         self._offset = offset
+        self._noticed.set()
         if self._ages:
             # Ages are told by the wall clock.
             self._prune_at = self._clock.monotonic()

@@ -76,6 +76,7 @@ class Control(Reading):
         self, change_series: Callable[[int, int], Awaitable[SeriesChange]], id: int
     ) -> SeriesChange:
         self._opened()
+        await self._settle_clock()
         change = await change_series(checked_id(id), self._clock.now_ms())
         if change.series_id is None:
             await self.get(id)

@@ -46,6 +46,10 @@ class Parts(HandlesTasks):
         """The dispatcher at work in this process, if any."""
         return self._dispatching.dispatcher
 
+    async def _settle_clock(self) -> bool:
+        """Before a delay is counted from the present: take note of a step of the clock. True if there was one."""
+        return self._dispatcher is not None and await self._dispatcher.settle_clock()
+
     def _rules(self, controls: Controls) -> Rules:
         """What holds under these controls."""
         own = self._settings.declared

@@ -24,6 +24,8 @@ class Submitting(Parts):
         # The way of almost every task, kept short.
         self._opened()
         task = self._registry.resolve(submission, self._clock.now_ms())
+        if (task.due_is_relative or task.expires_at is not None) and await self._settle_clock():
+            task = self._registry.resolve(submission, self._clock.now_ms())
         return self._handle(task.type, (await self._store.add([task]))[0])
 
     async def submit_many(self, submissions: Iterable[Submission], *, connection: object = None) -> list[Handle[Any]]:
@@ -43,6 +45,7 @@ class Submitting(Parts):
         """Check submissions and apply defaults; nothing is stored yet."""
         self._opened()
         given = checked_submissions(submissions)
+        await self._settle_clock()
         now = self._clock.now_ms()
         resolve = self._registry.resolve
         try:

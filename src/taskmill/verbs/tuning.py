@@ -163,6 +163,7 @@ class GroupControl:
     async def pause(self, until: datetime | None = None, duration: Duration | None = None) -> None:
         """Start nothing more of the group, until it is resumed or the time has come; what runs goes on."""
         self._scheduler._opened()
+        await self._scheduler._settle_clock()
         ends_at = self._scheduler._pause_end(until, duration)
         await self._scheduler._pause(self._scope, ends_at, relative=duration is not None)
 
