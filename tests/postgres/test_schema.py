@@ -51,7 +51,7 @@ MORE_STATEMENTS = {
 }
 
 FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}
-NOTHING_TO_DO = {"claim", "delete_active", "tally"}
+NOTHING_TO_DO = {"claim", "count_anew", "delete_active", "tally"}
 NOTHING_ON_SQLITE = {"claim_fronts", "unclaim_others", "preemption", "ask_to_make_way"}
 
 # Read or written as a whole, once in a while, or small.

@@ -11,7 +11,7 @@ from datetime import UTC, tzinfo
 
 from taskmill.cron_socket import Occasion
 from taskmill.define.registry import Registry
-from taskmill.errors import StoreError, StoreLost
+from taskmill.errors import StoreCorrupt, StoreError, StoreLost
 from taskmill.exits import ends_program
 from taskmill.model.cron import CronState
 from taskmill.model.exception_text import message_of
@@ -113,7 +113,9 @@ class CronClock:
         except StoreLost:
             raise
         except StoreError as wrong:
-            logger.error("the store could not be asked about cron tasks, trying again: %s", wrong)
+            # A value that cannot be read may also be a mistake in a calculation: the traceback tells.
+            unreadable = isinstance(wrong, StoreCorrupt)
+            logger.error("the store could not be asked about cron tasks, trying again: %s", wrong, exc_info=unreadable)
         except Exception:  # noqa: BLE001 - whatever it is, the loop goes on
             logger.exception("cron tasks that are due could not be fired, trying again")
 
