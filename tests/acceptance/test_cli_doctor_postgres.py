@@ -14,6 +14,7 @@ import pytest
 from taskmill import Domain, Scheduler
 from taskmill.cli.doctor_postgres import judge
 from taskmill.store.postgres import health
+from taskmill.store.postgres.migrate import NEWEST_VERSION
 from tests.acceptance.command_line import Here
 from tests.postgres.keeper import Server
 from tests.postgres.server import address
@@ -54,7 +55,7 @@ def test_a_server_that_is_well(here: Here, postgres_store: str) -> None:
     assert document["healthy"]
     facts = document["facts"]
     assert {finding["level"] for finding in document["findings"]} == {"ok"}
-    assert (facts["schema"], facts["encoding"], facts["nodes"]["alive"]) == (1, "UTF8", [])
+    assert (facts["schema"], facts["encoding"], facts["nodes"]["alive"]) == (NEWEST_VERSION, "UTF8", [])
     assert abs(facts["clock_ahead"]) < 1
     assert {table["name"] for table in facts["tables"]} >= {"taskmill_task", "taskmill_history", "taskmill_node"}
     assert facts["bytes"] == sum(table["bytes"] + table["index_bytes"] for table in facts["tables"])
