@@ -144,8 +144,11 @@ def test_a_second_signal_exits_at_once(app: Path, engine: Engine) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 128 + signal.SIGTERM
     if not engine.is_postgres:
-        # Nothing dispatches any more; opening the file returns the task to the queue. Nodes wait for the lease to end.
-        assert asyncio.run(_record(app, waiting)).status is Status.PENDING
+        # Opening the file changes nothing; the next dispatcher runs the task again. Nodes wait for the lease to end.
+        assert asyncio.run(_record(app, waiting)).status is Status.RUNNING
+        with running(app, "--verbose") as again:
+            heard(again, "dispatched")
+            assert asyncio.run(_record(app, waiting)).attempt == 2
 
 
 @pytest.mark.one_engine("a file has one dispatcher, a database has many")
