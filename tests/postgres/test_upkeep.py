@@ -22,6 +22,7 @@ LIVE = {
     "taskmill_node": (0, 200, 50),
     "taskmill_tally": (0, 500, 50),
     "taskmill_control": (0, 500, 50),
+    "taskmill_ended_pause": (0, 200, 50),
     "taskmill_setting": (0, 200, 50),
     "taskmill_io": (0, 200, 50),
     "taskmill_cron": (0.02, 200, 70),

@@ -159,9 +159,10 @@ async def test_a_run_that_requeue_added_has_not_started(
         assert again.kind == "requeued"
         uploads.handler_may_end.set()
         await manual_clock.advance(1)
-        await handle.cancel()
+        assert (await ended(scheduler, handle.id)).ending == "completed"
+        await again.cancel()
         await manual_clock.advance(1)
-        assert (await ended(scheduler, handle.id)).ending == "cancelled"
+        assert (await ended(scheduler, again.id)).ending == "cancelled"
     assert uploads.log == ["start a"]
 
 

@@ -8,3 +8,5 @@ CREATE TABLE taskmill_ended_pause (
     reached bigint NOT NULL,
     PRIMARY KEY (kind, name, since)
 );
+ALTER TABLE taskmill_ended_pause SET (
+    fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0);
