@@ -13,11 +13,13 @@ from taskmill.testing.plugin import SchedulerFactory
 
 
 def told(events: list[Event]) -> dict[str, tuple[int, int, str]]:
-    return {
-        event.group: (event.previous_slots, event.new_slots, event.reason)
-        for event in events
-        if isinstance(event, GroupAllocationChanged)
-    }
+    """What all announcements about a group come to: from the first share to the last."""
+    found: dict[str, tuple[int, int, str]] = {}
+    for event in events:
+        assert isinstance(event, GroupAllocationChanged)
+        first, _, _ = found.get(event.group, (event.previous_slots, 0, ""))
+        found[event.group] = first, event.new_slots, event.reason
+    return found
 
 
 async def test_a_weight_set_while_all_slots_are_taken_is_told_at_once(
