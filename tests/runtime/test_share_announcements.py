@@ -23,7 +23,9 @@ def told(events: list[Event]) -> dict[str, tuple[int, int, str]]:
 
 def summed(events: list[Event]) -> dict[str, tuple[int, int, str]]:
     """Merge the announcements about each group: from its first share to its last."""
-    first = {event.group: event.previous_slots for event in reversed(events) if hasattr(event, "group")}
+    first = {
+        event.group: event.previous_slots for event in reversed(events) if isinstance(event, GroupAllocationChanged)
+    }
     return {group: (first[group], new, reason) for group, (_, new, reason) in told(events).items()}
 
 
