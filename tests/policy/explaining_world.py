@@ -52,6 +52,7 @@ PENDING = Situation(
     interrupted=False,
     clock_from=NOON - MINUTE,
     place_id=7,
+    may_expire=True,
 )
 
 

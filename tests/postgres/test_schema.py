@@ -50,7 +50,17 @@ MORE_STATEMENTS = {
     "health_of_nodes",
 }
 
-FRAGMENTS = {"active_rows", "history_rows", "active_counts", "shown_status", "among_ids"}
+FRAGMENTS = {
+    "active_rows",
+    "history_rows",
+    "active_counts",
+    "shown_status",
+    "among_ids",
+    "expired_among",
+    "expired_waiting",
+    "has_expired",
+    "with_expired",
+}
 NOTHING_TO_DO = {"claim", "count_anew", "delete_active", "tally"}
 NOTHING_ON_SQLITE = {"claim_fronts", "unclaim_others", "preemption", "ask_to_make_way"}
 

@@ -57,12 +57,17 @@ class Model:
     def holder(self, key: str | None) -> ModelTask | None:
         return next((t for t in self.tasks.values() if t.is_active and key is not None and t.key == key), None)
 
+    def expire(self) -> None:
+        """Past its deadline a task has ended, whether or not something runs."""
+        for task in self.tasks.values():
+            if task.is_active and task.expires_at is not None and task.expires_at <= self.now:
+                task.state = "expired"
+
     def run(self) -> None:
         while True:
+            self.expire()
             for task in self.tasks.values():
-                if task.is_active and task.expires_at is not None and task.expires_at <= self.now:
-                    task.state = "expired"
-                elif task.state == "scheduled" and task.due_at is not None and task.due_at <= self.now:
+                if task.state == "scheduled" and task.due_at is not None and task.due_at <= self.now:
                     task.state = "pending"
             waiting = [task for task in self.tasks.values() if task.state == "pending"]
             if not waiting:
@@ -187,6 +192,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.runner.run(self.clock.advance(seconds))
         self.model.now += seconds
+        self.model.expire()
 
     @rule()
     def run_until_idle(self) -> None:

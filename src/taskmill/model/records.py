@@ -41,6 +41,11 @@ class TaskRecord(_Described, frozen=True, kw_only=True):
 
     status: Status
 
+    @property
+    def state(self) -> str:
+        """The status, as a lower-case string."""
+        return str(self.status)
+
 
 class HistoryRecord(_Described, frozen=True, kw_only=True):
     """A task that ended."""
@@ -51,6 +56,11 @@ class HistoryRecord(_Described, frozen=True, kw_only=True):
     result: Any
     error: str | None
     actual_io: IoBudget | None
+
+    @property
+    def state(self) -> str:
+        """The ending, as a lower-case string."""
+        return str(self.ending)
 
 
 class TypeStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,6 +46,8 @@ class Situation(msgspec.Struct, array_like=True):
     """Where its time-to-live counts from."""
     place_id: int
     """The task whose place in the queue it has; else its own id."""
+    may_expire: bool
+    """True if it ends when its deadline has passed."""
     io: str | None = None
 
     @property

@@ -40,6 +40,8 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """True if requeue has added it after the run that is its gate, which has not ended."""
     gate_stops: bool = False
     """True if its gate was asked to stop."""
+    is_late: bool = False
+    """True if its stored deadline has passed: it may have expired."""
 
     @property
     def waits_to_run(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from taskmill.model.controls import Pause
+from taskmill.model.controls import Controls, Pause
 from taskmill.model.status import Status
 from taskmill.policy.rules import Rules
 
@@ -65,6 +65,24 @@ def clocks(task: Clocked, rules: Rules, now: int) -> Clocks:
         None if expires_at is None else expires_at + stood_still(pauses, task.clock_from, now),
         stand_still=held or task.status is Status.PAUSED,
     )
+
+
+class Perishable(Protocol):
+    """What is stored about a task that may expire."""
+
+    @property
+    def may_expire(self) -> bool | int: ...
+
+
+def has_expired(task: Perishable, shown: Clocks, now: int) -> bool:
+    """True if the task is past its deadline, whether or not it was moved to history."""
+    return bool(task.may_expire) and shown.expires_at is not None and shown.expires_at <= now
+
+
+def owed_at_most(controls: Controls, now: int) -> int:
+    """How much time the pauses that are over may still have to give back to a task."""
+    pauses = (*controls.pauses.values(), *(pause for _, pause in controls.ended_pauses))
+    return sum(pause.until - pause.since for pause in pauses if pause.until is not None and pause.until <= now)
 
 
 def pauses_of(rules: Rules, group: str, type: str, settled_at: int | None) -> list[Pause]:

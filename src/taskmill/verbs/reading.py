@@ -115,13 +115,17 @@ class Reading(Parts):
         """Why a task waits: every hold with its numbers, who is before it, and when it may start."""
         # Loaded when somebody asks: most programs never do.
         from taskmill.policy.explaining import about_ended, explain
+        from taskmill.policy.standstill import clocks, has_expired
 
         self._opened()
         found = await self._store.situation(checked_id(id))
         if found is None:
             return about_ended(await self.get(id))
         situation, around, controls = found
-        around.is_dispatching = self._dispatcher is not None or self._store.dispatcher_is_alive()
+        now = self._clock.now_ms()
+        if has_expired(situation, clocks(situation, self._rules(controls), now), now):
+            return about_ended(await self.get(id))
+        around.is_dispatching = self._is_dispatched
         around.unknown_types = await self._unknown([situation.type, *(type for _, type in around.waiting)])
         around.machines = await self._machines()
         rules = self._rules(controls)
@@ -178,15 +182,38 @@ class Reading(Parts):
             while True:
                 ended.clear()
                 record = await self.get(id)
-                if isinstance(record, HistoryRecord):
+                if isinstance(record, HistoryRecord) and await self._has_ended(record):
                     await self._store.durable()
                     return record
                 if until is not None and self._clock.monotonic() >= until:
                     raise TimeoutError(f"task {id} has not ended after {timeout}")
                 self._neighbours.watch()
-                await self._clock.wait(ended, until)
+                await self._clock.wait(ended, self._until_deadline(record, until))
         finally:
             self._waiters.leave(id)
+
+    @property
+    def _is_dispatched(self) -> bool:
+        return self._dispatcher is not None or self._store.dispatcher_is_alive()
+
+    async def _has_ended(self, record: HistoryRecord) -> bool:
+        """True if nothing more can become of the task.
+
+        What has expired is moved to history by a dispatcher, if there is one: it knows of steps of the clock.
+        """
+        if record.ending is not Ending.EXPIRED or not self._is_dispatched:
+            return True
+        return bool(await self._store.ended_among([record.id]))
+
+    def _until_deadline(self, record: TaskRecord | HistoryRecord, until: float | None) -> float | None:
+        """Until when to wait for the end of a task: where nothing dispatches, its deadline may end it."""
+        if record.expires_at is None or self._is_dispatched:
+            return until
+        left = (record.expires_at - self._clock.now()).total_seconds()
+        if left <= 0:
+            return until
+        at = self._clock.monotonic() + left
+        return at if until is None else min(at, until)
 
     def events(self, *kinds: type[Event], domain: str | None = None, type: str | None = None) -> Listener:
         """Listen from now on; an async iterator of the kinds given, or of all."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from taskmill.model.controls import Declared
 from taskmill.model.status import Ending
+from taskmill.policy.rules import Rules
 from taskmill.ports import Effects
-from taskmill.store.sql import families
+from taskmill.store.sql import controls, families, passed_deadlines, paused_time
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.endings import end_tasks
-from taskmill.store.sql.json_sql import one
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.json_sql import decode_ids, encoded, one
+from taskmill.store.sql.rows import EndingRow, View
 from taskmill.store.sql.statements import SQL
 
 _decode_expired = msgspec.json.Decoder(list[tuple[int, bool]], strict=False).decode
@@ -18,7 +22,24 @@ _decode_expired = msgspec.json.Decoder(list[tuple[int, bool]], strict=False).dec
 
 def expire(connection: Connection, now: int, limit: int, effects: Effects) -> None:
     """End tasks that waited too long, and their waiting descendants."""
-    found = _decode_expired(one(connection, SQL["expired"], now, limit))
+    _end(connection, _decode_expired(one(connection, SQL["expired"], now, limit)), now, effects)
+
+
+def expire_among(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> None:
+    """End those of these tasks that are past their deadlines, which no sweep has come to."""
+    late = decode_ids(one(connection, SQL["late"], encoded(list(ids)), now))
+    if not late:
+        return
+    connection.be_alone()
+    # What pauses that are over have still to give back may put a deadline off.
+    effects.pauses_ended += paused_time.end_pauses(connection, now)
+    paused_time.settle(connection, late)
+    view = View(Rules(Declared(), controls.read(connection)), now)
+    text, moments = passed_deadlines.at(connection.text(SQL["expired_among"]), view)
+    _end(connection, _decode_expired(one(connection, text, encoded(late), *moments)), now, effects)
+
+
+def _end(connection: Connection, found: Sequence[tuple[int, bool]], now: int, effects: Effects) -> None:
     rows = {id: EndingRow(id, Ending.EXPIRED, now, None, None, None) for id, _ in found}
     if parents := [id for id, has_children in found if has_children]:
         for row in families.expire_families(connection, parents, now, effects):

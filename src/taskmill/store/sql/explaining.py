@@ -16,11 +16,12 @@ from taskmill.policy.aging import effective_priority, wait_until_ms
 from taskmill.policy.learned_io import expected_io
 from taskmill.policy.rules import Rules
 from taskmill.policy.standstill import clocks, pauses_of, stood_still
-from taskmill.store.sql import machine
+from taskmill.store.sql import machine, passed_deadlines
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
 from taskmill.store.sql.json_sql import decode_ids, encoded, one
 from taskmill.store.sql.last_ended import last_ended
+from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
 
 RECENT = 200
@@ -41,7 +42,7 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
         if row is None:
             return None
         found = _decode_situation(row[0])
-        running, waiting = load_of_groups(connection)
+        running, waiting = load_of_groups(connection, View(rules, now))
         group = found.group if rules.is_shared else None
         around = Surroundings(
             running=running,
@@ -69,12 +70,15 @@ def _recent_endings(connection: Connection, group: str | None) -> tuple[int, int
     return number, first, last
 
 
-def load_of_groups(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+def load_of_groups(connection: Connection, view: View) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
     """What runs and what may start, by group and type."""
     running, waiting = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for counted, statement in ((running, "running"), (waiting, "waiting")):
         for group, type, n in _decode_load(one(connection, SQL[statement])):
             counted[group, type] += n
+    if passed_deadlines.are_there(connection, view):
+        text, moments = passed_deadlines.at(connection.text(SQL["expired_waiting"]), view)
+        waiting -= Counter({(group, type): n for group, type, n in _decode_load(one(connection, text, *moments))})
     return running, waiting
 
 

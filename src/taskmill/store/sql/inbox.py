@@ -14,7 +14,7 @@ from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on
 from taskmill.ports import Arrived, Effects, Origin
-from taskmill.store.sql import dependencies, families, paused_time, series
+from taskmill.store.sql import dependencies, expiring, families, paused_time, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import read_described
 from taskmill.store.sql.endings import CRON_ONLY, NOBODY, end_tasks
@@ -39,12 +39,15 @@ def insert(connection: Connection, requests: Sequence[Request], now: int) -> tup
     if is_plain(requests):
         return _insert_plain(connection, requests)
     connection.be_alone()
-    found = _look_up(connection, requests)
+    effects = Effects()
+    found = _look_up(connection, requests, now, effects)
     plan = plan_inbox(requests, found.keys, found.last_id + 1, _needs(connection, requests, found.keys))
     arrived = Arrived(
-        fresh=list(enumerate(plan.fresh, plan.first_id)), blocked={id for id, _, is_open in plan.edges if is_open}
+        fresh=list(enumerate(plan.fresh, plan.first_id)),
+        blocked={id for id, _, is_open in plan.edges if is_open},
+        effects=effects,
     )
-    _store(connection, plan, found, arrived.effects, now)
+    _store(connection, plan, found, effects, now)
     return plan.answers, arrived
 
 
@@ -76,16 +79,23 @@ class _Found(msgspec.Struct, gc=False):
     """What events would tell about them."""
 
 
-def _look_up(connection: Connection, requests: Sequence[Request]) -> _Found:
+def _look_up(connection: Connection, requests: Sequence[Request], now: int, effects: Effects) -> _Found:
     wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
-    asked = (encoded(list(wanted)), sum(map(len, requests)))
+    asked = (encoded(list(wanted)), sum(map(len, requests)), now)
     connection.pass_over_lost_ids()
     row = connection.execute(SQL["key_holders"], asked).fetchone()
-    holders, stoppers = _decode_holders(row[0]), _decode_stoppers(row[1])
+    holders = _decode_holders(row[0])
+    if late := [holder.id for _, _, holder, _ in holders if holder.is_late]:
+        # Past its deadline a task holds no key, whether or not something dispatches. What follows from its end, such as
+        # the next occurrence of a series, takes ids and may take the key.
+        expiring.expire_among(connection, late, now, effects)
+        row = connection.execute(SQL["key_holders"], asked).fetchone()
+        holders = _decode_holders(row[0])
+    stoppers = _decode_stoppers(row[1])
     if row[5] and holders:
         # A task that takes the place of another takes the true one.
         paused_time.settle(connection, [holder.id for _, _, holder, _ in holders])
-        holders = _decode_holders(connection.execute(SQL["key_holders"], (asked[0], 0)).fetchone()[0])
+        holders = _decode_holders(connection.execute(SQL["key_holders"], (asked[0], 0, now)).fetchone()[0])
     keys = Keys(
         {(type, key): holder for type, key, holder, _ in holders},
         {(type, key): id for type, key, id in stoppers},

@@ -22,7 +22,7 @@ from taskmill.store.sql.alone import just_ends
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import UNREADABLE, describe
 from taskmill.store.sql.endings import Ties, end_tasks, leave_active
-from taskmill.store.sql.expiring import expire
+from taskmill.store.sql.expiring import expire, expire_among
 from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.releasing import note_queued, promote
 from taskmill.store.sql.rows import EndingRow
@@ -322,7 +322,9 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
 
 def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult:
     """End what waits; ask what runs to stop; descendants first."""
-    result = CancelResult(ids=[task.id for task in describe(connection, ids)])
+    result = CancelResult()
+    expire_among(connection, ids, now, result.effects)
+    result.ids = [task.id for task in describe(connection, ids)]
     end_tasks(
         connection,
         families.stop_trees(connection, result.ids, StopReason.CANCEL, now, result.effects),

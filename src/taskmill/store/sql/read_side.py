@@ -92,7 +92,7 @@ class ReadSide(Locating):
 
     async def load_of_groups(self) -> GroupLoad:
         def read(connection: Connection, view: View) -> GroupLoad:
-            running, waiting = explaining.load_of_groups(connection)
+            running, waiting = explaining.load_of_groups(connection, view)
             return GroupLoad(
                 running,
                 waiting,
@@ -121,7 +121,7 @@ class ReadSide(Locating):
         return await self._view(lambda connection, view: reading.tasks(connection, view, filters))
 
     async def history(self, filters: Filters) -> list[HistoryRecord]:
-        return await self._read(lambda connection: reading.history(connection, filters))
+        return await self._view(lambda connection, view: reading.history(connection, view, filters))
 
     async def at_work(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
         def read(connection: Connection, view: View) -> tuple[list[TaskRecord], list[NodeAtWork]]:

@@ -13,6 +13,7 @@ from taskmill.model.graph import Dependency, TaskGraph
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
 from taskmill.policy.learned_io import mean_io
+from taskmill.store.sql import passed_deadlines
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.damage import damaged_column
 from taskmill.store.sql.json_sql import decode_ids, encoded, one
@@ -53,7 +54,7 @@ def _first(
 ) -> TaskRecord | HistoryRecord | None:
     # So that a task on its way to history is seen in one of the two places.
     with connection.snapshot():
-        if active := _active(connection, view, where, parameters, "LIMIT 1"):
+        if active := _active(connection, view, where, parameters, "ORDER BY id DESC LIMIT 1"):
             return active[0]
         ended = _ended(connection, where, parameters, f"{NEWEST_FIRST} LIMIT 1")
         return ended[0] if ended else None
@@ -63,15 +64,16 @@ def tasks(connection: Connection, view: View, filters: Filters) -> list[TaskReco
     """Active tasks, oldest first: those next to ``before`` or ``after``, if there are more than ``limit``."""
     if isinstance(filters.status, Ending):
         return []
-    where, parameters = _conditions(filters, "taskmill_task", *_status_column(connection, view))
+    where, parameters = _active_conditions(connection, view, filters)
     where = _cut(where, parameters, filters)
     if filters.limit is not None and filters.before is not None and filters.after is None:
-        where = f"id IN (SELECT id FROM taskmill_task WHERE {where} ORDER BY id DESC LIMIT ?)"  # noqa: S608
+        where = f"id IN (SELECT id FROM taskmill_task AS t WHERE {where} ORDER BY id DESC LIMIT ?)"  # noqa: S608
         parameters.append(filters.limit)
-    return _active(connection, view, where, parameters, _limit("ORDER BY id", filters, parameters))
+    found = _active(connection, view, where, parameters, _limit("ORDER BY id", filters, parameters))
+    return [record for record in found if isinstance(record, TaskRecord)]
 
 
-def history(connection: Connection, filters: Filters) -> list[HistoryRecord]:
+def history(connection: Connection, view: View, filters: Filters) -> list[HistoryRecord]:
     """Ended tasks, the last to end first. ``before`` continues after that task in this order, ``after`` before it."""
     if isinstance(filters.status, Status):
         return []
@@ -89,7 +91,11 @@ def history(connection: Connection, filters: Filters) -> list[HistoryRecord]:
             where, parameters, filters.limit, order=OLDEST_FIRST if turns_back else NEWEST_FIRST
         )
         where = f"id IN (SELECT id FROM ({query}) AS last)"  # noqa: S608 - fixed fragments
-    return _ended(connection, where, parameters, _limit(NEWEST_FIRST, filters, parameters))
+    order = _limit(NEWEST_FIRST, filters, parameters)
+    if filters.status not in (None, Ending.EXPIRED):
+        return _ended(connection, where, parameters, order)
+    with connection.snapshot():
+        return _ended(connection, where, parameters, order, passed_deadlines.with_history(connection, view))
 
 
 def _cut(where: str, parameters: list[Any], filters: Filters) -> str:
@@ -103,18 +109,22 @@ def _cut(where: str, parameters: list[Any], filters: Filters) -> str:
 def count(connection: Connection, view: View, filters: Filters) -> int:
     """How many tasks match: active ones, or ended ones when ``status`` is an ending."""
     given = {name for name in Filters.__struct_fields__ if getattr(filters, name) not in (None, {})}
-    if isinstance(filters.status, Ending) and given <= _TALLIED:
+    before, moments = "", list[int]()
+    if filters.status is Ending.EXPIRED:
+        before, moments = passed_deadlines.with_history(connection, view)
+    if isinstance(filters.status, Ending) and given <= _TALLIED and not before:
         where, parameters = _conditions(filters, "taskmill_tally", "ending")
         statement = f"SELECT CAST(coalesce(sum(kept), 0) AS BIGINT) FROM taskmill_tally WHERE {where}"  # noqa: S608
     else:
-        table, column, instants = (
-            ("taskmill_history", "ending", ())
-            if isinstance(filters.status, Ending)
-            else ("taskmill_task", *_status_column(connection, view))
-        )
-        where, parameters = _conditions(filters, table, column, instants)
+        if isinstance(filters.status, Ending):
+            table = "taskmill_history"
+            where, parameters = _conditions(filters, table, "ending")
+        else:
+            table = "taskmill_task AS t"
+            where, parameters = _active_conditions(connection, view, filters)
         where = _cut(where, parameters, filters)
-        statement = f"SELECT count(*) FROM {table} WHERE {where}"  # noqa: S608
+        statement = f"{before}SELECT count(*) FROM {table} WHERE {where}"  # noqa: S608
+        parameters = [*moments, *parameters]
     found: int = connection.execute(statement, parameters).fetchone()[0]
     return found if filters.limit is None else min(found, filters.limit)
 
@@ -122,10 +132,13 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
 def counts(connection: Connection, view: View) -> dict[str, int]:
     """Every status and ending with the number of tasks in it."""
     found = {str(word): 0 for word in (*Status, *Ending)}
-    column, instants = _status_column(connection, view)
-    counted = connection.text(SQL["active_counts"]).replace("{status}", column)
-    active, ended = one(connection, counted, *instants), one(connection, SQL["ended_counts"])
-    return {**found, **_decode(active), **_decode(ended)}
+    with connection.snapshot():
+        column, moments = passed_deadlines.shown_status(connection, view)
+        counted = connection.text(SQL["active_counts"]).replace("{status}", column)
+        for answer in (one(connection, counted, *moments), one(connection, SQL["ended_counts"])):
+            for word, number in _decode(answer).items():
+                found[word] += number
+    return found
 
 
 def stats(connection: Connection, type: str) -> TypeStats:
@@ -176,14 +189,6 @@ def ended_among(connection: Connection, ids: Sequence[int]) -> list[int]:
     return decode_ids(one(connection, SQL["ended_among"], encoded(ids)))
 
 
-def _status_column(connection: Connection, view: View) -> tuple[str, Sequence[int]]:
-    """The status as it is shown, with its parameters; only while something is paused is that more than a column."""
-    if not view.rules.controls.pauses:
-        return "status", ()
-    # Not in the text: the server keeps what it has prepared, and each instant would be another statement.
-    return connection.text(SQL["shown_status"]).replace("{now}", "?"), (view.now,)
-
-
 def _limit(order: str, filters: Filters, parameters: list[Any]) -> str:
     if filters.limit is None:
         return order
@@ -227,13 +232,32 @@ def _conditions(
     return " AND ".join(where), parameters
 
 
-def _active(connection: Connection, view: View, where: str, parameters: Sequence[Any], order: str) -> list[TaskRecord]:
+def _active_conditions(connection: Connection, view: View, filters: Filters) -> tuple[str, list[Any]]:
+    """The same for active tasks, which those that have expired are no longer."""
+    column, moments = passed_deadlines.shown_status(connection, view)
+    where, parameters = _conditions(filters, "taskmill_task", column, moments)
+    if filters.status is None and moments:
+        where += f" AND {column} <> 'expired'"
+        parameters += moments
+    return where, parameters
+
+
+def _active(
+    connection: Connection, view: View, where: str, parameters: Sequence[Any], order: str
+) -> list[TaskRecord | HistoryRecord]:
     rows = _rows(connection, "taskmill_task", "active_rows", decode_active, (where, parameters, order))
     return [task_record(row, view) for row in rows]
 
 
-def _ended(connection: Connection, where: str, parameters: Sequence[Any], order: str) -> list[HistoryRecord]:
-    rows = _rows(connection, "taskmill_history", "history_rows", decode_history, (where, parameters, order))
+def _ended(
+    connection: Connection,
+    where: str,
+    parameters: Sequence[Any],
+    order: str,
+    before: tuple[str, Sequence[int]] = ("", ()),
+) -> list[HistoryRecord]:
+    wanted = (where, [*before[1], *parameters], order)
+    rows = _rows(connection, "taskmill_history", "history_rows", decode_history, wanted, before[0])
     return [history_record(row) for row in rows]
 
 
@@ -243,13 +267,15 @@ def _rows(
     statement: str,
     decode: Callable[[str], list[T]],
     wanted: tuple[str, Sequence[Any], str],
+    before: str = "",
 ) -> list[T]:
     where, parameters, order = wanted
-    rows = connection.text(SQL[statement]).replace("{where}", where).replace("{order}", order)
+    rows = before + connection.text(SQL[statement]).replace("{where}", where).replace("{order}", order)
     try:
         return decode(one(connection, rows, *parameters))
     except (msgspec.MsgspecError, UnicodeError) as wrong:
-        ids = connection.execute(f"SELECT id FROM {table} WHERE {where} {order}", parameters).fetchall()  # noqa: S608
+        among = f"{before}SELECT id FROM {table} AS t WHERE {where} {order}"  # noqa: S608
+        ids = connection.execute(among, parameters).fetchall()
         if len(ids) == 1:
             row = ActiveRow if table == "taskmill_task" else HistoryRow
             column = damaged_column(connection, table, ids[0][0]) or column_at(str(wrong), row)

@@ -24,7 +24,7 @@ from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.progress import extrapolated, with_children
 from taskmill.policy.rules import Rules
-from taskmill.policy.standstill import clocks
+from taskmill.policy.standstill import clocks, has_expired
 
 T = TypeVar("T")
 
@@ -69,6 +69,8 @@ class ActiveRow(_CommonRow, array_like=True):
     paused_at: int | None
     clock_from: int
     usual_ms: float | None
+    may_expire: int
+    """Whether it ends when its deadline has passed."""
 
 
 class HistoryRow(_CommonRow, array_like=True):
@@ -93,11 +95,23 @@ class View(NamedTuple):
     now: int
 
 
-def task_record(row: ActiveRow, view: View) -> TaskRecord:
-    def build() -> TaskRecord:
+def task_record(row: ActiveRow, view: View) -> TaskRecord | HistoryRecord:
+    """Make a record of an active row: of one that has expired, that which history will have."""
+
+    def build() -> TaskRecord | HistoryRecord:
         shown = clocks(row, view.rules, view.now)
         row.expires_at = shown.expires_at
         common = _common(row)
+        if shown.expires_at is not None and has_expired(row, shown, view.now):
+            return HistoryRecord(
+                **common,
+                ending=Ending.EXPIRED,
+                ended_at=from_ms(shown.expires_at),
+                duration=None,
+                result=None,
+                error=None,
+                actual_io=None,
+            )
         aging = view.rules.declared.aging
         common["effective_priority"] = effective_priority(aging, row.urgency, shown.waited)
         if row.family is not None:

@@ -62,9 +62,8 @@ SELECT kind, name, resume_at FROM taskmill_control WHERE resume_at <= $1::bigint
 -- its time still to be given back. At most $2.
 UPDATE taskmill_task SET frozen = true
 WHERE id = ANY (ARRAY(
-    SELECT id FROM taskmill_task
-    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-        AND stop IS NULL AND NOT interrupted AND NOT frozen AND expires_at <= $1::bigint
+    SELECT id FROM taskmill_task AS t
+    WHERE {may_expire} AND NOT t.frozen AND t.expires_at <= $1::bigint
         AND (EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it})
             OR EXISTS (SELECT 1 FROM taskmill_ended_pause AS ended WHERE {owes_it}))
     LIMIT $2::bigint

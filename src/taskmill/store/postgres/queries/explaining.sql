@@ -8,7 +8,7 @@ SELECT json_build_array(
     t.children - t.children_ended,
     coalesce((SELECT paused FROM taskmill_series WHERE id = t.series_id), false),
     t.preempted, t.paused_at, t.interrupted,
-    {clock_from}, {place}, t.io)
+    {clock_from}, {place}, {may_expire}, t.io)
 FROM taskmill_task AS t
 WHERE t.id = $1::bigint;
 
@@ -23,6 +23,13 @@ SELECT coalesce(json_agg(json_build_array(group_name, type, n)), '[]') FROM (
 SELECT coalesce(json_agg(json_build_array(group_name, type, n)), '[]') FROM (
     SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'pending' AND stop IS NULL
     GROUP BY group_name, urgency, type
+) AS counted;
+
+-- name: expired_waiting
+-- The same of what is counted there, though it has expired.
+SELECT coalesce(json_agg(json_build_array(group_name, type, n)), '[]') FROM (
+    SELECT group_name, type, count(*) AS n FROM taskmill_task AS t
+    WHERE status = 'pending' AND {is_expired} GROUP BY group_name, type
 ) AS counted;
 
 -- name: ahead

@@ -2,6 +2,7 @@
 -- Of the given [type, key] pairs: the active tasks that hold them, with what events would tell about them, and those that
 -- were asked to stop, or have a run added, and have not ended; the id after which there is room for $2 more, which are set aside here; whether
 -- any task waits for others; whether any is a firing; whether paused time is still to be given back.
+-- $3 is the present: stored deadlines may have passed. A role that may not end tasks leaves them to others.
 SELECT
     (
         SELECT coalesce(json_agg(json_build_array(t.type, t.key, json_build_array(
@@ -9,7 +10,9 @@ SELECT
             t.finalizing OR t.children > t.children_ended, coalesce(t.saved, t.replaced), t.held,
             t.parent_id IS NOT NULL
                 AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL,
-            t.place_id, {hook_left}, coalesce(gate.gave_key, false), gate.stop IS NOT NULL),
+            t.place_id, {hook_left}, coalesce(gate.gave_key, false), gate.stop IS NOT NULL,
+            {may_expire} AND t.expires_at <= $3::bigint
+                AND has_table_privilege('taskmill_task', 'DELETE')),
             {description})), '[]')
         FROM jsonb_array_elements($1::jsonb) AS wanted (value)
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1

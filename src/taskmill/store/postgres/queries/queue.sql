@@ -56,14 +56,22 @@ SELECT coalesce(json_agg(id), '[]') FROM (
 UPDATE taskmill_task SET status = 'pending' WHERE id = ANY (taskmill_ids($1)) AND status = 'scheduled';
 
 -- name: expired
--- Waiting tasks past their deadline, at most $2. One that was asked to stop ends that way, and one that was started
--- in time and interrupted runs on.
+-- Waiting tasks past their deadline, at most $2.
 SELECT coalesce(json_agg(json_build_array(id, children > children_ended)), '[]') FROM (
-    SELECT id, children, children_ended FROM taskmill_task
-    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-        AND stop IS NULL AND NOT interrupted AND NOT frozen AND expires_at <= $1::bigint
-    ORDER BY expires_at LIMIT $2::bigint
+    SELECT id, children, children_ended FROM taskmill_task AS t
+    WHERE {may_expire} AND NOT t.frozen AND t.expires_at <= $1::bigint
+    ORDER BY t.expires_at LIMIT $2::bigint
 ) AS expired;
+
+-- name: late
+-- Those of the given tasks whose stored deadlines have passed at $2, paused or not.
+SELECT coalesce(json_agg(id), '[]') FROM taskmill_task AS t
+WHERE id = ANY (taskmill_ids($1)) AND {may_expire} AND t.expires_at <= $2::bigint;
+
+-- name: expired_among
+-- [id, whether it has children left] of those of a list that are past their deadlines.
+SELECT coalesce(json_agg(json_build_array(id, children > children_ended)), '[]') FROM taskmill_task AS t
+WHERE id = ANY (taskmill_ids(?)) AND {is_expired};
 
 -- name: shift_deadlines
 -- The wall clock was stepped by $1 ms: a time-to-live is a duration and moves with it. That of a first

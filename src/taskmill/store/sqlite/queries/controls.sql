@@ -59,9 +59,8 @@ SELECT kind, name, resume_at FROM taskmill_control WHERE resume_at <= ?1 ORDER B
 -- its time still to be given back. At most ?2.
 UPDATE taskmill_task SET frozen = 1
 WHERE id IN (
-    SELECT id FROM taskmill_task
-    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-        AND stop IS NULL AND interrupted = 0 AND frozen = 0 AND expires_at <= ?1
+    SELECT id FROM taskmill_task AS t
+    WHERE {may_expire} AND t.frozen = 0 AND t.expires_at <= ?1
         AND (EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it})
             OR EXISTS (SELECT 1 FROM taskmill_ended_pause AS ended WHERE {owes_it}))
     LIMIT ?2

@@ -8,7 +8,7 @@ SELECT json_array(
     t.children - t.children_ended,
     coalesce((SELECT paused FROM taskmill_series WHERE id = t.series_id), 0),
     t.preempted, t.paused_at, t.interrupted,
-    {clock_from}, {place}, t.io)
+    {clock_from}, {place}, {may_expire}, t.io)
 FROM taskmill_task AS t
 WHERE t.id = ?1;
 
@@ -23,6 +23,13 @@ SELECT json_group_array(json_array(group_name, type, n)) FROM (
 SELECT json_group_array(json_array(group_name, type, n)) FROM (
     SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'pending' AND stop IS NULL
     GROUP BY group_name, urgency, type
+);
+
+-- name: expired_waiting
+-- The same of what is counted there, though it has expired.
+SELECT json_group_array(json_array(group_name, type, n)) FROM (
+    SELECT group_name, type, count(*) AS n FROM taskmill_task AS t
+    WHERE status = 'pending' AND {is_expired} GROUP BY group_name, type
 );
 
 -- name: ahead

@@ -83,13 +83,32 @@ lane (group_name, urgency, type, renewed) AS (
 -- dispatches a file.
 json_array(json_array(), 0 * coalesce(?1, 0));
 
+-- name: may_expire
+-- True if the task t ends when its deadline has passed: it has not started, or waits for a retry. One that was asked to stop
+-- ends that way, and one that was started in time and interrupted runs on.
+t.expires_at IS NOT NULL AND t.status IN ('pending', 'scheduled', 'blocked')
+    AND t.stop IS NULL AND t.interrupted = 0;
+
+-- name: is_expired
+-- True if the deadline of the task t has passed at {now}, whether or not it was moved to history. Its time stands still from
+-- when something pauses it. What pauses that are over still owe it is not known here; it is {owed} ms at most.
+({may_expire} AND t.expires_at <= {now}
+    AND (t.expires_at + {owed} <= {now} OR NOT EXISTS (
+        SELECT 1 FROM taskmill_ended_pause AS ended WHERE {owes_it}
+    ) AND NOT EXISTS (
+        SELECT 1 FROM taskmill_control AS control WHERE {pauses_it} AND control.resume_at <= {now}
+    ))
+    AND NOT EXISTS (
+        SELECT 1 FROM taskmill_control AS control
+        WHERE {pauses_it} AND (control.resume_at IS NULL OR control.resume_at > {now})
+            AND max(control.paused_at, coalesce(t.paused_at, control.paused_at)) < t.expires_at
+    ));
+
 -- name: first_due
 SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
 
 -- name: first_expiry
-SELECT min(expires_at) FROM taskmill_task
-WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-    AND stop IS NULL AND interrupted = 0 AND frozen = 0;
+SELECT min(t.expires_at) FROM taskmill_task AS t WHERE {may_expire} AND t.frozen = 0;
 
 -- name: begins_at_an_instant
 -- True if the first occurrence of a series is due at an instant, and has not begun.

@@ -3,6 +3,7 @@
 -- were asked to stop, or have a run added, and have not ended; the id after which there is room for ?2 more, here the last that was given out;
 -- whether any task waits for others; whether any is a firing; whether paused time is still to be given back. One statement,
 -- because each is a hand-over between threads.
+-- ?3 is the present: stored deadlines may have passed.
 SELECT
     (
         SELECT json_group_array(json_array(t.type, t.key, json_array(
@@ -10,7 +11,8 @@ SELECT
             t.finalizing OR t.children > t.children_ended, coalesce(t.saved, t.replaced), t.held,
             t.parent_id IS NOT NULL
                 AND (SELECT max_children FROM taskmill_task WHERE id = t.parent_id) IS NOT NULL,
-            t.place_id, {hook_left}, coalesce(gate.gave_key, 0), gate.stop IS NOT NULL),
+            t.place_id, {hook_left}, coalesce(gate.gave_key, 0), gate.stop IS NOT NULL,
+            {may_expire} AND t.expires_at <= ?3),
             {description}))
         FROM json_each(?1) AS wanted
         JOIN taskmill_task AS t ON t.type = wanted.value ->> 0 AND t.key = wanted.value ->> 1

@@ -46,14 +46,22 @@ SELECT json_group_array(id) FROM (
 UPDATE taskmill_task SET status = 'pending' WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: expired
--- Waiting tasks past their deadline, at most ?2. One that was asked to stop ends that way, and one that was started
--- in time and interrupted runs on.
+-- Waiting tasks past their deadline, at most ?2.
 SELECT json_group_array(json_array(id, children > children_ended)) FROM (
-    SELECT id, children, children_ended FROM taskmill_task
-    WHERE expires_at IS NOT NULL AND status IN ('pending', 'scheduled', 'blocked')
-        AND stop IS NULL AND interrupted = 0 AND frozen = 0 AND expires_at <= ?1
-    ORDER BY expires_at LIMIT ?2
+    SELECT id, children, children_ended FROM taskmill_task AS t
+    WHERE {may_expire} AND t.frozen = 0 AND t.expires_at <= ?1
+    ORDER BY t.expires_at LIMIT ?2
 );
+
+-- name: late
+-- Those of the given tasks whose stored deadlines have passed at ?2, paused or not.
+SELECT json_group_array(id) FROM taskmill_task AS t
+WHERE id IN (SELECT value FROM json_each(?1)) AND {may_expire} AND t.expires_at <= ?2;
+
+-- name: expired_among
+-- [id, whether it has children left] of those of a list that are past their deadlines.
+SELECT json_group_array(json_array(id, children > children_ended)) FROM taskmill_task AS t
+WHERE id IN (SELECT value FROM json_each(?)) AND {is_expired};
 
 -- name: shift_deadlines
 -- The wall clock was stepped by ?1 ms: a time-to-live is a duration and moves with it. That of a first

@@ -1,20 +1,21 @@
 -- name: active_rows
 -- Records of active tasks. Of a parent also [children, ended, the sum of the fractions that the others have reported]; of a
--- running one, last, how long tasks of its type take that succeed, in milliseconds. {where} and {order} are put in when it is
--- asked.
+-- running one, last, how long tasks of its type take that succeed, in milliseconds; and whether
+-- its deadline counts. {where} and {order} are put in when it is asked.
 SELECT json_group_array(json(row)) FROM (
     SELECT json_array(
         id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,
         started_at, parent_id, progress, last_error, io, status, urgency,
         json(CASE WHEN children THEN json_array(children, children_ended, (
             SELECT sum(child.progress ->> 'fraction') FROM taskmill_task AS child
-            WHERE child.parent_id = taskmill_task.id AND child.progress IS NOT NULL)) END),
+            WHERE child.parent_id = t.id AND child.progress IS NOT NULL)) END),
         coalesce(renewed_at, queued_at), paused_at, {clock_from},
         CASE WHEN status = 'running' THEN (
             SELECT CAST(sum(duration_ms) AS REAL) / nullif(sum(ended), 0) FROM taskmill_tally
-            WHERE taskmill_tally.type = taskmill_task.type AND ending = 'completed') END
+            WHERE taskmill_tally.type = t.type AND ending = 'completed') END,
+        {may_expire}
     ) AS row
-    FROM taskmill_task WHERE {where} {order}
+    FROM taskmill_task AS t WHERE {where} {order}
 );
 
 -- name: history_rows
@@ -27,9 +28,32 @@ SELECT json_group_array(json(row)) FROM (
     FROM taskmill_history WHERE {where} {order}
 );
 
+-- name: with_expired
+-- Put before a statement: read history as if all that has expired were in it.
+WITH taskmill_history AS NOT MATERIALIZED (
+    SELECT
+        id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,
+        started_at, parent_id, progress, last_error, io, ending, ended_at, duration_ms, result, error, actual_io
+    FROM main.taskmill_history
+    UNION ALL
+    SELECT
+        id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,
+        started_at, parent_id, progress, last_error, io, 'expired', expires_at, NULL, NULL, NULL, actual_io
+    FROM taskmill_task AS t WHERE {is_expired}
+), taskmill_history_tag AS NOT MATERIALIZED (
+    SELECT name, value, task_id FROM main.taskmill_history_tag
+    UNION ALL
+    SELECT name, value, task_id FROM taskmill_task_tag
+);
+
+-- name: has_expired
+-- Whether any task has expired and was not moved to history.
+SELECT EXISTS (SELECT 1 FROM taskmill_task AS t WHERE {is_expired});
+
 -- name: shown_status
--- A fragment: the status of an active task, which is paused if it would wait and its scheduler, domain or group is.
-CASE WHEN status = 'pending' AND EXISTS (
+-- A fragment: the status of an active task, which is paused if it would wait and its scheduler, domain or group is; or the
+-- ending of one that has expired.
+CASE WHEN {is_expired} THEN 'expired' WHEN status = 'pending' AND EXISTS (
     SELECT 1 FROM taskmill_control AS control
     WHERE {pauses_it} AND (control.resume_at IS NULL OR control.resume_at > {now})
 ) THEN 'paused' ELSE status END;
@@ -39,7 +63,7 @@ CASE WHEN status = 'pending' AND EXISTS (
 id IN (SELECT value FROM json_each(?));
 
 -- name: active_counts
-SELECT json_group_object(shown, n) FROM (SELECT {status} AS shown, count(*) AS n FROM taskmill_task GROUP BY 1);
+SELECT json_group_object(shown, n) FROM (SELECT {status} AS shown, count(*) AS n FROM taskmill_task AS t GROUP BY 1);
 
 -- name: ended_counts
 SELECT json_group_object(ending, n) FROM (SELECT ending, sum(kept) AS n FROM taskmill_tally GROUP BY ending);
