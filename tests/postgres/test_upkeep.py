@@ -11,6 +11,8 @@ from taskmill.clock import SystemClock
 from taskmill.model.retention import PRUNE_BITE
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import NOW, add, new_task
+from tests.postgres.keeper import Server
+from tests.postgres.server import address
 
 # Of each table that changes all the time: the part of it, and the number besides, that may be dead before it is cleaned
 # up, and how full its pages are made.
@@ -78,12 +80,13 @@ async def test_signs_of_life_progress_and_tallies_leave_nothing_in_an_index(post
     assert rows == [(table, 10, 10) for table in ("taskmill_node", "taskmill_tally", "taskmill_task")]
 
 
-async def test_history_is_pruned_in_bites_and_the_room_is_used_again(postgres_store: str) -> None:
-    store = await _made(postgres_store)
+async def test_history_is_pruned_in_bites_and_the_room_is_used_again(own_server: Server) -> None:
+    # Not the server of the run: a long transaction of another test keeps VACUUM from removing rows.
+    store = await _made(address(own_server.folder))
     rules = Retention(max_count=100, max_age=None).rules()
     sizes: list[int] = []
     try:
-        with psycopg.connect(postgres_store, autocommit=True) as connection:
+        with psycopg.connect(address(own_server.folder), autocommit=True) as connection:
             for round in range(8):
                 _fill(connection, first=round * 10_000 + 1, count=3 * PRUNE_BITE)
                 bites: list[int] = []

@@ -257,14 +257,19 @@ async def test_an_ending_is_announced_only_once_the_disk_has_it(path: Path, disk
         handle = await work.submit()
         submitted.set()
         hearing = asyncio.ensure_future(anext(events))
-        waiting = asyncio.ensure_future(handle.result())
-        while _ended(path) == 0 or disk.syncs < 8:
+        early = asyncio.ensure_future(handle.result())
+        while _ended(path) == 0:
+            await asyncio.sleep(0.01)
+        late = asyncio.ensure_future(handle.result())
+        seen = disk.syncs
+        while disk.syncs < seen + 8:
             await asyncio.sleep(0.01)
         assert not hearing.done()
-        assert not waiting.done()
+        assert not early.done()
+        assert not late.done()
         disk.always = None
         heard.append(await asyncio.wait_for(hearing, 10))
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(asyncio.gather(early, late), 10)
     assert [type(event) for event in heard] == [TaskCompleted]
 
 

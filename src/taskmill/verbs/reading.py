@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from taskmill.errors import ConfigError, TaskNotFound
+from taskmill.errors import ConfigError, StoreError, StoreLost, TaskNotFound
 from taskmill.model.controls import EVERYTHING, ScopeKind
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.explanation import Explanation
@@ -17,6 +17,7 @@ from taskmill.model.machine import UNSEEN, NodeMachine
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.snapshot import Schedule, Snapshot
 from taskmill.model.status import Ending
+from taskmill.observe.log import logger
 from taskmill.policy.rules import Rules
 from taskmill.verbs.parts import Parts, checked_id, checked_text
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from taskmill.model.cluster import NodeAtWork
     from taskmill.model.events import Event
     from taskmill.observe.bus import Listener
+
+DISK_RETRY = 1.0
+"""How long to wait before asking again whether an ending is on the disk, in seconds."""
 
 
 class Reading(Parts):
@@ -182,13 +186,15 @@ class Reading(Parts):
             while True:
                 ended.clear()
                 record = await self.get(id)
+                wake_at = [until, self._deadline(record)]
                 if isinstance(record, HistoryRecord) and await self._has_ended(record):
-                    await self._store.durable()
-                    return record
+                    if await self._is_on_disk(id):
+                        return record
+                    wake_at.append(self._clock.monotonic() + DISK_RETRY)
                 if until is not None and self._clock.monotonic() >= until:
                     raise TimeoutError(f"task {id} has not ended after {timeout}")
                 self._neighbours.watch()
-                await self._clock.wait(ended, self._until_deadline(record, until))
+                await self._clock.wait(ended, min((at for at in wake_at if at is not None), default=None))
         finally:
             self._waiters.leave(id)
 
@@ -205,15 +211,23 @@ class Reading(Parts):
             return True
         return bool(await self._store.ended_among([record.id]))
 
-    def _until_deadline(self, record: TaskRecord | HistoryRecord, until: float | None) -> float | None:
-        """Until when to wait for the end of a task: where nothing dispatches, its deadline may end it."""
+    async def _is_on_disk(self, id: int) -> bool:
+        """True if the ending of a task survives a power cut. While the disk is full it does not."""
+        try:
+            await self._store.durable()
+        except StoreLost:
+            raise
+        except StoreError as wrong:
+            logger.error("task %d has ended, but the disk does not keep that; trying again: %s", id, wrong)
+            return False
+        return True
+
+    def _deadline(self, record: TaskRecord | HistoryRecord) -> float | None:
+        """When the deadline of a task ends it, if nothing dispatches."""
         if record.expires_at is None or self._is_dispatched:
-            return until
+            return None
         left = (record.expires_at - self._clock.now()).total_seconds()
-        if left <= 0:
-            return until
-        at = self._clock.monotonic() + left
-        return at if until is None else min(at, until)
+        return self._clock.monotonic() + left if left > 0 else None
 
     def events(self, *kinds: type[Event], domain: str | None = None, type: str | None = None) -> Listener:
         """Listen from now on; an async iterator of the kinds given, or of all."""
