@@ -10,7 +10,6 @@ from taskmill import Domain, Group, RateLimit
 from taskmill.events import Event, GroupAllocationChanged
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
-from tests.both_engines import Engine
 
 
 def told(events: list[Event]) -> dict[str, tuple[int, int, str]]:
@@ -19,14 +18,6 @@ def told(events: list[Event]) -> dict[str, tuple[int, int, str]]:
         for event in events
         if isinstance(event, GroupAllocationChanged)
     }
-
-
-def summed(events: list[Event]) -> dict[str, tuple[int, int, str]]:
-    """Merge the announcements about each group: from its first share to its last."""
-    first = {
-        event.group: event.previous_slots for event in reversed(events) if isinstance(event, GroupAllocationChanged)
-    }
-    return {group: (first[group], new, reason) for group, (_, new, reason) in told(events).items()}
 
 
 async def test_a_weight_set_while_all_slots_are_taken_is_told_at_once(
@@ -126,10 +117,8 @@ async def test_a_snapshot_and_an_explanation_tell_the_share_that_holds(
 
 
 async def test_pauses_rates_and_the_number_of_slots_rebalance_and_a_group_that_still_has_work_is_not_drained(
-    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, engine: Engine
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
-    # On PostgreSQL a resume announces a share that is gone for a moment; what it comes to is the same.
-    heard_as = summed if engine.is_postgres else told
     domain = Domain("d")
 
     @domain.task
@@ -159,7 +148,7 @@ async def test_pauses_rates_and_the_number_of_slots_rebalance_and_a_group_that_s
             await verb()
             await manual_clock.advance(1)
             await changes.aclose()
-            heard.append(heard_as([event async for event in changes]))
+            heard.append(told([event async for event in changes]))
         await scheduler.pause()
         await manual_clock.advance(5)
     assert heard == [

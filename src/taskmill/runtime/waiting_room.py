@@ -219,6 +219,9 @@ class WaitingRoom:
         for pick in lost:
             # It may wait still: another of its lane, which nobody here knew, has started in its place.
             self.queue_again(pick.lane, pick.place)
+        if result.controls is not None:
+            # The rules have changed, so nothing was claimed: the lanes are as they were.
+            return
         begun = Counter(task.lane for task in result.claimed)
         meant = Counter(pick.lane for pick in self.picks)
         # Where there was less than was meant, nobody knows what there is.
