@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from taskmill.model.cron import CronState
+    from taskmill.model.effects import Effects
     from taskmill.model.stages import NewTask
     from taskmill.policy.cron.expression import CronExpression
     from taskmill.policy.cron.reconciling import Difference
     from taskmill.policy.cron.registrations import Registration
-    from taskmill.ports import Effects
 
 
 class CronDeclaration(NamedTuple):

@@ -10,48 +10,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Protocol
 
-import msgspec
-
 from taskmill.cron_socket import CronStore
-from taskmill.model.cluster import Admission, Elsewhere, NodeAtWork, Others, Preemption
-from taskmill.model.controls import Bucket, Change, Controls, Declared, Scope
-from taskmill.model.effects import (
-    NO_EFFECTS,
-    Arrived,
-    CancelResult,
-    Effects,
-    Ended,
-    Recovery,
-    Released,
-    SeriesChange,
-    SetAside,
-    Skipped,
-)
+from taskmill.model.cluster import NodeAtWork
+from taskmill.model.controls import Change, Controls, Declared, Scope
+from taskmill.model.effects import Arrived, CancelResult, Effects, Recovery, SeriesChange, SetAside
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import Machine, MovedIo, NodeMachine
-from taskmill.model.outcome import StopReason
-from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
 from taskmill.model.retention import PruneRule
 from taskmill.model.situation import GroupLoad, Situation, Surroundings
 from taskmill.model.snapshot import Schedule
-from taskmill.model.stages import Claimed, Crossing, Described, Lane, NewTask, Place, Stored
+from taskmill.model.stages import Crossing, Described, NewTask, Origin, Stored
 from taskmill.model.status import Ending
-from taskmill.model.verdict import Verdict
+from taskmill.model.turn import Turn, TurnResult
 from taskmill.store_meter import StoreMeter
-
-__all__ = [
-    "NO_EFFECTS",
-    "Arrived",
-    "CancelResult",
-    "Effects",
-    "Ended",
-    "Recovery",
-    "Released",
-    "SeriesChange",
-    "Skipped",
-]
 
 
 class Clock(Protocol):
@@ -82,141 +55,6 @@ class Clock(Protocol):
         ...
 
     def work_ends(self, *, may_block: bool = False) -> None: ...
-
-
-class Judged(msgspec.Struct, frozen=True, gc=False):
-    """A verdict on a live attempt, with what the store needs to commit it."""
-
-    task: Claimed
-    verdict: Verdict
-    duration_ms: int
-    ended_at: int = 0
-    """When the attempt ended, on the wall clock."""
-    io: str | None = None
-    """What the attempt has moved, as a budget in JSON."""
-    stopped: bool = False
-    """Whether the verdict already honours a request to stop; otherwise such a request defeats it."""
-
-
-class Turn(msgspec.Struct):
-    """What one turn of the loop commits, in this order and in one transaction."""
-
-    now: int
-    planned_at: float | None = None
-    """When that was by the steady clock. A turn may have to wait for its transaction, and is as of that."""
-    progress: Sequence[tuple[int, int, str]] = ()
-    """``(id, attempt, progress)`` of attempts that reported some."""
-    judged: Sequence[Judged] = ()
-    returns: Sequence[Claimed] = ()
-    """Claimed tasks that were not started after all."""
-    at_work: Sequence[int] | None = None
-    """What this node has begun, if a turn has failed and may have claimed something all the same: that is returned."""
-    promote: bool = False
-    expire: bool = False
-    skip: bool = False
-    """Skip the beats of recurring series that have come while their last occurrences are active."""
-    resume_preempted: bool = False
-    """Let tasks that made way for more urgent ones return to the queue."""
-    resume_eased: bool = False
-    """Let tasks that made way for pressure return to the queue."""
-    hooks: Sequence[int] = ()
-    """Tasks that were asked to stop and whose hooks are due; nothing holds those back."""
-    claims: Sequence[int] = ()
-    lanes: Mapping[int, tuple[Lane, int]] | None = None
-    """The lanes of claims and since when they wait, if other nodes claim from there too: then any tasks of a lane will
-    do that are the first from there on."""
-    controls_version: int | None = None
-    """The controls that the claims were planned with; under others nothing is claimed."""
-    is_owed: bool = False
-    """True if the claims were planned while paused time is still to be given back: they are given theirs first."""
-    meters: Sequence[tuple[Scope, RateLimit, Bucket]] = ()
-    """The rate limits that the claims are subject to. Permits are taken for tasks that start, and only for them."""
-    slots: int | None = None
-    """How many there are here, if other nodes dispatch too: then a survey tells what they hold."""
-    admission: Admission | None = None
-    """The plan of the claims, if limits that all nodes share concern it: what these do not allow is not claimed."""
-    preempt: Preemption | None = None
-    """The waiting tasks for which running ones of any node are to be preempted."""
-    spare: int = 0
-    """Slots that are left when nothing else waits: what this very turn releases may start in them."""
-    survey: bool = False
-    """Look for lanes, times and stop requests that another process may have changed."""
-    refill: Sequence[Lane] = ()
-    lanes_in_sight: int = 0
-    """How many lanes share the memory for what is in sight."""
-
-    def is_empty(self) -> bool:
-        return not (self.survey or self.refill or self.writes())
-
-    def writes(self) -> bool:
-        """Whether it does more than look."""
-        return bool(
-            self.judged
-            or self.returns
-            or self.progress
-            or self.promote
-            or self.expire
-            or self.skip
-            or self.resume_preempted
-            or self.resume_eased
-            or self.hooks
-            or self.claims
-            or self.preempt is not None
-            or self.at_work is not None
-        )
-
-
-UNREADABLE_ROW = "the stored row is unreadable"
-
-
-class TurnResult(msgspec.Struct):
-    """What a turn found and did."""
-
-    lost: dict[tuple[int, int], str | None] = msgspec.field(default_factory=dict[tuple[int, int], "str | None"])
-    """Tokens of judged attempts that did not count, with what the task was asked meanwhile, or ``None`` if the token
-    is no longer held."""
-    effects: Effects = msgspec.field(default_factory=Effects)
-    waiting: dict[int, int] = msgspec.field(default_factory=dict[int, int])
-    """Judged tasks that wait for children, and how many."""
-    claimed: list[Claimed] = msgspec.field(default_factory=list[Claimed])
-    fronts: dict[Lane, list[Place]] = msgspec.field(default_factory=dict[Lane, list[Place]])
-    front_size: int = 0
-    """How many places of a lane were asked for; fewer mean that there are no more."""
-    lanes: list[Lane] | None = None
-    stops: list[tuple[int, StopReason]] = msgspec.field(default_factory=list[tuple[int, StopReason]])
-    hooks: list[int] = msgspec.field(default_factory=list[int])
-    """What a survey found: running tasks that were asked to stop and why, and tasks whose hooks may run."""
-    controls: Controls | None = None
-    """If they are not those that the turn was planned with."""
-    buckets: Sequence[tuple[Scope, Bucket]] = ()
-    """What the rate limits have left."""
-    elsewhere: Elsewhere | None = None
-    """What other nodes hold, if it was asked."""
-    others: Others | None = None
-    """What a survey found, if other nodes may dispatch."""
-    refused: bool = False
-    """Whether limits that all nodes share did not allow all of the claims."""
-    urgencies: Sequence[tuple[int, int, int]] = ()
-    """What a survey found: ``(id, priority, urgency)`` of running tasks, which others may have made more urgent."""
-    has_preempted: bool = False
-    has_eased: bool = False
-    """What a survey found: whether tasks wait that have made way for more urgent ones, and for pressure."""
-    next_due: int | None = None
-    next_expiry: int | None = None
-    next_beat: int | None = None
-
-
-class Origin(msgspec.Struct, frozen=True, gc=False):
-    """The attempt that spawns tasks, and how its type wants its children to be treated."""
-
-    id: int
-    attempt: int
-    sibling: bool
-    """Whether the new tasks become children of its parent, not of itself."""
-    fail_fast: bool
-    max_children: int | None
-    effective: int
-    """The priority it was started with, which its children inherit."""
 
 
 class DispatchRight(Protocol):

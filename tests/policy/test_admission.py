@@ -75,9 +75,9 @@ def test_under_another_picture_no_cap_and_no_share_is_exceeded(plan: Admission, 
         true = {group: claim._replace(running=now[group]) for group, claim in plan.claims.items()}
         shares = allocate(plan.slots + elsewhere.slots, true)
         for group in plan.claims:
-            by_turn = sum(start.by_turn for start in begun if start.group == group)
-            if by_turn:
-                assert now[group] + by_turn <= shares[group].limit
+            by_share = sum(start.by_share for start in begun if start.group == group)
+            if by_share:
+                assert now[group] + by_share <= shares[group].limit
 
 
 @given(plans, elsewheres)

@@ -16,10 +16,10 @@ from taskmill.events import TaskDispatched
 from taskmill.model.cluster import Ask, Preemption
 from taskmill.model.filters import Filters
 from taskmill.model.kin import Kin
-from taskmill.model.stages import NewTask
+from taskmill.model.stages import NewTask, Origin
 from taskmill.model.status import Ending, OnDuplicate
+from taskmill.model.turn import Judged, Look, Starts, Turn
 from taskmill.model.verdict import End
-from taskmill.ports import Judged, Origin, Turn
 from taskmill.store.postgres import lease, pulse
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.testing.store_contract.samples import NOW, TYPE, add, claim, commit, ended, new_task
@@ -289,12 +289,14 @@ async def test_nodes_that_ask_at_once_preempt_one_task_for_one_that_must_not_wai
     for store, priority in zip(stores, (192, 128), strict=True):
         await store.publish_types({TYPE: "{}"})
         await store.acquire_dispatch()
-        await store.turn(Turn(NOW, slots=1, survey=True))
+        await store.turn(Turn(NOW, look=Look(slots=1, survey=True)))
         (task,) = await claim(store, *await add(store, new_task(priority=priority)))
         tasks.append(task.id)
     (urgent,) = await add(stores[0], new_task(priority=0))
     plan = Preemption([Ask(urgent, 0, TYPE)], (), None)
-    results = await asyncio.gather(*(store.turn(Turn(NOW, preempt=plan)) for store in (*stores, *stores)))
+    results = await asyncio.gather(
+        *(store.turn(Turn(NOW, starts=Starts(preempt=plan))) for store in (*stores, *stores))
+    )
     assert sum(len(result.stops) for result in results) <= 1
-    surveys = [await store.turn(Turn(NOW, slots=1, survey=True)) for store in stores]
+    surveys = [await store.turn(Turn(NOW, look=Look(slots=1, survey=True))) for store in stores]
     assert [survey.stops for survey in surveys] == [[(tasks[0], "preempt")], []]

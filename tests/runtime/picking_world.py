@@ -1,6 +1,6 @@
 """A queue, slots and rules in memory, driven as the dispatcher drives them, so that every start can be seen.
 
-The disk is a mapping of lanes to places; what the picker sees of it is a real ``Glimpse`` with a small front.
+The disk is a mapping of lanes to places; what the picker sees of it is a real ``Front`` with a small front.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from taskmill.dispatch.backpressure import Backpressure
+from taskmill.dispatch.front import Front
+from taskmill.dispatch.load import Load
+from taskmill.dispatch.picker import Picker
 from taskmill.model.controls import EVERYTHING, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
 from taskmill.model.io_budget import IoBudget, budget_to_store
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
-from taskmill.model.stages import Lane, Place
+from taskmill.model.stages import Lane, Place, Waiting
 from taskmill.model.task_name import domain_of
 from taskmill.model.throttle import ThrottlePolicy
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.rates import permits_at, take_permits
 from taskmill.policy.rules import Rules
-from taskmill.runtime.candidates import Candidate, Pick
-from taskmill.runtime.courtesy import Courtesy
-from taskmill.runtime.glimpse import Glimpse
-from taskmill.runtime.load import Load
-from taskmill.runtime.picking import Picker
 
 
 class Running(NamedTuple):
@@ -61,13 +60,13 @@ class World:
         self.disk: dict[Lane, list[Place]] = {}
         self.running: list[Running] = []
         self.load = Load()
-        self.glimpse = Glimpse()
+        self.front = Front()
         self.throttle = ThrottlePolicy()
-        self.courtesy = Courtesy(self.load, self.throttle)
+        self.backpressure = Backpressure(self.load, self.throttle)
         self.seen: Look | None = None
         """The last look at the machine; until there is one, nobody watches it."""
-        self.picker = Picker(self.glimpse, self.load, self.knows, self.courtesy)
-        self.starts: list[Pick] = []
+        self.picker = Picker(self.front, self.load, self.knows, self.backpressure)
+        self.starts: list[Waiting] = []
         self._ids = 0
         self._tried = False
         """Whether the last turn picked anything, be it tasks that were gone already."""
@@ -97,7 +96,7 @@ class World:
         io: IoBudget | str | None = None,
     ) -> int:
         lane, place = self._store(group, priority, type, renewed=renewed, age=age, io=io)
-        self.glimpse.add(lane, place)
+        self.front.add(lane, place)
         return place.id
 
     def submit_elsewhere(self, group: str, priority: int, type: str, io: IoBudget | str | None = None) -> None:
@@ -122,11 +121,11 @@ class World:
         return lane, place
 
     def survey(self) -> None:
-        self.glimpse.survey(self.disk)
+        self.front.survey(self.disk)
         self._read(self.disk)
 
     def doubt(self, lane: Lane) -> None:
-        self.glimpse.doubt([lane])
+        self.front.doubt([lane])
 
     def cancel(self, lane: Lane, place: Place) -> None:
         """A waiting task goes away; the glimpse may still show it."""
@@ -140,12 +139,12 @@ class World:
     def see(self, look: Look) -> None:
         """Somebody has looked at the machine."""
         self.seen = look
-        if self.courtesy.see(look):
+        if self.backpressure.see(look):
             self.picker.look_at_all()
 
     def learn(self, type: str, moved: IoBudget) -> None:
         """A run has succeeded and told what it moved."""
-        self.courtesy.learn(type, moved)
+        self.backpressure.learn(type, moved)
 
     def rule(self, declared: Declared | None = None, **settings: Any) -> None:
         """Other rules hold from now on."""
@@ -163,21 +162,21 @@ class World:
 
     # What the dispatcher does
 
-    def fill(self) -> list[Pick]:
+    def fill(self) -> list[Waiting]:
         """Turns until nothing more starts."""
-        started: list[Pick] = []
+        started: list[Waiting] = []
         quiet = 0
         while quiet < 2:
             started += self.turn()
             quiet = 0 if self._tried else quiet + 1
         return started
 
-    def turn(self) -> list[Pick]:
+    def turn(self) -> list[Waiting]:
         """Plan with what is in sight, claim what is still there, take permits, read what was asked for."""
         picks = self.picker.pick(self.slots, self.slots - len(self.running), self.now)
         self._tried = bool(picks)
-        meters = self.picker.meters.promised(self.rules)
-        refill = self.glimpse.unread()
+        meters = self.picker.limits.buckets.promised(self.rules)
+        refill = self.front.unread()
         claimed = {pick.id: place.io for pick in picks if (place := self._claim(pick.id)) is not None}
         started = [pick for pick in picks if pick.id in claimed]
         for pick in picks:
@@ -186,7 +185,7 @@ class World:
         self.picker.turn_over(self._taken(meters, started), all_started=len(started) == len(picks))
         self._read(refill)
         for pick in started:
-            budget = self.courtesy.budget_of(pick.type, claimed[pick.id])
+            budget = self.backpressure.budget_of(pick.type, claimed[pick.id])
             self.load.begin(pick.group, pick.type, budget)
             self.running.append(Running(pick.id, pick.group, pick.type, self.now, budget))
         self.starts += started
@@ -205,7 +204,7 @@ class World:
             del self.disk[lane]
 
     def _taken(
-        self, meters: list[tuple[Scope, RateLimit, Bucket]], started: list[Pick]
+        self, meters: list[tuple[Scope, RateLimit, Bucket]], started: list[Waiting]
     ) -> Iterator[tuple[Scope, Bucket]]:
         count = Counter[Scope]()
         for pick in started:
@@ -215,7 +214,7 @@ class World:
             yield scope, take_permits(bucket, limit, self.now, count[scope])
 
     def _read(self, lanes: Mapping[Lane, object] | list[Lane]) -> None:
-        self.glimpse.read({lane: self.disk.get(lane, [])[: self.front_size] for lane in lanes}, self.front_size)
+        self.front.read({lane: self.disk.get(lane, [])[: self.front_size] for lane in lanes}, self.front_size)
 
     # What is true
 
@@ -242,7 +241,7 @@ class World:
         if domain_cap is not None and sum(domain_of(task.type) == domain for task in self.running) >= domain_cap:
             return False
         return all(
-            limit is None or self.picker.meters.permits(scope, limit) > 0
+            limit is None or self.picker.limits.buckets.permits(scope, limit) > 0
             for scope in (Scope(ScopeKind.GROUP, lane.group), Scope(ScopeKind.TYPE, lane.type))
             for limit in [self.rules.rate(scope)]
         )
@@ -250,10 +249,10 @@ class World:
     def startable(self) -> list[tuple[Lane, Place]]:
         return [(lane, place) for lane, place in self.waiting() if self.is_open(lane)]
 
-    def candidates(self) -> dict[str, Candidate]:
+    def candidates(self) -> dict[str, Waiting]:
         """What the picker holds for the next task of each group."""
         self.picker.settle(self.slots, self.now)
-        return dict(self.picker._candidates)
+        return dict(self.picker._next_of)
 
     def afresh(self) -> World:
         """The same world with a picker that has no past."""
@@ -261,16 +260,16 @@ class World:
         other.now, other.changes, other.pauses, other.unknown = self.now, self.changes, self.pauses, self.unknown
         other.disk = {lane: list(places) for lane, places in self.disk.items()}
         other.running = list(self.running)
-        other.courtesy._learned = dict(self.courtesy._learned)
+        other.backpressure._learned = dict(self.backpressure._learned)
         if self.seen is not None:
             other.see(self.seen)
         for task in self.running:
             other.load.begin(task.group, task.type, task.budget)
-        for group, lanes in self.glimpse.groups.items():
+        for group, lanes in self.front.groups.items():
             for lane, known in lanes.items():
-                copy = other.glimpse._known(lane)
+                copy = other.front._known(lane)
                 copy.places, copy.complete = list(known.places), known.complete
-                other.glimpse.touch([group])
+                other.front.touch([group])
         other.rule()
-        other.picker.meters._buckets.update(self.picker.meters._buckets)
+        other.picker.limits.buckets._buckets.update(self.picker.limits.buckets._buckets)
         return other

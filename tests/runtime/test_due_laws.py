@@ -7,8 +7,8 @@ import random
 import pytest
 
 from taskmill import Context, Domain, RetryLater, Scheduler
+from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy import ranking
-from taskmill.ports import Turn, TurnResult
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 

@@ -7,36 +7,36 @@ import asyncio
 import pytest
 
 from taskmill import Aging, Context, Domain
+from taskmill.dispatch.shares import Shares
 from taskmill.events import TaskAged, TaskResumed
 from taskmill.model.cluster import Claim
-from taskmill.runtime.share_keeper import ShareKeeper
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
 
 @pytest.mark.one_engine("no store is opened")
 def test_a_debt_does_not_grow_with_the_groups_that_happen_to_be_there_when_it_is_made() -> None:
-    shares = ShareKeeper()
+    shares = Shares()
     shares.rules_changed(shared=True, weights_changed=False)
     for name in "ab":
         shares.claims(name, Claim(0, 1_000_000, 2))
-    shares.reckon(1)
-    shares.started("a", by_turn=True)
+    shares.compute(1)
+    shares.started("a", by_share=True)
     shares.claims("a", Claim(1, 1_000_000, 2))
     tenants = [f"tenant {number}" for number in range(500)]
     for name in tenants:
         shares.claims(name, Claim(0, 1, 2))
-    shares.reckon(1)
+    shares.compute(1)
     shares.ended("a", 3_600_000)
     shares.claims("a", Claim(0, 1_000_000, 2))
     for name in tenants:
-        shares.started(name, by_turn=True)
+        shares.started(name, by_share=True)
         shares.ended(name, 100)
         shares.claims(name, None)
-        shares.reckon(1)
+        shares.compute(1)
     minutes = 0
     while (shares.key("a") or (False, 0.0)) >= (shares.key("b") or (False, 0.0)):
-        shares.started("b", by_turn=True)
+        shares.started("b", by_share=True)
         shares.claims("b", Claim(1, 1_000_000, 2))
         shares.ended("b", 60_000)
         shares.claims("b", Claim(0, 1_000_000, 2))

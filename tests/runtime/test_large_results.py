@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from taskmill import Domain, Scheduler
-from taskmill.ports import Turn, TurnResult
+from taskmill.model.turn import Turn, TurnResult
 from taskmill.runtime import judging
 from taskmill.testing.plugin import SchedulerFactory
 

@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmill import Aging, Group, RateLimit
+from taskmill.dispatch.limits import Limits
 from taskmill.model.controls import EVERYTHING, Declared
-from taskmill.model.stages import Lane
+from taskmill.model.stages import Lane, Waiting
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import is_urgent
-from taskmill.runtime.candidates import Candidate
-from taskmill.runtime.gates import Gates
 from tests.runtime.picking_stories import GROUPS, Step, declarations, fronts, plain, shared, stories
 from tests.runtime.picking_world import World
 
@@ -104,9 +103,7 @@ def test_what_the_picker_remembers_is_what_it_would_find_if_it_looked_afresh(
         remembered, found = world.candidates(), world.afresh().candidates()
         # A domain or a type that others have used up is noticed when it is the group's turn.
         overtaken = {
-            group
-            for group, candidate in remembered.items()
-            if not world.picker.gates.is_open(candidate.lane, world.now)
+            group for group, candidate in remembered.items() if not world.picker.limits.is_open(candidate.lane)
         }
         for candidates in (remembered, found):
             for group in overtaken:
@@ -120,7 +117,7 @@ def test_what_the_picker_remembers_is_what_it_would_find_if_it_looked_afresh(
                 assert passes_over_shares(world, remembered[group]) == passes_over_shares(world, candidate)
 
 
-def passes_over_shares(world: World, candidate: Candidate) -> tuple[bool, bool]:
+def passes_over_shares(world: World, candidate: Waiting) -> tuple[bool, bool]:
     effective = candidate.effective
     return effective <= world.declared.preempt_at, is_urgent(world.declared.aging, effective)
 
@@ -152,7 +149,7 @@ def test_neither_names_nor_the_order_of_arrival_in_memory_decide_who_may_start(
         step(world)
     world.turn()
     other = world.afresh()
-    other.glimpse.groups = {group: other.glimpse.groups[group] for group in order if group in other.glimpse.groups}
+    other.front.groups = {group: other.front.groups[group] for group in order if group in other.front.groups}
     assert other.candidates() == world.afresh().candidates()
 
 
@@ -262,13 +259,13 @@ def test_a_group_that_drained_while_nothing_was_shared_claims_nothing_afterwards
 @pytest.mark.parametrize("declared", [Declared(), Declared(aging=Aging()), Declared(groups={"a": Group(weight=2)})])
 def test_a_start_costs_no_look_at_every_lane_of_its_group(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Lane] = []
-    is_open = Gates.is_open
+    is_open = Limits.is_open
 
-    def counted(gates: Gates, lane: Lane, now: int) -> bool:
+    def counted(limits: Limits, lane: Lane) -> bool:
         looks.append(lane)
-        return is_open(gates, lane, now)
+        return is_open(limits, lane)
 
-    monkeypatch.setattr(Gates, "is_open", counted)
+    monkeypatch.setattr(Limits, "is_open", counted)
     world = World(declared)
     lanes = 500
     for i in range(lanes):

@@ -10,7 +10,7 @@ import pytest
 
 from taskmill import Context, Domain, Group, Scheduler, StoreError
 from taskmill.events import Event, TaskCompleted
-from taskmill.ports import Turn, TurnResult
+from taskmill.model.turn import Turn, TurnResult
 from taskmill.testing import ManualClock
 from tests.raw_rows import raw, refusing
 from tests.runtime.records import ended

@@ -14,15 +14,14 @@ from itertools import count
 import pytest
 
 from taskmill import Group
+from taskmill.dispatch.backpressure import Backpressure
+from taskmill.dispatch.front import Front
+from taskmill.dispatch.load import Load
+from taskmill.dispatch.picker import Picker
 from taskmill.model.controls import Controls, Declared
-from taskmill.model.stages import Lane, Place
+from taskmill.model.stages import Lane, Place, Waiting
 from taskmill.model.throttle import ThrottlePolicy
 from taskmill.policy.rules import Rules
-from taskmill.runtime.candidates import Pick
-from taskmill.runtime.courtesy import Courtesy
-from taskmill.runtime.glimpse import Glimpse
-from taskmill.runtime.load import Load
-from taskmill.runtime.picking import Picker
 
 pytestmark = pytest.mark.one_engine("no store is opened")
 
@@ -41,11 +40,11 @@ class Mill:
         self.held_ms: Counter[str] = Counter()
         self.running: Counter[str] = Counter()
         self.busy: set[str] = set()
-        self._ends: list[tuple[int, int, Pick]] = []
+        self._ends: list[tuple[int, int, Waiting]] = []
         self._numbers = count()
         self._load = Load()
-        self.glimpse = Glimpse()
-        self.picker = Picker(self.glimpse, self._load, lambda _: True, Courtesy(self._load, ThrottlePolicy()))
+        self.front = Front()
+        self.picker = Picker(self.front, self._load, lambda _: True, Backpressure(self._load, ThrottlePolicy()))
         self.rule(groups)
 
     def rule(self, groups: Mapping[str, Group]) -> None:
@@ -59,9 +58,9 @@ class Mill:
                 self.submit(group)
 
     def submit(self, group: str) -> None:
-        self.glimpse.add(Lane(group, 128, TYPE), Place(self.now, number := next(self._numbers), number))
+        self.front.add(Lane(group, 128, TYPE), Place(self.now, number := next(self._numbers), number))
 
-    def fill(self) -> list[Pick]:
+    def fill(self) -> list[Waiting]:
         picks = self.picker.pick(self.slots, self.slots - len(self._ends), self.now)
         for pick in picks:
             self.started[pick.group] += 1
@@ -178,7 +177,7 @@ def test_what_is_remembered_of_groups_that_left_does_not_pile_up() -> None:
         mill.fill()
         mill.pass_on()
     picker = mill.picker
-    kept: list[Sized] = [picker._versions, picker._candidates, picker._queue, picker._urgent, picker._pressing]
+    kept: list[Sized] = [picker._versions, picker._next_of, picker._queue, picker._urgent, picker._pressing]
     kept += [picker._ring._last, picker.shares._service._due, picker.shares._claims]
     assert all(len(each) < 200 for each in kept)
 

@@ -8,7 +8,7 @@ import pytest
 
 from taskmill import Domain, Priority, Retention, Scheduler
 from taskmill.events import TaskExpired
-from taskmill.runtime.sweep_pace import SweepPace
+from taskmill.runtime.planning import SweepPace
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -92,4 +92,4 @@ async def test_the_pace_is_that_of_the_scheduler() -> None:
     async with Scheduler(expiry_sweep_interval=timedelta(minutes=1)) as scheduler, scheduler.running():
         dispatcher = scheduler._dispatcher
         assert dispatcher is not None
-        assert dispatcher._sweep_pace._longest == 60
+        assert dispatcher._planner.sweep_pace._longest == 60

@@ -11,7 +11,8 @@ from taskmill.clock import SystemClock
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
 from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Ending, OnDuplicate, Status
-from taskmill.ports import Store, Turn
+from taskmill.model.turn import Look, Turn, TurnUpkeep
+from taskmill.ports import Store
 from taskmill.store.opening import open_store
 from taskmill.store.sql import paused_time
 from taskmill.testing.store_contract.paused_time import PausedTime
@@ -44,7 +45,7 @@ async def give_back_everything(store: Store) -> int:
 
 
 async def places(store: Store, now: int) -> list[Place]:
-    return (await store.turn(Turn(now=now, survey=True))).fronts.get(LANE, [])
+    return (await store.turn(Turn(now=now, look=Look(survey=True)))).fronts.get(LANE, [])
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -83,14 +84,14 @@ async def test_nothing_expires_before_it_was_given_its_time_back(store: Store) -
     (other,) = await add(store, new_task(expires_at=NOW + 100))
     await store.pause(G, NOW + 20, None)
     await store.resume(G, NOW + 1020)
-    await store.turn(Turn(now=NOW + 1050, expire=True))
+    await store.turn(Turn(now=NOW + 1050, upkeep=TurnUpkeep(expire=True)))
     assert (await ended(store, other)).ending == Ending.EXPIRED
     assert [(await active(store, id)).status for id in ids] == [Status.PENDING] * 9
     await give_back_everything(store)
-    result = await store.turn(Turn(now=NOW + 1099, expire=True))
+    result = await store.turn(Turn(now=NOW + 1099, upkeep=TurnUpkeep(expire=True)))
     assert (result.effects.ended, result.next_expiry) == ([], NOW + 1100)
     for _ in range(2):
-        await store.turn(Turn(now=NOW + 1100, expire=True))
+        await store.turn(Turn(now=NOW + 1100, upkeep=TurnUpkeep(expire=True)))
     assert [(await ended(store, id)).ending for id in ids] == [Ending.EXPIRED] * 9
 
 

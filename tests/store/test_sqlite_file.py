@@ -15,7 +15,7 @@ from taskmill import Domain, Scheduler, SchemaTooNew, StoreBusy, StoreError
 from taskmill.clock import SystemClock
 from taskmill.model.controls import Pause, Scope, ScopeKind
 from taskmill.model.filters import Filters
-from taskmill.ports import Turn
+from taskmill.model.turn import Starts, Turn
 from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sql.group_commit import Request
 from taskmill.store.sqlite import writer as writer_module
@@ -78,7 +78,7 @@ async def test_a_file_of_an_older_version_keeps_its_tasks_and_its_pauses(path: s
     group = Scope(ScopeKind.GROUP, "g")
     assert (await store.controls()).pauses == {group: Pause(2000)}
     assert await store.resume(group, 9000)
-    (task,) = (await store.turn(Turn(now=9000, claims=[1]))).claimed
+    (task,) = (await store.turn(Turn(now=9000, starts=Starts(claims=[1])))).claimed
     assert (task.queued_at, task.expires_at) == (8000, 12000)
     await store.close()
 

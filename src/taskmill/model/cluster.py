@@ -70,12 +70,12 @@ NOBODY = Others()
 
 
 class Start(NamedTuple):
-    """A task that is to start; ``by_turn`` if it is so because of the share of its group."""
+    """A task that is to start; ``by_share`` if it is so because of the share of its group."""
 
     id: int
     group: str
     type: str
-    by_turn: bool = True
+    by_share: bool = True
 
 
 class Admission(NamedTuple):

@@ -9,7 +9,7 @@ import msgspec
 
 from taskmill.model.controls import Scope
 from taskmill.model.cron import CronState
-from taskmill.model.stages import Described, Lane, NewTask, Place
+from taskmill.model.stages import Described, NewTask, Waiting
 from taskmill.model.verdict import End
 
 
@@ -19,29 +19,6 @@ class Ended(msgspec.Struct, frozen=True):
     task: Described
     end: End
     duration_ms: int | None
-
-
-class Released(msgspec.Struct, frozen=True, array_like=True):
-    """A task that nothing holds back any longer; ``due_at`` if it is not due yet."""
-
-    id: int
-    group: str
-    urgency: int
-    type: str
-    queued_at: int
-    renewed_at: int | None
-    due_at: int | None
-    expires_at: int | None
-    place_id: int
-    io: str | None = None
-
-    @property
-    def lane(self) -> Lane:
-        return Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
-
-    @property
-    def place(self) -> Place:
-        return Place(self.queued_at, self.place_id, self.id, self.renewed_at, self.io)
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -55,7 +32,12 @@ class Effects(msgspec.Struct):
     """What a commit did besides what was asked: whatever follows from tasks that ended, were stopped or were stored."""
 
     ended: list[Ended] = msgspec.field(default_factory=list[Ended])
-    released: list[Released] = msgspec.field(default_factory=list[Released])
+    released: list[Waiting] = msgspec.field(default_factory=list[Waiting])
+    """Tasks that entered the queue."""
+    due: list[int] = msgspec.field(default_factory=list[int])
+    """When tasks that were unblocked come due."""
+    expiries: list[int] = msgspec.field(default_factory=list[int])
+    """The deadlines of tasks that were unblocked or entered the queue."""
     unblocked: list[Described] = msgspec.field(default_factory=list[Described])
     """Tasks whose last dependency was met, whatever else holds them back."""
     stopping: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
@@ -101,6 +83,9 @@ class Arrived(msgspec.Struct):
     blocked: Collection[int] = ()
     """Those of the new tasks that wait for others they depend on."""
     effects: Effects = msgspec.field(default_factory=Effects)
+
+
+UNREADABLE_ROW = "the stored row is unreadable"
 
 
 class Damage(NamedTuple):

@@ -80,6 +80,38 @@ class Lane(NamedTuple):
     renewed: bool = False
 
 
+class Waiting(NamedTuple):
+    """A waiting task, ranked: smaller starts sooner."""
+
+    effective: int
+    """Its priority, grown by waiting, as of when it was ranked; its urgency before that."""
+    queued_at: int
+    place_id: int
+    lane: Lane
+    place: Place
+    budget: IoBudget | None = None
+    """What it is expected to read, write and send, if the machine's IO is watched."""
+    by_share: bool = True
+    """True if it starts by the share of its group, False if it is urgent enough to start beyond it."""
+
+    @property
+    def id(self) -> int:
+        return self.place.id
+
+    @property
+    def group(self) -> str:
+        return self.lane.group
+
+    @property
+    def type(self) -> str:
+        return self.lane.type
+
+
+def waiting(lane: Lane, place: Place) -> Waiting:
+    """Rank a task by the urgency of its lane, before aging."""
+    return Waiting(lane.urgency, place.queued_at, place.place_id, lane, place)
+
+
 class Crossing(NamedTuple):
     """Tasks of a lane cross a line now if they began to wait in a span of time, its beginning excluded."""
 
@@ -195,3 +227,16 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     tags: str | None
     created_at: int
     aged_from: int
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """The attempt that spawns tasks, and how its type wants its children to be treated."""
+
+    id: int
+    attempt: int
+    sibling: bool
+    """True if the new tasks become children of its parent, not of itself."""
+    fail_fast: bool
+    max_children: int | None
+    effective: int
+    """The priority it was started with, which its children inherit."""

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from taskmill.model.explanation import Reason
 from taskmill.model.stages import Claimed
+from taskmill.model.turn import Judged
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
-from taskmill.ports import Judged
 
 MOST_NAMES = 1000
 OTHER = "(other)"

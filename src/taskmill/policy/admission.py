@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from taskmill.model.cluster import Admission, Claim, Elsewhere, Start
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.task_name import domain_of
+from taskmill.policy.holds import at_cap, beyond_share
 from taskmill.policy.shares import allocate
 
 
@@ -54,11 +55,19 @@ class _Room:
 
     def takes(self, start: Start) -> bool:
         group, domain = start.group, domain_of(start.type)
-        held, cap = self._groups[group], self._plan.caps.get(group)
-        domain_cap = self._plan.domain_caps.get(domain)
-        if (cap is not None and held >= cap) or (domain_cap is not None and self._domains[domain] >= domain_cap):
-            return False
-        if self._limits is not None and start.by_turn and held >= self._limits.get(group, 0):
+        running = self._groups[group]
+        if (
+            at_cap("group_cap", Scope(ScopeKind.GROUP, group), running, self._plan.caps.get(group))
+            or at_cap(
+                "domain_cap",
+                Scope(ScopeKind.DOMAIN, domain),
+                self._domains[domain],
+                self._plan.domain_caps.get(domain),
+            )
+            or (
+                self._limits is not None and start.by_share and beyond_share(group, running, self._limits.get(group, 0))
+            )
+        ):
             return False
         self._groups[group] += 1
         self._domains[domain] += 1

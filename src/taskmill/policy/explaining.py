@@ -1,15 +1,16 @@
 """Why a task waits: every hold with its numbers, in the order in which they bind.
 
-The same rules that the dispatcher goes by (:mod:`taskmill.runtime.picking`), asked about one task.
+The rules are those of :mod:`taskmill.policy.holds`, by which the picker starts tasks, asked about one task.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from taskmill.model.cluster import Claim
-from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
+from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
 from taskmill.model.durations import optional_from_ms
 from taskmill.model.explanation import Explanation, Hold, Reason
 from taskmill.model.machine import NodeMachine
@@ -19,7 +20,8 @@ from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.situation import Situation, Surroundings
 from taskmill.model.status import Status
 from taskmill.model.task_name import domain_of
-from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms
+from taskmill.policy.aging import effective_priority, next_step_ms
+from taskmill.policy.holds import beyond_share, holds_on_group, holds_on_type, out_of_slots, passes_shares
 from taskmill.policy.io_gate import IoGate, IoLoad
 from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
@@ -43,6 +45,16 @@ _OPEN_ENDED: frozenset[Reason] = frozenset(
     }
 )
 """Holds of which nobody knows when they end."""
+_ORDER: Sequence[Reason] = (
+    "no_handler",
+    "domain_paused",
+    "group_paused",
+    "group_cap",
+    "domain_cap",
+    "group_rate",
+    "type_rate",
+)
+"""The order in which limits are listed."""
 ENOUGH_ENDINGS = 5
 """Fewer say nothing about how fast tasks end."""
 
@@ -96,11 +108,10 @@ def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: 
         return
     if not around.is_dispatching:
         yield Hold("no_dispatcher", "no scheduler runs the tasks of this store now")
-    if situation.type in around.unknown_types:
-        yield Hold("no_handler", f"no handler for {situation.type} is registered where tasks are run")
-    yield from _limits(situation, around, rules, now)
+    seen = _Seen(around.running, rules.at(now), now, around.unknown_types)
+    yield from _limits(situation, seen)
     yield from _machine(around, effective)
-    yield from _competition(situation, around, rules, effective, now)
+    yield from _competition(situation, around, seen, effective)
 
 
 def _own_holds(situation: Situation, machines: Sequence[NodeMachine], now: int) -> Iterator[Hold]:
@@ -160,25 +171,52 @@ def _pauses(situation: Situation, rules: Rules, now: int) -> Iterator[Hold]:
         yield Hold(_PAUSE_REASONS[scope.kind], f"{what} has been paused since {clock_text(pause.since)} and {until}")
 
 
-def _limits(situation: Situation, around: Surroundings, rules: Rules, now: int) -> Iterator[Hold]:
-    group, domain = situation.group, domain_of(situation.type)
-    cap, running = rules.group(group).cap, _running_in(around, group)
-    if cap is not None and running >= cap:
-        yield Hold("group_cap", f"its {group_text(group)} runs {running} of at most {cap}")
-    domain_cap = rules.domain_cap(domain)
-    in_domain = _running_in_domain(around.running, domain)
-    if domain_cap is not None and in_domain >= domain_cap:
-        yield Hold("domain_cap", f"its domain {domain!r} runs {in_domain} of at most {domain_cap}")
-    scopes: list[tuple[Reason, Scope, str]] = [
-        ("group_rate", Scope(ScopeKind.GROUP, group), f"its {group_text(group)}"),
-        ("type_rate", Scope(ScopeKind.TYPE, situation.type), situation.type),
-    ]
-    for reason, scope, what in scopes:
-        limit = rules.rate(scope)
-        if limit is not None:
-            at = _next_permit(rules, scope, limit, now)
-            if at > now:
-                yield Hold(reason, f"{what} may start {rate_text(limit)}; the next permit comes {when_text(at, now)}")
+class _Seen(NamedTuple):
+    """What a snapshot of the store says is in use."""
+
+    running: Counter[tuple[str, str]]
+    rules: Rules
+    at: int
+    unknown_types: Collection[str] = ()
+
+    def knows(self, type: str) -> bool:
+        return type not in self.unknown_types
+
+    def in_group(self, group: str) -> int:
+        return sum(n for (name, _), n in self.running.items() if name == group)
+
+    def in_domain(self, domain: str) -> int:
+        return sum(n for (_, type), n in self.running.items() if domain_of(type) == domain)
+
+    def permits(self, scope: Scope, limit: RateLimit) -> int:
+        return permits_at(self._bucket(scope, limit), limit, self.at)
+
+    def next_permit(self, scope: Scope, limit: RateLimit) -> int:
+        return next_permit_at(self._bucket(scope, limit), limit, self.at)
+
+    def _bucket(self, scope: Scope, limit: RateLimit) -> Bucket:
+        return self.rules.controls.buckets.get(scope) or full_bucket(limit, self.at)
+
+
+def _limits(situation: Situation, seen: _Seen) -> Iterator[Hold]:
+    rules = seen.rules
+    holds = (*holds_on_type(situation.type, rules, seen), *holds_on_group(situation.group, rules, seen))
+    for held in sorted(holds, key=lambda held: _ORDER.index(held.reason)):
+        scope = held.scope
+        what = scope.name if scope.kind is ScopeKind.TYPE else f"its {scope.kind} {scope.name!r}"
+        if scope.kind is ScopeKind.GROUP:
+            what = f"its {group_text(scope.name)}"
+        limit = rules.rate(scope) if scope.kind in (ScopeKind.GROUP, ScopeKind.TYPE) else None
+        match held.reason:
+            case "no_handler":
+                yield Hold(held.reason, f"no handler for {scope.name} is registered where tasks are run")
+            case "group_cap" | "domain_cap":
+                yield Hold(held.reason, f"{what} runs {held.used} of at most {held.limit}")
+            case "group_rate" | "type_rate" if limit is not None:
+                when = when_text(seen.next_permit(scope, limit), seen.at)
+                yield Hold(held.reason, f"{what} may start {rate_text(limit)}; the next permit comes {when}")
+            case _:
+                pass  # pauses are explained before, and alone
 
 
 def _machine(around: Surroundings, effective: int) -> list[Hold]:
@@ -197,16 +235,16 @@ def _on_machine(on: NodeMachine, around: Surroundings, effective: int) -> Iterat
         yield held.as_hold()
 
 
-def _competition(situation: Situation, around: Surroundings, rules: Rules, effective: int, now: int) -> Iterator[Hold]:
-    slots, taken = rules.declared.max_concurrency, around.running.total()
-    if taken >= slots:
+def _competition(situation: Situation, around: Surroundings, seen: _Seen, effective: int) -> Iterator[Hold]:
+    rules, slots = seen.rules, seen.rules.declared.max_concurrency
+    if out_of_slots(around.running.total(), slots) is not None:
         yield Hold("slots", "the only slot is taken" if slots == 1 else f"all {slots} slots are taken")
-    passes = effective <= rules.declared.preempt_at or is_urgent(rules.declared.aging, effective)
-    if rules.is_shared and not passes:
-        share, running = share_of(situation.group, around, rules, now), _running_in(around, situation.group)
-        if running >= share:
+    if rules.is_shared and not passes_shares(effective, rules):
+        share = share_of(situation.group, around, rules, seen.at)
+        held = beyond_share(situation.group, seen.in_group(situation.group), share)
+        if held is not None:
             group = group_text(situation.group)
-            yield Hold("share", f"its {group} runs {running} and its share is {share} of {slots} slots")
+            yield Hold("share", f"its {group} runs {held.used} and its share is {held.limit} of {slots} slots")
     if around.ahead:
         yield Hold("ahead", f"{plural(around.ahead, 'task starts', 'tasks start')} before it")
 
@@ -223,8 +261,8 @@ def shares(
     unknown_types: Collection[str],
 ) -> dict[str, int]:
     """The share of every group that has work, in slots, given what runs and waits by group and type."""
-    can_run = Counter({load: n for load, n in waiting.items() if load[1] not in unknown_types})
-    busy, ready = by_group(running), _may_start(running, can_run, rules, now)
+    busy = by_group(running)
+    ready = _may_start(waiting, _Seen(running, rules.at(now), now, unknown_types))
     claims: dict[str, Claim] = {}
     for group in {*busy, *by_group(waiting)}:
         settings = rules.group(group)
@@ -239,27 +277,20 @@ def by_group(load: Counter[tuple[str, str]]) -> Counter[str]:
     return counted
 
 
-def _may_start(
-    running: Counter[tuple[str, str]], waiting: Counter[tuple[str, str]], rules: Rules, now: int
-) -> Counter[str]:
-    """How many tasks of each group nothing but slots keeps from starting: what is held back has no share."""
+def _may_start(waiting: Counter[tuple[str, str]], seen: _Seen) -> Counter[str]:
+    """Count the tasks of each group that could start, given slots: a task that a limit holds back earns no share."""
     ready: Counter[str] = Counter()
+    rules = seen.rules
     if rules.is_paused(EVERYTHING):
         return ready
-    paused = rules.paused(ScopeKind.GROUP, now)
+    held = {type for _, type in waiting if next(holds_on_type(type, rules, seen), None) is not None}
     for (group, type), n in waiting.items():
-        gate = rules.gate(type)
-        held = gate is not None and (
-            gate.is_paused
-            or (gate.cap is not None and _running_in_domain(running, gate.domain.name) >= gate.cap)
-            or (gate.rate is not None and not _permits(rules, gate.type, gate.rate, now))
-        )
-        if not held and group not in paused:
+        if type not in held and not rules.is_paused(Scope(ScopeKind.GROUP, group)):
             ready[group] += n
     for group in ready:
         rate = rules.group(group).rate
         if rate is not None:
-            ready[group] = min(ready[group], _permits(rules, Scope(ScopeKind.GROUP, group), rate, now))
+            ready[group] = min(ready[group], seen.permits(Scope(ScopeKind.GROUP, group), rate))
     return ready
 
 
@@ -283,7 +314,8 @@ def _estimated_start(
     ):
         rate = rules.rate(scope)
         if reason in reasons and rate is not None:
-            at = max(at, _next_permit(rules, scope, rate, now) + around.ahead * rate.interval_ms // rate.permits)
+            permit_at = _Seen(around.running, rules, now).next_permit(scope, rate)
+            at = max(at, permit_at + around.ahead * rate.interval_ms // rate.permits)
     if reasons & _OPEN_ENDED:
         return None
     if reasons & _QUEUEING:
@@ -331,20 +363,3 @@ def _summary(
         basis = f", a guess from the last {around.recent[0]} tasks that ended" if is_guess else ""
         parts.append(f"expected to start {when_text(start, now)}{basis}")
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
-
-
-def _running_in(around: Surroundings, group: str) -> int:
-    return sum(n for (name, _), n in around.running.items() if name == group)
-
-
-def _running_in_domain(running: Counter[tuple[str, str]], domain: str) -> int:
-    return sum(n for (_, type), n in running.items() if domain_of(type) == domain)
-
-
-def _permits(rules: Rules, scope: Scope, rate: RateLimit, now: int) -> int:
-    return permits_at(rules.controls.buckets.get(scope) or full_bucket(rate, now), rate, now)
-
-
-def _next_permit(rules: Rules, scope: Scope, rate: RateLimit, now: int) -> int:
-    bucket = rules.controls.buckets.get(scope) or full_bucket(rate, now)
-    return now if permits_at(bucket, rate, now) else next_permit_at(bucket, rate, now)

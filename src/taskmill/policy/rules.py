@@ -19,8 +19,8 @@ from taskmill.model.task_name import domain_of
 from taskmill.policy.shares import is_shared
 
 
-class Gate(NamedTuple):
-    """What holds back all tasks of a type, in whatever group they are."""
+class TypeLimits(NamedTuple):
+    """The limits on all tasks of a type, whatever their group."""
 
     domain: Scope
     is_paused: bool
@@ -36,7 +36,7 @@ class Rules:
     def __init__(self, declared: Declared, controls: Controls) -> None:
         self.declared = declared
         self.controls = controls
-        self._gates: dict[str, Gate | None] = {}
+        self._type_limits: dict[str, TypeLimits | None] = {}
         named = {*declared.groups, *(scope.name for scope in controls.changes if scope.kind is ScopeKind.GROUP)}
         self._groups = {
             name: changed(declared.groups.get(name, declared.default_group), self.change(ScopeKind.GROUP, name))
@@ -69,14 +69,14 @@ class Rules:
     def change(self, kind: ScopeKind, name: str) -> Change:
         return self.controls.changes.get(Scope(kind, name), NO_CHANGE)
 
-    def gate(self, type: str) -> Gate | None:
-        """What holds back tasks of a type; ``None``: nothing does."""
-        if type not in self._gates:
+    def limits_on_type(self, type: str) -> TypeLimits | None:
+        """Return the limits on tasks of a type, or None if there are none."""
+        if type not in self._type_limits:
             domain, scope = Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.TYPE, type)
-            gate = Gate(domain, self.is_paused(domain), self.domain_cap(domain.name), scope, self.rate(scope))
-            is_open = not gate.is_paused and gate.cap is None and gate.rate is None
-            self._gates[type] = None if is_open else gate
-        return self._gates[type]
+            limits = TypeLimits(domain, self.is_paused(domain), self.domain_cap(domain.name), scope, self.rate(scope))
+            is_unlimited = not limits.is_paused and limits.cap is None and limits.rate is None
+            self._type_limits[type] = None if is_unlimited else limits
+        return self._type_limits[type]
 
     def domain_cap(self, name: str) -> int | None:
         cap = self.change(ScopeKind.DOMAIN, name).cap
@@ -113,6 +113,14 @@ class Rules:
     def is_paused(self, scope: Scope) -> bool:
         """Whether there is a pause that nobody has ended."""
         return scope in self.controls.pauses
+
+    def at(self, now: int) -> Rules:
+        """Return these rules without the pauses whose time is over, though they are still stored."""
+        over = [scope for scope, pause in self.controls.pauses.items() if not pause.holds(now)]
+        if not over:
+            return self
+        pauses = {scope: pause for scope, pause in self.controls.pauses.items() if scope not in over}
+        return Rules(self.declared, msgspec.structs.replace(self.controls, pauses=pauses))
 
     def next_resumption(self) -> int | None:
         """When the first timed pause ends."""

@@ -9,17 +9,19 @@ from typing import assert_never
 import msgspec
 
 from taskmill.cron_socket import Fired
+from taskmill.dispatch.shares import Reallocation
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
+from taskmill.model.effects import Arrived, Effects
 from taskmill.model.progress import readable
 from taskmill.model.stages import Claimed, Described, NewTask
 from taskmill.model.status import Ending
+from taskmill.model.turn import Judged, TurnResult
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.observe.bus import EventBus
 from taskmill.observe.log import about, logger
-from taskmill.ports import Arrived, Effects, Judged, Store, TurnResult
+from taskmill.ports import Store
 from taskmill.runtime.attempt import Attempt
-from taskmill.runtime.share_keeper import Reallocation
 from taskmill.runtime.waiters import Waiters
 
 _encode = msgspec.json.Encoder().encode
@@ -72,15 +74,15 @@ class Announcer:
             meter.dispatched(task)
         self._bus.about("TaskDispatched", task, attempt=task.attempt)
 
-    def judged(self, verdicts: Sequence[Judged], now: int, result: TurnResult) -> None:
-        """Verdicts are durable; ``result`` tells who may start now that others have ended, and who waits for whom."""
+    def judged(self, verdicts: Sequence[Judged], result: TurnResult) -> None:
+        """Announce verdicts that are durable."""
         if (meter := self._bus.meter) is not None:
             meter.attempts_over(verdicts)
         for judged in verdicts:
-            self._judged(judged, now, result)
+            self._judged(judged, result)
 
-    def _judged(self, judged: Judged, now: int, result: TurnResult) -> None:
-        task = judged.task
+    def _judged(self, judged: Judged, result: TurnResult) -> None:
+        task, now = judged.task, result.now
         match judged.verdict:
             case End() if task.id in result.waiting:
                 pass  # its children end first

@@ -25,13 +25,12 @@ from taskmill.model.outcome import StopReason
 from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress, readable
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.retry import Retry
-from taskmill.model.stages import NO_OVERRIDES, Claimed, Overrides
+from taskmill.model.stages import NO_OVERRIDES, Claimed, Origin, Overrides
 from taskmill.model.status import Status
 from taskmill.model.submission import Submission
 from taskmill.model.tags import decode_tags
 from taskmill.model.task_name import domain_of
 from taskmill.policy.progress import advanced
-from taskmill.ports import Origin
 
 _decode_overrides = msgspec.json.Decoder(Overrides).decode
 _decode_payload = msgspec.json.Decoder().decode

@@ -198,7 +198,9 @@ class Dispatching:
         if self._make_watch is None:
             await leave_unwatched(self._store)
             return
-        self.watching = Watching(self._store, self._clock, self._make_watch, dispatcher.load.io, dispatcher.courtesy)
+        self.watching = Watching(
+            self._store, self._clock, self._make_watch, dispatcher.load.io, dispatcher.backpressure
+        )
         await self.watching.begin(dispatcher.machine_changed)
 
     async def _recover(self) -> None:

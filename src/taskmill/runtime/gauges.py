@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from taskmill.dispatch.front import LaneFront
 from taskmill.model.controls import Scope
 from taskmill.model.priority import Priority
 from taskmill.model.stages import Lane
 from taskmill.observe.meter import MOST_NAMES, OTHER
 from taskmill.policy.aging import NAMED_LEVELS, effective_priority
 from taskmill.runtime.dispatcher import Dispatcher
-from taskmill.runtime.glimpse import LaneGlimpse
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.watching import Watch
 
@@ -66,7 +66,7 @@ def level_of(effective: int) -> str:
 def read_gauges(settings: RunSettings, dispatcher: Dispatcher | None, watch: Watch | None, now: int) -> Gauges:
     if dispatcher is None:
         return Gauges(dispatching=False, slots=settings.max_concurrency)
-    room, workshop = dispatcher._room, dispatcher.workshop
+    waiting, workshop = dispatcher._waiting, dispatcher.workshop
     attempts = [*workshop.attempts.copy().values(), *workshop.lingering.copy()]
     groups = _groups(dispatcher, now)
     heads = [each.next_priority for each in groups.values() if each.next_priority is not None]
@@ -78,7 +78,7 @@ def read_gauges(settings: RunSettings, dispatcher: Dispatcher | None, watch: Wat
         running_levels=_by_level(attempt.task.effective for attempt in attempts),
         next_levels=_by_level(heads),
         groups=_few(groups),
-        paused=sorted(scope for scope, pause in room.picker.rules.controls.pauses.items() if pause.holds(now)),
+        paused=sorted(scope for scope, pause in waiting.picker.rules.controls.pauses.items() if pause.holds(now)),
         pressures=watch.pressures if watch is not None else {},
     )
 
@@ -88,13 +88,13 @@ def _by_level(priorities: Iterable[int]) -> dict[str, int]:
 
 
 def _groups(dispatcher: Dispatcher, now: int) -> dict[str, GroupGauges]:
-    room = dispatcher._room
-    rules = room.picker.rules
-    taken = dict(room._load.groups)
-    waiting = {group: lanes.copy() for group, lanes in room._glimpse.groups.copy().items()}
-    shares = room.picker.shares.slots_by_group() if rules.is_shared else {}
+    picker, front = dispatcher._waiting.picker, dispatcher._waiting._front
+    rules = picker.rules
+    taken = dict(dispatcher.load.groups)
+    waiting = {group: lanes.copy() for group, lanes in front.groups.copy().items()}
+    shares = picker.shares.slots_by_group() if rules.is_shared else {}
 
-    def heads(lanes: Mapping[Lane, LaneGlimpse]) -> list[int]:
+    def heads(lanes: Mapping[Lane, LaneFront]) -> list[int]:
         return [
             effective_priority(rules.declared.aging, lane.urgency, now - place.aged_from)
             for lane, known in lanes.items()

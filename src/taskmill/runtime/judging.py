@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from taskmill.model.outcome import Outcome, Stopped, Succeeded
 from taskmill.model.stages import Claimed
+from taskmill.model.turn import Judged
 from taskmill.model.verdict import Return, TryAgain, Verdict, Wait
 from taskmill.policy.cron.decisions import retry_at
 from taskmill.policy.families import family_verdict
 from taskmill.policy.verdicts import judge
-from taskmill.ports import Judged
 from taskmill.runtime.attempt import Attempt
 
 MOST_RESULTS = 32 * 2**20

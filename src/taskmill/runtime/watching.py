@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from taskmill.dispatch.backpressure import Backpressure, Seen
 from taskmill.errors import StoreError
 from taskmill.model.machine import UNSEEN, Machine
 from taskmill.model.readings import Capacity
@@ -13,7 +14,6 @@ from taskmill.observe.log import logger
 from taskmill.policy.capacity import is_news
 from taskmill.policy.io_gate import IoLoad
 from taskmill.ports import Clock, Store
-from taskmill.runtime.courtesy import Courtesy, Seen
 
 FIRST_LOOK = 1.0
 """Seconds that tasks wait at start for the first look; who has not answered by then holds nobody until it does."""
@@ -43,14 +43,16 @@ async def leave_unwatched(store: Store) -> None:
 
 
 class Watching:
-    """Tells the courtesy of a dispatcher what its machine is doing."""
+    """Feeds readings of the machine to the backpressure of a dispatcher."""
 
-    def __init__(self, store: Store, clock: Clock, make_watch: MakeWatch, load: IoLoad, courtesy: Courtesy) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, make_watch: MakeWatch, load: IoLoad, backpressure: Backpressure
+    ) -> None:
         self._store = store
         self._clock = clock
         self._make_watch = make_watch
         self._load = load
-        self._courtesy = courtesy
+        self._backpressure = backpressure
         self._noted = UNSEEN
         self._noted_at = float("-inf")
         self._running: asyncio.Task[None] | None = None
@@ -59,7 +61,7 @@ class Watching:
     @property
     def machine(self) -> Machine:
         """What is known now."""
-        return UNSEEN if self.watch is None else self._courtesy.report(self.watch)
+        return UNSEEN if self.watch is None else self._backpressure.report(self.watch)
 
     async def begin(self, changed: Callable[[bool], None]) -> None:
         """Go on looking from now on, the first time before anything starts, unless that takes too long.
@@ -70,10 +72,10 @@ class Watching:
         if self._store.is_cluster:
             # What is remembered of the machine another node may have seen; of this one nobody knows anything yet.
             self._noted = Machine(known=noted.known, capacity=noted.capacity)
-        self._courtesy.remember(await self._store.moved_io())
+        self._backpressure.remember(await self._store.moved_io())
 
         def seen() -> None:
-            changed(self._courtesy.see(watch))
+            changed(self._backpressure.see(watch))
 
         watch = self.watch = self._make_watch(self._load, self._noted.known, seen)
         # Budgets count from the first start on, by what is given or was known before.
@@ -111,7 +113,7 @@ class Watching:
         try:
             await self._store.note_machine(report)
         except StoreError as wrong:
-            # It is a courtesy to those who ask; the machine is looked at again.
+            # Only explanations on other nodes need it, and it is stored again after the next reading.
             logger.warning("what was seen of the machine could not be kept: %s", wrong)
         else:
             self._noted = report

@@ -14,6 +14,7 @@ import msgspec
 
 from taskmill.define.registry import RegisteredType
 from taskmill.define.task import PartName
+from taskmill.dispatch.load import Load
 from taskmill.errors import StoreError
 from taskmill.execute.results import error_text
 from taskmill.execute.work import Work
@@ -30,7 +31,6 @@ from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.deadlines import Deadlines
 from taskmill.runtime.executors import Executors
 from taskmill.runtime.hooks import HookInterrupted, Hooks
-from taskmill.runtime.load import Load
 
 Deliver = Callable[[Attempt, Outcome], None]
 

@@ -7,11 +7,11 @@ from typing import Any, Unpack
 
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Handle
+from taskmill.model.effects import SeriesChange
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
 from taskmill.model.retention import PRUNE_BITE, Retention
 from taskmill.model.stages import Stored
-from taskmill.ports import SeriesChange
 from taskmill.verbs.parts import checked_id
 from taskmill.verbs.reading import Reading
 

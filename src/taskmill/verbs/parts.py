@@ -8,10 +8,11 @@ from taskmill.define.registry import Registry
 from taskmill.errors import ConfigError, InvalidState, TaskNotFound
 from taskmill.handle import Handle, HandlesTasks
 from taskmill.model.controls import Controls
+from taskmill.model.effects import Effects
 from taskmill.model.options import text
 from taskmill.model.stages import Stored
 from taskmill.policy.rules import Rules, declared_here
-from taskmill.ports import Clock, Effects, Store
+from taskmill.ports import Clock, Store
 from taskmill.runtime.settings import RunSettings
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 
 from taskmill.errors import UnknownTaskType
 from taskmill.handle import Handle
-from taskmill.model.stages import NewTask, Stored
+from taskmill.model.effects import NO_EFFECTS, Arrived
+from taskmill.model.stages import NewTask, Origin, Stored
 from taskmill.model.submission import Submission, checked_submissions
-from taskmill.ports import NO_EFFECTS, Arrived, Origin
 from taskmill.verbs.parts import Parts
 
 

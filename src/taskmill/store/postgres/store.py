@@ -16,12 +16,14 @@ import psycopg
 from taskmill.errors import StoreError, SubmissionError
 from taskmill.logs import logger
 from taskmill.model.cluster import NodeAtWork
+from taskmill.model.effects import Recovery
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.records import TaskRecord
 from taskmill.model.retention import PruneRule
 from taskmill.model.stages import NewTask, Stored
+from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
-from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
+from taskmill.ports import Clock, DispatchRight
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.postgres import health, lease, pulse
@@ -246,10 +248,10 @@ class PostgresStore(WriteSide, ReadSide):
             if self._right is not None:
                 # It is this one that leaves when the dispatcher stops.
                 self._right.node = node
-        if not (turn.survey and self._pulse.somebody_died):
-            if turn.writes() or turn.slots != self._slots_told:
+        if not (turn.look.survey and self._pulse.somebody_died):
+            if turn.writes() or turn.look.slots != self._slots_told:
                 looked = await super().turn(turn)
-                self._slots_told = turn.slots
+                self._slots_told = turn.look.slots
                 return looked
             # Nobody is told that somebody has looked, or idle nodes would wake each other for ever.
             return await self._writer.ask(self._committing(turn), rows=0)

@@ -19,7 +19,8 @@ from typing import Any
 import psycopg
 
 from taskmill.errors import StoreBusy, StoreError
-from taskmill.ports import Clock, TurnResult
+from taskmill.model.turn import TurnResult
+from taskmill.ports import Clock
 from taskmill.store.postgres.connection import RawConnection, is_lost, may_try_again, translated
 from taskmill.store.postgres.session import NotAlone, Session
 from taskmill.store.sql.group_commit import Asked, GroupCommit

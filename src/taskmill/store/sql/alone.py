@@ -7,8 +7,8 @@ task was stopped meanwhile, a firing of a cron task starts) is found later, and 
 
 from __future__ import annotations
 
+from taskmill.model.turn import Judged, Turn
 from taskmill.model.verdict import End
-from taskmill.ports import Judged, Turn
 
 
 def just_ends(judged: Judged) -> bool:
@@ -17,13 +17,14 @@ def just_ends(judged: Judged) -> bool:
 
 
 def must_be_alone(turn: Turn) -> bool:
-    """True if what the turn does depends on rows of other tasks, or changes them."""
+    """True if the turn depends on rows of other tasks, or changes them."""
+    starts, upkeep = turn.starts, turn.upkeep
     return (
-        turn.admission is not None
-        or turn.preempt is not None
-        or turn.expire
-        or turn.resume_preempted
-        or turn.resume_eased
-        or turn.is_owed
+        starts.admission is not None
+        or starts.preempt is not None
+        or starts.owes_paused_time
+        or upkeep.expire
+        or upkeep.resume_preempted
+        or upkeep.resume_eased
         or not all(map(just_ends, turn.judged))
     )

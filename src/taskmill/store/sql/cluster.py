@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import msgspec
 
 from taskmill.model.cluster import Admission, Elsewhere, Others
-from taskmill.model.controls import Bucket, Scope
+from taskmill.model.controls import Bucket
 from taskmill.model.outcome import StopReason
-from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Lane
 from taskmill.model.task_name import domain_of
+from taskmill.model.turn import Rate, TurnResult
 from taskmill.policy.admission import admitted
 from taskmill.policy.rates import full_bucket, permits_at
-from taskmill.ports import Turn, TurnResult
 from taskmill.store.sql import controls
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import one
@@ -56,23 +55,21 @@ class _Survey(msgspec.Struct, array_like=True):
 _decode_work = msgspec.json.Decoder(_Work).decode
 _decode_survey = msgspec.json.Decoder(_Survey).decode
 
-Meter = tuple[Scope, RateLimit, Bucket]
-
 
 def elsewhere(connection: Connection, slots: int) -> Elsewhere:
     """What other nodes hold; they are told how many slots there are here."""
     return _decode_work(one(connection, SQL["elsewhere"], slots)).elsewhere()
 
 
-def survey(connection: Connection, turn: Turn, result: TurnResult) -> None:
-    """See what waits and what others are at, as of one moment: between two, a task could go from one to the other."""
-    found = _decode_survey(one(connection, SQL["survey"], turn.slots))
+def survey(connection: Connection, slots: int | None, result: TurnResult) -> None:
+    """Read what waits and what other nodes run, in one statement: between two, a task could be in neither."""
+    found = _decode_survey(one(connection, SQL["survey"], slots))
     causes = {cause for _, cause in found.away}
     result.lanes, result.hooks, result.next_due = found.lanes, found.hooks, found.next_due
     result.next_expiry, result.next_beat = found.next_expiry, found.next_beat
     result.stops, result.urgencies = found.stops, found.urgencies
     result.has_preempted, result.has_eased = controls.FOR_A_TASK in causes, controls.FOR_PRESSURE in causes
-    if turn.slots is not None:
+    if slots is not None:
         result.elsewhere = found.work.elsewhere()
         most_urgent = min((urgency for *_, urgency in found.work.running), default=None)
         result.others = Others(most_urgent, frozenset(found.types))
@@ -83,24 +80,26 @@ def others(connection: Connection) -> bool:
     return bool(one(connection, SQL["other_nodes"]))
 
 
-def admit(connection: Connection, plan: Admission, turn: Turn, result: TurnResult) -> Sequence[int]:
-    """What of the claims may start, by what runs and what permits there are at this moment."""
+def admit(
+    connection: Connection, plan: Admission, rates: Sequence[Rate], result: TurnResult
+) -> tuple[Sequence[int], Sequence[Rate]]:
+    """Return the claims that may start by what runs and what tokens there are now, and the rates as they are now."""
     connection.be_alone()
     result.elsewhere = elsewhere(connection, plan.slots)
-    if turn.meters:
-        turn.meters = _true_meters(connection, turn.meters, turn.now)
-        result.buckets = [(scope, bucket) for scope, _, bucket in turn.meters]
-    permits = {scope: permits_at(bucket, limit, turn.now) for scope, limit, bucket in turn.meters}
+    if rates:
+        rates = _current(connection, rates, result.now)
+        result.buckets = [(scope, bucket) for scope, _, bucket in rates]
+    permits = {scope: permits_at(bucket, limit, result.now) for scope, limit, bucket in rates}
     ids = admitted(plan, result.elsewhere, permits)
     result.refused = len(ids) < len(plan.starts)
-    return ids
+    return ids, rates
 
 
-def _true_meters(connection: Connection, meters: Sequence[Meter], now: int) -> list[Meter]:
-    """The same limits with what their buckets really hold."""
+def _current(connection: Connection, rates: Sequence[Rate], now: int) -> list[Rate]:
+    """Return the same limits with what their buckets hold in the store."""
     stored = controls.read(connection).buckets
-    # One that another node has filled a little ahead of our time gains nothing until that time has come.
-    limits = {scope: limit for scope, limit, _ in meters}
+    # A bucket that another node filled a little ahead of our clock gains nothing until our clock has caught up.
+    limits = {scope: limit for scope, limit, _ in rates}
     fresh = {
         scope: Bucket(bucket.level, now, bucket.unit)
         for scope, bucket in stored.items()
@@ -108,4 +107,4 @@ def _true_meters(connection: Connection, meters: Sequence[Meter], now: int) -> l
     }
     controls.fill_buckets(connection, limits, fresh)
     stored = {**stored, **fresh}
-    return [(scope, limit, stored.get(scope) or full_bucket(limit, now)) for scope, limit, _ in meters]
+    return [(scope, limit, stored.get(scope) or full_bucket(limit, now)) for scope, limit, _ in rates]

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
+from taskmill.model.effects import Effects
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Claimed
+from taskmill.model.turn import TurnResult
 from taskmill.policy.rates import carry_over, full_at, permits_at, take_permits
 from taskmill.policy.rules import Rules, combined, still_valid
-from taskmill.ports import Effects, TurnResult
 from taskmill.store.sql import dependencies
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import decode_pairs, encoded, one

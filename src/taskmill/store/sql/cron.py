@@ -13,12 +13,13 @@ import msgspec
 from taskmill.cron_socket import CronRow
 from taskmill.errors import DuplicateTask
 from taskmill.model.cron import CronState, Firing
+from taskmill.model.effects import Effects
 from taskmill.model.stages import Claimed
 from taskmill.model.status import Ending
+from taskmill.model.turn import Judged
 from taskmill.model.verdict import Return, TryAgain
 from taskmill.policy.cron import decisions
 from taskmill.policy.verdicts import is_crash
-from taskmill.ports import Effects, Judged
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.rows import EndingRow

@@ -13,12 +13,12 @@ import msgspec
 
 from taskmill.cron_socket import CronBeginning, CronDeclaration, CronRow, Fired, Firings, Occasion
 from taskmill.model.cron import CronState
+from taskmill.model.effects import Arrived, Effects
 from taskmill.model.outcome import StopReason
 from taskmill.model.status import Ending
 from taskmill.policy.cron.decisions import Due, due, left_to_another, started
 from taskmill.policy.cron.reconciling import Difference, reconciled
 from taskmill.policy.inbox import Answer, gated
-from taskmill.ports import Arrived, Effects
 from taskmill.store.sql import cluster, cron, dependencies, families, inbox
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.endings import end_tasks

@@ -14,11 +14,10 @@ import msgspec
 from taskmill.errors import StoreCorrupt, TaskmillError
 from taskmill.model.controls import Bucket, Change
 from taskmill.model.cron import CronState
-from taskmill.model.effects import Damage, SetAside
+from taskmill.model.effects import UNREADABLE_ROW, Damage, SetAside
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure, Status
-from taskmill.ports import UNREADABLE_ROW
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.endings import end_tasks
 from taskmill.store.sql.json_sql import decode_ids, one

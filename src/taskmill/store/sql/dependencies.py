@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from taskmill.model.effects import Effects
 from taskmill.model.status import Ending, OnDependencyFailure
 from taskmill.policy.dependencies import answer_ending
 from taskmill.policy.references import DependencyState
-from taskmill.ports import Effects
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
 from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one

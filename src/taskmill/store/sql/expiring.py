@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from taskmill.model.controls import Declared
+from taskmill.model.effects import Effects
 from taskmill.model.status import Ending
 from taskmill.policy.rules import Rules
-from taskmill.ports import Effects
 from taskmill.store.sql import controls, families, passed_deadlines, paused_time
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.endings import end_tasks

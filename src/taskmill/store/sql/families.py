@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from taskmill.errors import InvalidState
+from taskmill.model.effects import Effects
 from taskmill.model.kin import NO_KIN
 from taskmill.model.outcome import StopReason
-from taskmill.model.stages import NewTask
+from taskmill.model.stages import NewTask, Origin
 from taskmill.model.status import Ending, Status
 from taskmill.policy.families import (
     FAILURES,
@@ -25,7 +26,6 @@ from taskmill.policy.families import (
     plan_expiry,
     plan_stop,
 )
-from taskmill.ports import Effects, Origin
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import let_in, let_siblings_in, release, unhold

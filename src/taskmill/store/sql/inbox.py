@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from taskmill.model.effects import Arrived, Effects
 from taskmill.model.outcome import StopReason
-from taskmill.model.stages import NewTask, Stored
+from taskmill.model.stages import NewTask, Origin, Stored
 from taskmill.model.status import Ending
 from taskmill.policy.circles import WAITS_FOR_ITSELF, tie
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on
-from taskmill.ports import Arrived, Effects, Origin
 from taskmill.store.sql import dependencies, expiring, families, paused_time, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import read_described

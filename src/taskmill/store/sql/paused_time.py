@@ -16,11 +16,11 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from taskmill.model.controls import Declared, Scope, ScopeKind
+from taskmill.model.effects import Effects
 from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Status
 from taskmill.policy.rules import Rules
 from taskmill.policy.standstill import settled
-from taskmill.ports import Effects
 from taskmill.store.sql import controls
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
@@ -153,10 +153,9 @@ def settle(connection: Connection, ids: Iterable[int]) -> None:
 
 def settle_released(connection: Connection, effects: Effects) -> None:
     """Give the tasks that were just let into the queue what they are owed, and name their places anew."""
-    ids = [task.id for task in effects.released if task.due_at is None]
-    if ids:
+    if ids := [task.id for task in effects.released]:
         settle(connection, ids)
-        effects.released = [task for task in effects.released if task.due_at is not None]
+        effects.released = []
         note_queued(connection, ids, effects)
 
 

@@ -10,9 +10,9 @@ import msgspec
 
 from taskmill.model.cluster import Host, Preemption, Runner
 from taskmill.model.outcome import StopReason
+from taskmill.model.turn import TurnResult
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.preemption import cluster_victims
-from taskmill.ports import TurnResult
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.statements import SQL

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from taskmill.model.effects import Recovery
 from taskmill.model.outcome import StopReason
 from taskmill.model.status import Ending, Status
 from taskmill.policy.verdicts import crash_message, quarantined
-from taskmill.ports import Recovery
 from taskmill.store.sql import cron, families, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.endings import end_tasks

@@ -6,12 +6,33 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmill.ports import Effects, Released
+from taskmill.model.effects import Effects
+from taskmill.model.stages import Lane, Place, Waiting, waiting
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
 
-_decode_released = msgspec.json.Decoder(list[Released]).decode
+
+class _Row(msgspec.Struct, array_like=True):
+    """A task that is ready to enter the queue; ``due_at`` if it is not due yet."""
+
+    id: int
+    group: str
+    urgency: int
+    type: str
+    queued_at: int
+    renewed_at: int | None
+    due_at: int | None
+    expires_at: int | None
+    place_id: int
+    io: str | None = None
+
+    def waiting(self) -> Waiting:
+        lane = Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
+        return waiting(lane, Place(self.queued_at, self.place_id, self.id, self.renewed_at, self.io))
+
+
+_decode_rows = msgspec.json.Decoder(list[_Row]).decode
 
 
 def release(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
@@ -23,13 +44,16 @@ def release(connection: Connection, ids: Sequence[int], now: int, effects: Effec
 
 
 def _release(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
-    found = _decode_released(one(connection, SQL["releasable"], encoded(ids)))
-    released = [task.id for task in found]
+    found = _decode_rows(one(connection, SQL["releasable"], encoded(ids)))
+    released = [row.id for row in found]
     if released:
         connection.execute(SQL["release"], (encoded(released), now))
-        for task in found:
-            is_due = task.due_at is None or task.due_at <= now
-            effects.released.append(msgspec.structs.replace(task, due_at=None) if is_due else task)
+        for row in found:
+            if row.due_at is None or row.due_at <= now:
+                effects.released.append(row.waiting())
+            else:
+                effects.due.append(row.due_at)
+        effects.expiries += [row.expires_at for row in found if row.expires_at is not None]
     return released
 
 
@@ -64,6 +88,8 @@ def promote(connection: Connection, now: int, most: int, effects: Effects) -> No
 
 
 def note_queued(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
-    """These tasks are in the queue again."""
+    """Note the places of tasks that entered the queue."""
     if ids:
-        effects.released += _decode_released(one(connection, SQL["in_queue"], encoded(ids)))
+        found = _decode_rows(one(connection, SQL["in_queue"], encoded(ids)))
+        effects.released += [row.waiting() for row in found]
+        effects.expiries += [row.expires_at for row in found if row.expires_at is not None]

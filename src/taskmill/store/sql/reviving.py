@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from taskmill.errors import DuplicateTask
+from taskmill.model.effects import Effects
 from taskmill.model.stages import Described
-from taskmill.ports import Effects
 from taskmill.store.sql import cron, keys
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe

@@ -8,13 +8,13 @@ from datetime import timedelta
 import msgspec
 
 from taskmill.model.durations import from_ms
+from taskmill.model.effects import Effects, SeriesChange, Skipped
 from taskmill.model.kin import Kin
 from taskmill.model.outcome import StopReason
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
 from taskmill.policy.recurrence import beats_passed, is_spent, next_occurrence, put_back_by
-from taskmill.ports import Effects, SeriesChange, Skipped
 from taskmill.store.sql import cluster, keys, paused_time
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe

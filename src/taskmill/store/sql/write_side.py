@@ -11,22 +11,13 @@ from typing import TypeVar
 from taskmill.cron_socket import CronBeginning, CronDeclaration, Firings, Occasion
 from taskmill.errors import StoreCorrupt, StoreError, SubmissionError
 from taskmill.model.controls import Change, Declared, Scope
-from taskmill.model.effects import SetAside
+from taskmill.model.effects import Arrived, CancelResult, Effects, Recovery, SeriesChange, SetAside
 from taskmill.model.machine import Machine
 from taskmill.model.retention import PruneRule
-from taskmill.model.stages import Described, NewTask, Stored
+from taskmill.model.stages import Described, NewTask, Origin, Stored
+from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
-from taskmill.ports import (
-    Arrived,
-    CancelResult,
-    Clock,
-    Effects,
-    Origin,
-    Recovery,
-    SeriesChange,
-    Turn,
-    TurnResult,
-)
+from taskmill.ports import Clock
 from taskmill.store.sql import (
     cluster,
     controls,
@@ -197,10 +188,9 @@ class WriteSide(Locating):
         return answer
 
     async def turn(self, turn: Turn) -> TurnResult:
-        heavy = turn.promote or turn.expire or turn.survey
-        rows = (
-            len(turn.judged) + len(turn.hooks) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
-        )
+        is_large = turn.upkeep.promote or turn.upkeep.expire or turn.look.survey
+        tasks = (turn.judged, turn.starts.hooks, turn.starts.claims, turn.progress)
+        rows = sum(map(len, tasks)) + (ledger.BITE if is_large else 1)
         answer = self._requests.ask(self._committing(turn), rows, alone=must_be_alone(turn), durable=False)
         try:
             return await answer
@@ -208,13 +198,16 @@ class WriteSide(Locating):
             raise await self._located(wrong) from wrong
 
     def _committing(self, turn: Turn) -> Callable[[Connection], TurnResult]:
-        """By the time of its plan it would start tasks after their deadlines, and set back buckets."""
-        planned = turn.now
+        """Commit a turn as of when its transaction begins.
+
+        As of its plan it would start tasks after their deadlines and set token buckets back.
+        """
 
         def commit(connection: Connection) -> TurnResult:
+            now = turn.now
             if turn.planned_at is not None:
-                turn.now = planned + int((self._clock.monotonic() - turn.planned_at) * 1000)
-            return ledger.commit_turn(connection, turn)
+                now += int((self._clock.monotonic() - turn.planned_at) * 1000)
+            return ledger.commit_turn(connection, turn, now)
 
         return commit
 

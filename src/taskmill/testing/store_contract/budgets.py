@@ -11,8 +11,9 @@ from taskmill.model.readings import Capacity
 from taskmill.model.stages import Claimed, Lane, Place
 from taskmill.model.status import Ending, OnDuplicate
 from taskmill.model.throttle import Limit
+from taskmill.model.turn import Judged, Look, Turn, TurnResult, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict
-from taskmill.ports import Judged, Store, Turn, TurnResult
+from taskmill.ports import Store
 from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, ended, new_task
 
 BUDGET = IoBudget(disk_read=1, disk_write=2, net_rx=3, net_tx=MOST_BYTES)
@@ -35,7 +36,7 @@ class Budgets:
     ) -> None:
         (id,) = await add(store, new_task(io=stored))
         assert (await active(store, id)).io == budget
-        survey = await store.turn(Turn(now=NOW, survey=True))
+        survey = await store.turn(Turn(now=NOW, look=Look(survey=True)))
         assert survey.fronts == {Lane("", 128, TYPE): [Place(NOW, id, id, None, stored)]}
         (task,) = await claim(store, id)
         assert task.io == task.place.io == stored
@@ -49,7 +50,7 @@ class Budgets:
         (id,) = await add(store, new_task(io=STORED))
         (task,) = await claim(store, id)
         await commit_moved(store, task, verdict, None)
-        survey = await store.turn(Turn(now=NOW, survey=True))
+        survey = await store.turn(Turn(now=NOW, look=Look(survey=True)))
         assert survey.fronts == {Lane("", 128, TYPE): [Place(NOW, id, id, None, STORED)]}
         (task,) = await claim(store, id)
         assert task.io == STORED
@@ -59,9 +60,9 @@ class Budgets:
         one, two = await claim(store, later, paused)
         await commit_moved(store, one, TryAgain("e", NOW + 1000), None)
         await commit_moved(store, two, MakeWay(), None)
-        result = await store.turn(Turn(now=NOW + 1000, promote=True))
+        result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(promote=True)))
         assert [task.place for task in result.effects.released] == [Place(NOW, later, later, None, STORED)]
-        result = await store.turn(Turn(now=NOW + 1000, resume_preempted=True))
+        result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(resume_preempted=True)))
         assert [(task.id, task.place.io) for task in result.effects.released] == [(paused, LEARN)]
 
     async def test_a_replacement_has_the_budget_of_its_own_submission(self, store: Store) -> None:

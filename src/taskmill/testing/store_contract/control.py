@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from taskmill.errors import DuplicateTask
+from taskmill.model.effects import Effects
 from taskmill.model.filters import Filters
 from taskmill.model.retention import Retention
 from taskmill.model.status import Ending, OnDuplicate, Status
+from taskmill.model.turn import Judged, Look, Turn, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain
-from taskmill.ports import Effects, Judged, Store, Turn
+from taskmill.ports import Store
 from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 
@@ -24,7 +26,7 @@ class ControlAndUpkeep:
         assert [gone.task.id for gone in result.effects.ended] == [waiting]
         assert result.effects.stopping == [(running, "cancel")]
         assert (await ended(store, waiting)).ending == Ending.CANCELLED
-        survey = await store.turn(Turn(now=NOW, survey=True))
+        survey = await store.turn(Turn(now=NOW, look=Look(survey=True)))
         assert survey.stops == [(running, "cancel")]
         # A success that did not know of the request is refused; one that honours it is not.
         assert (await commit(store, task, End(Ending.COMPLETED, "1"))).lost == {(running, 1): "cancel"}
@@ -120,8 +122,8 @@ class ControlAndUpkeep:
         await store.cancel([id], NOW)
         for _ in range(5):
             assert (await store.recover(NOW)).effects.ended == []
-            assert (await store.turn(Turn(now=NOW + 20, expire=True))).effects.ended == []
-            assert (await store.turn(Turn(now=NOW + 20, survey=True))).hooks == [id]
+            assert (await store.turn(Turn(now=NOW + 20, upkeep=TurnUpkeep(expire=True)))).effects.ended == []
+            assert (await store.turn(Turn(now=NOW + 20, look=Look(survey=True)))).hooks == [id]
             assert [task.stop for task in await claim(store, id, now=NOW + 20)] == ["cancel"]
         # Its hook has had as many tries as the handler; one that keeps killing its process must not go on for ever.
         assert [gone.task.id for gone in (await store.recover(NOW)).effects.ended] == [id]
@@ -131,11 +133,14 @@ class ControlAndUpkeep:
         (id,) = await add(store, new_task(expires_at=NOW + 10))
         (task,) = await claim(store, id)
         await commit(store, task, Return())
-        assert (await store.turn(Turn(now=NOW + 10, expire=True))).effects.ended == []
+        assert (await store.turn(Turn(now=NOW + 10, upkeep=TurnUpkeep(expire=True)))).effects.ended == []
         (task,) = await claim(store, id, now=NOW + 10)
         await commit(store, task, TryAgain("e", None))
         assert await claim(store, id, now=NOW + 10) == []
-        assert [gone.task.id for gone in (await store.turn(Turn(now=NOW + 10, expire=True))).effects.ended] == [id]
+        assert [
+            gone.task.id
+            for gone in (await store.turn(Turn(now=NOW + 10, upkeep=TurnUpkeep(expire=True)))).effects.ended
+        ] == [id]
 
     async def test_what_has_started_has_its_hook_run_before_it_ends(self, store: Store) -> None:
         await store.publish_types({TYPE: '{"has_on_cancel":true}'})
@@ -150,7 +155,7 @@ class ControlAndUpkeep:
         (again,) = await store.add([new_task(key="a")])
         assert (stored.kind, again.kind) == ("superseded", "inserted")
         assert await claim(store, stored.id, again.id) == []
-        found = await store.turn(Turn(now=NOW, survey=True))
+        found = await store.turn(Turn(now=NOW, look=Look(survey=True)))
         assert (sorted(found.hooks), found.has_preempted) == ([cancelled, replaced], False)
         stops: dict[str | None, Ending] = {"cancel": Ending.CANCELLED, "supersede": Ending.SUPERSEDED}
         for task in await claim(store, *found.hooks):

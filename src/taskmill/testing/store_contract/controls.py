@@ -13,9 +13,10 @@ from taskmill.model.kin import Kin
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Ending, OnDuplicate, Status
+from taskmill.model.turn import Judged, Look, Starts, Turn, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay
 from taskmill.policy.rates import full_bucket, permits_at
-from taskmill.ports import Judged, Store, Turn
+from taskmill.ports import Store
 from taskmill.testing.store_contract.paused_time import PausedTime
 from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
@@ -29,7 +30,7 @@ async def place_of(store: Store, id: int) -> tuple[int, int | None]:
     """Its place in the queue and its deadline."""
     record = await active(store, id)
     expires_at = None if record.expires_at is None else round(record.expires_at.timestamp() * 1000)
-    fronts = (await store.turn(Turn(now=NOW, survey=True))).fronts
+    fronts = (await store.turn(Turn(now=NOW, look=Look(survey=True)))).fronts
     (place,) = [place for places in fronts.values() for place in places if place.id == id]
     return place.queued_at, expires_at
 
@@ -71,7 +72,7 @@ class Controls:
         await store.resume(G, NOW + 2)
         assert not await grown(), "nothing was paused"
         (id,) = await add(store, new_task(group="g"))
-        turn = Turn(now=NOW, claims=[id], meters=[(G, ONE_PER_SECOND, full_bucket(ONE_PER_SECOND, NOW))])
+        turn = Turn(now=NOW, starts=Starts(claims=[id], rates=[(G, ONE_PER_SECOND, full_bucket(ONE_PER_SECOND, NOW))]))
         assert len((await store.turn(turn)).claimed) == 1
         assert not await grown()
 
@@ -94,13 +95,15 @@ class Controls:
         version = (await store.controls()).version
         await store.pause(G, NOW, NOW + 50)
         meters = [(G, ONE_PER_SECOND, full_bucket(ONE_PER_SECOND, NOW))]
-        result = await store.turn(Turn(now=NOW, claims=[one, two], controls_version=version, meters=meters, spare=5))
+        result = await store.turn(
+            Turn(now=NOW, starts=Starts(claims=[one, two], controls_version=version, rates=meters, spare=5))
+        )
         assert (result.claimed, list(result.buckets)) == ([], [])
         assert result.controls is not None
         assert result.controls.pauses == {G: Pause(NOW, NOW + 50)}
         assert (await store.controls()).buckets == {}, "no permit was taken"
         current = result.controls.version
-        again = await store.turn(Turn(now=NOW, claims=[one], controls_version=current))
+        again = await store.turn(Turn(now=NOW, starts=Starts(claims=[one], controls_version=current)))
         assert ([task.id for task in again.claimed], again.controls) == ([one], None)
 
     async def test_an_outdated_version_delays_no_verdict_and_no_hook(self, store: Store) -> None:
@@ -115,9 +118,7 @@ class Controls:
             Turn(
                 now=NOW,
                 judged=[Judged(task, End(Ending.COMPLETED, "1"), 1)],
-                hooks=[stopped],
-                claims=[waiting],
-                controls_version=version,
+                starts=Starts(hooks=[stopped], claims=[waiting], controls_version=version),
             )
         )
         assert [claimed.id for claimed in result.claimed] == [hooked.id]
@@ -138,8 +139,9 @@ class Controls:
         result = await store.turn(
             Turn(
                 now=NOW,
-                claims=[there, stale, gone, other],
-                meters=[(G, ONE_PER_SECOND, full), (T, ONE_PER_SECOND, full)],
+                starts=Starts(
+                    claims=[there, stale, gone, other], rates=[(G, ONE_PER_SECOND, full), (T, ONE_PER_SECOND, full)]
+                ),
             )
         )
         assert [task.id for task in result.claimed] == [there, other]
@@ -153,13 +155,15 @@ class Controls:
         (one, two) = await add(store, new_task(group="g"), new_task(group="h"))
         h = Scope(ScopeKind.GROUP, "h")
         full = full_bucket(ONE_PER_SECOND, NOW)
-        await store.turn(Turn(now=NOW, claims=[one], meters=[(G, ONE_PER_SECOND, full), (T, ONE_PER_SECOND, full)]))
+        await store.turn(
+            Turn(now=NOW, starts=Starts(claims=[one], rates=[(G, ONE_PER_SECOND, full), (T, ONE_PER_SECOND, full)]))
+        )
         await store.change({T: Change(cap=1)})
-        await store.turn(Turn(now=NOW + 999, claims=[two], meters=[(h, ONE_PER_SECOND, full)]))
+        await store.turn(Turn(now=NOW + 999, starts=Starts(claims=[two], rates=[(h, ONE_PER_SECOND, full)])))
         assert set((await store.controls()).buckets) == {G, T, h}
         (three,) = await add(store, new_task(group="h"))
         bucket = (await store.controls()).buckets[h]
-        await store.turn(Turn(now=NOW + 1000, claims=[three], meters=[(h, ONE_PER_SECOND, bucket)]))
+        await store.turn(Turn(now=NOW + 1000, starts=Starts(claims=[three], rates=[(h, ONE_PER_SECOND, bucket)])))
         assert set((await store.controls()).buckets) == {T, h}
 
     async def test_a_bucket_is_remembered_until_it_is_full_by_the_limit_that_is_declared_now(
@@ -169,11 +173,15 @@ class Controls:
         h, slow = Scope(ScopeKind.GROUP, "h"), RateLimit(1, 60, burst=3)
         full = full_bucket(ONE_PER_SECOND, NOW)
         await store.declare(Declared(default_group=Group(rate=ONE_PER_SECOND)))
-        await store.turn(Turn(now=NOW, claims=[one], meters=[(G, ONE_PER_SECOND, full)]))
+        await store.turn(Turn(now=NOW, starts=Starts(claims=[one], rates=[(G, ONE_PER_SECOND, full)])))
         await store.declare(Declared(default_group=Group(rate=slow)))
-        await store.turn(Turn(now=NOW + 59_999, claims=[two], meters=[(h, slow, full_bucket(slow, NOW + 59_999))]))
+        await store.turn(
+            Turn(now=NOW + 59_999, starts=Starts(claims=[two], rates=[(h, slow, full_bucket(slow, NOW + 59_999))]))
+        )
         assert set((await store.controls()).buckets) == {G, h}
-        await store.turn(Turn(now=NOW + 60_000, claims=await add(store, new_task()), meters=[(h, slow, full)]))
+        await store.turn(
+            Turn(now=NOW + 60_000, starts=Starts(claims=await add(store, new_task()), rates=[(h, slow, full)]))
+        )
         assert G not in (await store.controls()).buckets
 
     async def test_a_hook_takes_no_permit(self, store: Store) -> None:
@@ -182,7 +190,7 @@ class Controls:
         await store.cancel([stopped], NOW)
         await store.recover(NOW)
         meters = [(G, ONE_PER_SECOND, full_bucket(ONE_PER_SECOND, NOW))]
-        result = await store.turn(Turn(now=NOW, hooks=[stopped], claims=[waiting], meters=meters))
+        result = await store.turn(Turn(now=NOW, starts=Starts(hooks=[stopped], claims=[waiting], rates=meters)))
         assert [task.id for task in result.claimed] == [stopped, waiting]
         assert [permits_at(bucket, ONE_PER_SECOND, NOW) for _, bucket in result.buckets] == [2]
 
@@ -242,7 +250,7 @@ class Controls:
         assert await place_of(store, late) == (NOW + 20 + 90, deadline + 20 + 90)
         assert [await deadline_of(id) for id in (scheduled, blocked)] == [deadline + 100, deadline + 100]
         assert await deadline_of(elsewhere) == deadline + (100 if scope == EVERYTHING else 0)
-        promoted = await store.turn(Turn(now=NOW + 500, promote=True))
+        promoted = await store.turn(Turn(now=NOW + 500, upkeep=TurnUpkeep(promote=True)))
         assert [(task.lane, task.place) for task in promoted.effects.released] == [
             (Lane("g", 128, TYPE), Place(NOW + 500, scheduled, scheduled)),
         ], "it began to wait afterwards"
@@ -256,7 +264,7 @@ class Controls:
         _, returning = await claim(store, running, back)
         await store.pause(G, NOW + 10, None)
         await store.turn(Turn(now=NOW + 60, judged=[Judged(returning, MakeWay(), 60)]))
-        await store.turn(Turn(now=NOW + 70, resume_preempted=True))
+        await store.turn(Turn(now=NOW + 70, upkeep=TurnUpkeep(resume_preempted=True)))
         await store.resume(G, NOW + 110)
         assert await place_of(store, back) == (NOW + 50, NOW + 1050)
         record = await active(store, running)
@@ -268,23 +276,23 @@ class Controls:
             store, new_task(group="g", expires_at=NOW + 10), new_task(group="h", expires_at=NOW + 20)
         )
         await store.pause(G, NOW + 5, None)
-        result = await store.turn(Turn(now=NOW + 15, expire=True))
+        result = await store.turn(Turn(now=NOW + 15, upkeep=TurnUpkeep(expire=True)))
         assert (result.effects.ended, result.next_expiry) == ([], NOW + 20)
-        result = await store.turn(Turn(now=NOW + 25, expire=True))
+        result = await store.turn(Turn(now=NOW + 25, upkeep=TurnUpkeep(expire=True)))
         assert ([gone.task.id for gone in result.effects.ended], result.next_expiry) == ([free], None)
         await store.resume(G, NOW + 105)
-        result = await store.turn(Turn(now=NOW + 109, expire=True))
+        result = await store.turn(Turn(now=NOW + 109, upkeep=TurnUpkeep(expire=True)))
         assert (result.effects.ended, result.next_expiry) == ([], NOW + 110)
-        result = await store.turn(Turn(now=NOW + 110, expire=True))
+        result = await store.turn(Turn(now=NOW + 110, upkeep=TurnUpkeep(expire=True)))
         assert [gone.task.id for gone in result.effects.ended] == [paused]
 
     async def test_what_one_of_two_pauses_still_covers_does_not_expire(self, store: Store) -> None:
         (id,) = await add(store, new_task(group="g", expires_at=NOW + 10))
         await store.pause(G, NOW, None)
         await store.pause(D, NOW + 2, None)
-        await store.turn(Turn(now=NOW + 50, expire=True))
+        await store.turn(Turn(now=NOW + 50, upkeep=TurnUpkeep(expire=True)))
         await store.resume(G, NOW + 60)
-        result = await store.turn(Turn(now=NOW + 60, expire=True, survey=True))
+        result = await store.turn(Turn(now=NOW + 60, upkeep=TurnUpkeep(expire=True), look=Look(survey=True)))
         assert (result.effects.ended, result.next_expiry) == ([], None)
         await store.resume(D, NOW + 80)
         assert (await place_of(store, id))[1] == NOW + 90
@@ -337,9 +345,9 @@ class Controls:
         await store.turn(Turn(now=NOW + 100, judged=[Judged(task, MakeWay(), 100)]))
         record = await active(store, id)
         assert (record.status, record.retries, record.last_error) == (Status.PAUSED, 0, None)
-        assert (await store.turn(Turn(now=NOW + 100, survey=True))).has_preempted
+        assert (await store.turn(Turn(now=NOW + 100, look=Look(survey=True)))).has_preempted
         assert await claim(store, id) == []
-        result = await store.turn(Turn(now=NOW + 400, resume_preempted=True, survey=True))
+        result = await store.turn(Turn(now=NOW + 400, upkeep=TurnUpkeep(resume_preempted=True), look=Look(survey=True)))
         assert ([each.id for each in result.effects.resumed], result.has_preempted) == ([id], False)
         assert [each.place for each in result.effects.released] == [Place(NOW + 300, id, id)], "it has not waited"
         (task,) = await claim(store, id, now=NOW + 5000)
@@ -350,7 +358,7 @@ class Controls:
         (task,) = await claim(store, id)
         await store.turn(Turn(now=NOW, judged=[Judged(task, MakeWay(), 0)]))
         await store.pause(G, NOW, NOW + 50)
-        result = await store.turn(Turn(now=NOW + 60, resume_preempted=True))
+        result = await store.turn(Turn(now=NOW + 60, upkeep=TurnUpkeep(resume_preempted=True)))
         assert result.effects.pauses_ended == [G]
         assert await store.end_pauses(NOW + 60) == []
 
@@ -360,7 +368,7 @@ class Controls:
         await store.turn(Turn(now=NOW, judged=[Judged(task, MakeWay(), 1)]))
         assert (await store.recover(NOW)).returned == 1
         assert (await active(store, made_way)).status == Status.PAUSED
-        assert (await store.turn(Turn(now=NOW, survey=True))).has_preempted
+        assert (await store.turn(Turn(now=NOW, look=Look(survey=True)))).has_preempted
 
     async def test_whoever_made_way_can_be_cancelled_and_replaced(self, store: Store) -> None:
         await store.publish_types({TYPE: '{"has_on_cancel":false}'})
@@ -372,7 +380,7 @@ class Controls:
         assert stored.kind == "superseded"
         assert (await ended(store, cancelled)).ending == Ending.CANCELLED
         assert (await ended(store, replaced)).ending == Ending.SUPERSEDED
-        assert not (await store.turn(Turn(now=NOW, survey=True))).has_preempted
+        assert not (await store.turn(Turn(now=NOW, look=Look(survey=True)))).has_preempted
         assert len(await claim(store, stored.id)) == 1
 
     # Priorities
@@ -383,7 +391,7 @@ class Controls:
         effects = await store.set_priority(blocked, 5)
         assert effects is not None
         assert effects.reordered
-        assert (await store.turn(Turn(now=NOW, survey=True))).lanes == [Lane("", 5, TYPE)]
+        assert (await store.turn(Turn(now=NOW, look=Look(survey=True)))).lanes == [Lane("", 5, TYPE)]
         assert [(await active(store, id)).priority for id in (blocker, blocked)] == [128, 5]
 
     @pytest.mark.parametrize("ending", [Ending.COMPLETED, Ending.CANCELLED])

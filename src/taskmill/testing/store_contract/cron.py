@@ -13,10 +13,11 @@ from taskmill.cron_socket import CronDeclaration, CronRow, Firings, Occasion
 from taskmill.errors import DuplicateTask
 from taskmill.model.cron import CronState, RunOutcome
 from taskmill.model.status import Ending, OnDuplicate, Status
+from taskmill.model.turn import Judged, Turn, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict
 from taskmill.policy.cron.expression import CronExpression
 from taskmill.policy.cron.registrations import Registration
-from taskmill.ports import Judged, Store, Turn
+from taskmill.ports import Store
 from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 MINUTE = 60_000
@@ -197,7 +198,7 @@ class CronTasks:
         assert (record.type, record.key, record.status) == ("d::other", None, Status.SCHEDULED)
         assert record.run_at is not None
         assert round(record.run_at.timestamp() * 1000) == DAWN + 10 * MINUTE
-        await store.turn(Turn(now=DAWN + 10 * MINUTE, promote=True))
+        await store.turn(Turn(now=DAWN + 10 * MINUTE, upkeep=TurnUpkeep(promote=True)))
         (task,) = await claim(store, fired.id, now=DAWN + 10 * MINUTE)
         assert msgspec.json.decode(task.overrides or "")["retry"]["initial_ms"] == 7000
 

@@ -7,8 +7,9 @@ import pytest
 from taskmill.model.filters import Filters
 from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Ending, Status
+from taskmill.model.turn import Judged, Starts, Turn, TurnUpkeep
 from taskmill.model.verdict import End, Return, TryAgain
-from taskmill.ports import Judged, Store, Turn
+from taskmill.ports import Store
 from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 
@@ -63,9 +64,9 @@ class Finishing:
         (task,) = await claim(store, id)
         await commit(store, task, TryAgain("e", NOW + 1000))
         assert (await active(store, id)).status == Status.SCHEDULED
-        result = await store.turn(Turn(now=NOW + 999, promote=True))
+        result = await store.turn(Turn(now=NOW + 999, upkeep=TurnUpkeep(promote=True)))
         assert (result.effects.released, result.next_due) == ([], NOW + 1000)
-        result = await store.turn(Turn(now=NOW + 1000, promote=True))
+        result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(promote=True)))
         assert result.next_due is None
         # The aging clock goes on: its place in the queue is that of its submission.
         assert [(task.lane, task.place) for task in result.effects.released] == [
@@ -79,7 +80,7 @@ class Finishing:
             new_task(group="g7", status=Status.SCHEDULED, due_at=NOW + 1000, queued_at=NOW + 1000),
             new_task(group="g8", status=Status.SCHEDULED, due_at=NOW + 2000, queued_at=NOW + 2000),
         )
-        result = await store.turn(Turn(now=NOW + 1500, promote=True))
+        result = await store.turn(Turn(now=NOW + 1500, upkeep=TurnUpkeep(promote=True)))
         assert [(task.lane, task.place) for task in result.effects.released] == [
             (Lane("g7", 128, TYPE), Place(NOW + 1000, due, due)),
         ]
@@ -89,7 +90,7 @@ class Finishing:
         done, next_one = await add(store, new_task(), new_task())
         (task,) = await claim(store, done)
         result = await store.turn(
-            Turn(now=NOW, judged=[Judged(task, End(Ending.COMPLETED, "1"), 1)], claims=[next_one])
+            Turn(now=NOW, judged=[Judged(task, End(Ending.COMPLETED, "1"), 1)], starts=Starts(claims=[next_one]))
         )
         assert [claimed.id for claimed in result.claimed] == [next_one]
         assert (await ended(store, done)).ending == Ending.COMPLETED
@@ -114,7 +115,7 @@ class Finishing:
             new_task(status=Status.SCHEDULED, due_at=NOW + 20, queued_at=NOW + 20),
         )
         await store.shift_clock(-5)
-        result = await store.turn(Turn(now=NOW + 5, promote=True))
+        result = await store.turn(Turn(now=NOW + 5, upkeep=TurnUpkeep(promote=True)))
         assert [task.place for task in result.effects.released] == [Place(NOW + 5, relative, relative)]
         assert result.next_due == NOW + 20
         assert (await active(store, absolute)).status == Status.SCHEDULED
@@ -128,7 +129,7 @@ class Finishing:
             new_task(expires_at=NOW + 10, status=Status.SCHEDULED, due_at=NOW + 99),
         )
         await claim(store, started)
-        result = await store.turn(Turn(now=NOW + 10, expire=True))
+        result = await store.turn(Turn(now=NOW + 10, upkeep=TurnUpkeep(expire=True)))
         assert sorted(gone.task.id for gone in result.effects.ended) == [stale, delayed]
         assert result.next_expiry == NOW + 11
         assert (await ended(store, stale)).ending == Ending.EXPIRED

@@ -11,8 +11,9 @@ from taskmill.model.kin import Kin
 from taskmill.model.stages import Claimed
 from taskmill.model.status import Status
 from taskmill.model.task_name import domain_of
+from taskmill.model.turn import Judged, Starts, Turn, TurnUpkeep
 from taskmill.model.verdict import MakeWay, Return, TryAgain, Verdict
-from taskmill.ports import Judged, Store, Turn
+from taskmill.ports import Store
 from taskmill.testing.store_contract.samples import NOW, add, new_task
 
 TTL = 10**9
@@ -131,7 +132,7 @@ class PausedTime:
         ready = [account for account in self.accounts if account.claimed is None and not self.stands_still(account)]
         if ready:
             account = self._random.choice(ready)
-            turn = Turn(now=self.now, promote=True, claims=[account.id])
+            turn = Turn(now=self.now, upkeep=TurnUpkeep(promote=True), starts=Starts(claims=[account.id]))
             for claimed in (await self._store.turn(turn)).claimed:
                 self.check_place(account, claimed)
                 account.claimed = claimed
@@ -151,7 +152,7 @@ class PausedTime:
 
     async def let_return(self) -> None:
         """Whoever made way may return."""
-        await self._store.turn(Turn(now=self.now, resume_preempted=True))
+        await self._store.turn(Turn(now=self.now, upkeep=TurnUpkeep(resume_preempted=True)))
         for account in self.accounts:
             account.own_pauses.discard("preempted")
 
@@ -188,7 +189,11 @@ class PausedTime:
     async def check(self) -> None:
         """Everything is resumed: every task has its place and its deadline."""
         self.advance(300)
-        result = await self._store.turn(Turn(now=self.now, promote=True, claims=[each.id for each in self.accounts]))
+        result = await self._store.turn(
+            Turn(
+                now=self.now, upkeep=TurnUpkeep(promote=True), starts=Starts(claims=[each.id for each in self.accounts])
+            )
+        )
         claimed = {task.id: task for task in result.claimed}
         assert sorted(claimed) == [account.id for account in self.accounts]
         for account in self.accounts:

@@ -7,8 +7,9 @@ from typing import Any
 from taskmill.model.filters import Filters
 from taskmill.model.records import HistoryRecord
 from taskmill.model.status import Ending, Status
+from taskmill.model.turn import Judged, Turn
 from taskmill.model.verdict import End
-from taskmill.ports import Judged, Store, Turn
+from taskmill.ports import Store
 from taskmill.testing.store_contract.samples import NOW, add, claim, commit, new_task
 
 

@@ -9,8 +9,9 @@ import msgspec
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.stages import Claimed, NewTask
 from taskmill.model.status import OnDuplicate, Status
+from taskmill.model.turn import Judged, Starts, Turn, TurnResult
 from taskmill.model.verdict import Verdict
-from taskmill.ports import Judged, Store, Turn, TurnResult
+from taskmill.ports import Store
 
 TYPE = "d::t"
 NOW = 1_900_000_000_000
@@ -41,7 +42,7 @@ def new_task(payload: str = "{}", **changes: Any) -> NewTask:
 
 
 async def claim(store: Store, *ids: int, now: int = NOW) -> list[Claimed]:
-    return (await store.turn(Turn(now=now, claims=list(ids)))).claimed
+    return (await store.turn(Turn(now=now, starts=Starts(claims=list(ids))))).claimed
 
 
 async def commit(store: Store, task: Claimed, verdict: Verdict, *, stopped: bool = False) -> TurnResult:

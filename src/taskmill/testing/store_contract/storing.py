@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from taskmill.errors import DuplicateTask
+from taskmill.model.effects import Arrived
 from taskmill.model.filters import Filters
 from taskmill.model.retention import Retention
 from taskmill.model.stages import Lane, Place, Stored
 from taskmill.model.status import Ending, OnDuplicate, Status
+from taskmill.model.turn import Look, Turn
 from taskmill.model.verdict import End
-from taskmill.ports import Arrived, Store, Turn
+from taskmill.ports import Store
 from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, new_task
 
 
@@ -103,14 +105,14 @@ class StoringAndClaiming:
             store, new_task(queued_at=NOW + 5), new_task(queued_at=NOW), new_task(group="g", priority=3), new_task()
         )
         await claim(store, running)
-        result = await store.turn(Turn(now=NOW, survey=True))
+        result = await store.turn(Turn(now=NOW, look=Look(survey=True)))
         assert sorted(result.lanes or []) == [Lane("", 128, TYPE), Lane("g", 3, TYPE)]
         assert result.fronts[Lane("", 128, TYPE)] == [Place(NOW, early, early), Place(NOW + 5, late, late)]
         assert result.fronts[Lane("g", 3, TYPE)] == [Place(NOW, other, other)]
 
     async def test_each_type_has_its_lane_so_that_none_stands_in_the_way_of_another(self, store: Store) -> None:
         other, known = await add(store, new_task(type="d::other"), new_task())
-        result = await store.turn(Turn(now=NOW, survey=True))
+        result = await store.turn(Turn(now=NOW, look=Look(survey=True)))
         assert result.fronts == {
             Lane("", 128, TYPE): [Place(NOW, known, known)],
             Lane("", 128, "d::other"): [Place(NOW, other, other)],
@@ -119,7 +121,7 @@ class StoringAndClaiming:
     async def test_what_stands_in_the_place_of_another_has_a_lane_of_its_own(self, store: Store) -> None:
         (fresh,) = await add(store, new_task())
         (renewed,) = await add(store, new_task(key="k", queued_at=NOW - 50))
-        result = await store.turn(Turn(now=NOW, survey=True))
+        result = await store.turn(Turn(now=NOW, look=Look(survey=True)))
         assert result.fronts == {
             Lane("", 128, TYPE): [Place(NOW, fresh, fresh)],
             Lane("", 128, TYPE, renewed=True): [Place(NOW - 50, renewed, renewed, NOW)],

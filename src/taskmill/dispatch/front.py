@@ -1,9 +1,9 @@
-"""A glimpse of the queue in memory; the truth is on disk.
+"""The front of the queue, in memory. The whole queue is on disk.
 
-For each lane it holds the first few hundred places. Claiming re-checks every row, so a stale place is harmless. A
-missing one is not: a lane is *complete* only while every waiting row of it is known, and whoever cannot be sure says so
-with :meth:`Glimpse.doubt`, which makes the lane be read again. Cost per task therefore does not grow with the backlog,
-and memory stays flat.
+The front holds the first few hundred places of each lane. A stale place is harmless, because claiming re-checks every
+row. A missing place is not: a lane is *complete* only while every waiting row of it is known, and :meth:`Front.doubt`
+makes a lane be read again when that is uncertain. So the cost per task does not grow with the backlog, and memory
+stays flat.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from taskmill.model.stages import Lane, Place
 from taskmill.policy.ranking import LARGEST_FRONT, front_size
 
-_NO_LANES: Mapping[Lane, LaneGlimpse] = {}
+_NO_LANES: Mapping[Lane, LaneFront] = {}
 
 
-class LaneGlimpse:
-    """The known front of one lane, in order."""
+class LaneFront:
+    """The known places of one lane, in order."""
 
     __slots__ = ("complete", "low_water", "places")
 
@@ -26,7 +26,7 @@ class LaneGlimpse:
         self.places: list[Place] = []
         self.complete = False
         self.low_water = LARGEST_FRONT // 4
-        """Fewer places than this, and more on disk: read again."""
+        """With fewer places than this and more on disk, the lane is read again."""
 
     @property
     def needs_reading(self) -> bool:
@@ -34,14 +34,14 @@ class LaneGlimpse:
 
     @property
     def is_over(self) -> bool:
-        """Nothing waits here, for certain."""
+        """True if certainly nothing waits here."""
         return self.complete and not self.places
 
     def add(self, place: Place, most: int) -> None:
-        """A task has begun to wait; no more than ``most`` are kept in sight."""
+        """Add a task that has begun to wait; keep at most ``most`` places."""
         places = self.places
         if not places or place > places[-1]:
-            # Beyond the known front; it may only be kept if nothing unknown lies between.
+            # Beyond the known front: keep it only if nothing unknown lies between.
             if self.complete:
                 places.append(place)
         elif places[bisect_left(places, place)] != place:
@@ -51,20 +51,20 @@ class LaneGlimpse:
             self.complete = False
 
 
-class Glimpse:
+class Front:
     """The fronts of all lanes, by group."""
 
     def __init__(self) -> None:
         self.lane_count = 0
-        self.groups: dict[str, dict[Lane, LaneGlimpse]] = {}
+        self.groups: dict[str, dict[Lane, LaneFront]] = {}
         self.touched: dict[str, set[Lane] | None] = {}
-        """Groups of which something has changed since whoever picks has looked, and in which lanes (``None``: any)."""
+        """Groups that changed since the picker last looked, and in which lanes (None: in any)."""
         self.has_budgets = False
-        """Whether tasks with budgets came into sight, or went out of it, since whoever picks has looked."""
+        """True if tasks with IO budgets entered or left the front since the picker last looked."""
         self._unread: set[Lane] = set()
 
     def add(self, lane: Lane, place: Place) -> None:
-        """A task has begun to wait."""
+        """Add a task that has begun to wait."""
         lanes = self.groups.setdefault(lane.group, {})
         known = lanes.get(lane)
         if known is None:
@@ -76,7 +76,7 @@ class Glimpse:
         self._noted(lane, known)
 
     def read(self, fronts: Mapping[Lane, list[Place]], size: int) -> None:
-        """What the store has just said about some lanes: their first places, at most ``size`` of each."""
+        """Replace the places of some lanes by what the store has read: the first ones, at most ``size`` of each."""
         for lane, places in fronts.items():
             known = self._known(lane)
             self._note_budgets(known.places)
@@ -87,7 +87,7 @@ class Glimpse:
             self._noted(lane, known)
 
     def survey(self, lanes: Iterable[Lane]) -> None:
-        """These are all lanes that have waiting tasks."""
+        """Forget every lane that is not among ``lanes``, which are all that have waiting tasks."""
         alive = set(lanes)
         for known in list(self.groups.values()):
             for lane in [lane for lane in known if lane not in alive]:
@@ -95,7 +95,7 @@ class Glimpse:
                 self._forget(lane)
 
     def doubt(self, lanes: Iterable[Lane]) -> None:
-        """Something may wait there that is not known."""
+        """Have lanes read again in which unknown tasks may wait."""
         for lane in lanes:
             known = self._known(lane)
             self._note_budgets(known.places)
@@ -104,43 +104,43 @@ class Glimpse:
             self._noted(lane, known)
 
     def take(self, lane: Lane, place: Place) -> None:
-        """The task at ``place`` is about to start."""
+        """Remove a task that is about to start."""
         known = self.groups[lane.group][lane]
         at = 0 if known.places[0] is place else known.places.index(place)
         del known.places[at]
         self._noted(lane, known)
 
     def drop(self, lane: Lane, place: Place) -> None:
-        """The task at ``place`` has started, though another was meant."""
+        """Remove a task that has started in place of the one that was picked, if it is known."""
         known = self.of(lane.group).get(lane)
         at = 0 if known is None else bisect_left(known.places, place)
         if known is not None and at < len(known.places) and known.places[at].id == place.id:
             del known.places[at]
             self._noted(lane, known)
 
-    def take_front(self, lane: Lane, most: int) -> list[Place]:
-        """The first tasks of a lane are about to start."""
+    def take_first(self, lane: Lane, most: int) -> list[Place]:
+        """Remove and return the first places of a lane, whose tasks are about to start."""
         known = self.groups[lane.group][lane]
         taken = known.places[:most]
         del known.places[:most]
         self._noted(lane, known)
         return taken
 
-    def of(self, group: str) -> Mapping[Lane, LaneGlimpse]:
+    def of(self, group: str) -> Mapping[Lane, LaneFront]:
         return self.groups.get(group, _NO_LANES)
 
     def unread(self) -> list[Lane]:
-        """The lanes to read again."""
+        """Return the lanes to read again."""
         return [lane for lane in self._unread if lane in self.groups.get(lane.group, _NO_LANES)]
 
     def touch(self, groups: Iterable[str]) -> None:
-        """Anything may have changed in these groups."""
+        """Have the picker look at all lanes of some groups."""
         for group in groups:
             self.touched[group] = None
 
     @property
     def is_empty(self) -> bool:
-        """Nothing waits, for certain."""
+        """True if certainly nothing waits."""
         return not self.groups
 
     def _note_budgets(self, places: Iterable[Place]) -> None:
@@ -151,14 +151,14 @@ class Glimpse:
         if lanes is not None:
             lanes.add(lane)
 
-    def _known(self, lane: Lane) -> LaneGlimpse:
+    def _known(self, lane: Lane) -> LaneFront:
         lanes = self.groups.setdefault(lane.group, {})
         if lane not in lanes:
-            lanes[lane] = LaneGlimpse()
+            lanes[lane] = LaneFront()
             self.lane_count += 1
         return lanes[lane]
 
-    def _noted(self, lane: Lane, known: LaneGlimpse) -> None:
+    def _noted(self, lane: Lane, known: LaneFront) -> None:
         self._touch_lane(lane)
         if known.is_over:
             self._forget(lane)

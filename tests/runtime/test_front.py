@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taskmill.dispatch.front import Front, LaneFront
 from taskmill.model.stages import Lane, Place
 from taskmill.policy.ranking import MOST_IN_SIGHT, rank
-from taskmill.runtime.glimpse import Glimpse, LaneGlimpse
 
 pytestmark = pytest.mark.one_engine("no store is opened")
 
@@ -43,7 +43,7 @@ class Disk:
 @settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 30))
 def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: int) -> None:
-    disk, glimpse = Disk(), Glimpse()
+    disk, glimpse = Disk(), Front()
     now = 0
     for _ in range(rounds):
         action = random_.choice(["add", "many", "old", "due", "take", "take", "foreign", "stale"])
@@ -71,7 +71,7 @@ def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: in
         take(disk, glimpse, 500)
 
 
-def promote(disk: Disk, glimpse: Glimpse, due: list[tuple[Lane, int]]) -> None:
+def promote(disk: Disk, glimpse: Front, due: list[tuple[Lane, int]]) -> None:
     """Some come due in a turn that also reads lanes: what it reads has them already."""
     places = [(lane, disk.add(lane, queued_at)) for lane, queued_at in due]
     glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()}, FRONT)
@@ -79,7 +79,7 @@ def promote(disk: Disk, glimpse: Glimpse, due: list[tuple[Lane, int]]) -> None:
         glimpse.add(lane, place)
 
 
-def nothing_is_unseen(disk: Disk, glimpse: Glimpse) -> None:
+def nothing_is_unseen(disk: Disk, glimpse: Front) -> None:
     """Each lane is known completely, or up to its last known place, or is about to be read."""
     for lane, rows in disk.rows.items():
         known = glimpse.of(lane.group).get(lane)
@@ -97,7 +97,7 @@ def nothing_is_unseen(disk: Disk, glimpse: Glimpse) -> None:
             assert lane in glimpse.unread()
 
 
-def take(disk: Disk, glimpse: Glimpse, count: int) -> None:
+def take(disk: Disk, glimpse: Front, count: int) -> None:
     """Claim up to ``count`` tasks as the dispatcher does; what is claimed must be the most urgent there is."""
     for _ in range(count):
         glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()}, FRONT)
@@ -120,7 +120,7 @@ def take(disk: Disk, glimpse: Glimpse, count: int) -> None:
 
 
 def test_memory_stays_bounded() -> None:
-    known = LaneGlimpse()
+    known = LaneFront()
     known.complete = True
     for n in range(100_000):
         known.add(Place(n, n, n), 2048)
@@ -129,7 +129,7 @@ def test_memory_stays_bounded() -> None:
 
 
 def test_memory_stays_bounded_with_many_lanes() -> None:
-    glimpse = Glimpse()
+    glimpse = Front()
     for n in range(400_000):
         glimpse.add(Lane(f"g{n % 3000}", 1, "d::t"), Place(n, n, n))
     in_sight = sum(len(known.places) for lanes in glimpse.groups.values() for known in lanes.values())

@@ -124,7 +124,7 @@ def ready(world: World) -> list[tuple[Lane, Place]]:
         (lane, place)
         for lane, place in world.startable()
         if not is_held_by_pressure(world, world.effective(lane, place))
-        if place in world.glimpse.of(lane.group)[lane].places
+        if place in world.front.of(lane.group)[lane].places
     ]
 
 
@@ -159,13 +159,13 @@ def test_no_task_is_held_on_an_axis_where_it_has_no_budget_and_one_always_runs(
             continue
         waiting = ready(world)
         for lane, place in waiting:
-            budget = world.courtesy.budget_of(lane.type, place.io)
+            budget = world.backpressure.budget_of(lane.type, place.io)
             assert budget is not None, "nothing holds it"
             others = [
                 other
                 for other_lane, other_place in waiting
                 if other_place.id != place.id
-                if (other := world.courtesy.budget_of(other_lane.type, other_place.io)) is not None
+                if (other := world.backpressure.budget_of(other_lane.type, other_place.io)) is not None
             ]
             reasons = [
                 axis

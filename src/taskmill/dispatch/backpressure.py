@@ -1,7 +1,8 @@
-"""Courtesy: what the machine bears now. Who waits while it is pressed, and whose IO does not fit beside what runs.
+"""Backpressure: which tasks wait because of the machine.
 
-Nobody is asked about a task that is not about to start: the picker passes over what is known to be held, and what has
-been held once is looked at again when something has changed that could let it go.
+Low-priority tasks wait while CPU, memory, disk, network or battery is under load, and a task with an IO budget waits
+while its budget does not fit beside those of running tasks. Only tasks that are about to start are judged. A task that
+was held is judged again when something has changed that may let it start.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from taskmill.dispatch.load import Load
 from taskmill.model.io_budget import LEARN, IoBudget, readable_budget
 from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
@@ -23,11 +25,10 @@ from taskmill.policy.throttling import (
     makes_way,
     stays_away,
 )
-from taskmill.runtime.load import Load
 
 
 class Seen(Protocol):
-    """What is known about the machine at the moment."""
+    """The latest readings of the machine."""
 
     @property
     def pressures(self) -> Mapping[str, float]: ...
@@ -39,8 +40,8 @@ class Seen(Protocol):
     def known(self) -> Capacity: ...
 
 
-class Courtesy:
-    """Says who may start, as far as the machine is concerned. Until somebody watches it, all may."""
+class Backpressure:
+    """Decides which tasks the machine has room for. Until readings arrive, it has room for all."""
 
     def __init__(self, load: Load, policy: ThrottlePolicy) -> None:
         self._load = load
@@ -49,23 +50,23 @@ class Courtesy:
         self._throttle: Throttle = UNTHROTTLED
         self._pressure = 0.0
         self.capacity = UNKNOWN_CAPACITY
-        """What the machine can sustain, as far as is known."""
+        """What the machine can sustain, as far as it is known."""
         self._gate = IoGate(UNKNOWN_CAPACITY, load.io)
         self._behind: set[tuple[str, str | None]] = set()
-        """Budgets that are known to wait, as ``(io, type)``; the type counts for those that are learned."""
+        """Budgets that are known to wait, as ``(io, type)``; the type is given for learned budgets only."""
         self.io_held: set[str] = set()
-        """Groups with tasks that are passed over because others wait before them for room for their IO."""
+        """Groups with tasks that are skipped because tasks ahead of them wait for IO room."""
         self.is_watching = False
-        """Whether anybody watches the machine."""
+        """True once readings of the machine arrive."""
         self.held_from: int | None = None
-        """From this effective priority on, tasks wait for the pressure to fall."""
+        """Tasks of this effective priority, and less urgent ones, wait for the pressure to fall."""
         self.is_easing = False
-        """Whether tasks that made way stay away until the pressure has fallen far enough."""
+        """True if tasks that were preempted because of pressure stay paused for now."""
         self.arrived = False
-        """Whether tasks with budgets came into sight, which may rank before those that were held."""
+        """True if tasks with budgets entered the front; they may rank before those that are held."""
 
     def see(self, seen: Seen) -> bool:
-        """The machine was looked at; says whether other tasks than before wait for the pressure to fall."""
+        """Apply new readings; return True if other tasks than before wait for the pressure to fall."""
         self.is_watching = True
         before, policy = self.held_from, self._policy
         self._pressure = seen.pressure
@@ -78,7 +79,7 @@ class Courtesy:
         return before != self.held_from
 
     def report(self, seen: Seen) -> Machine:
-        """What others are told, and the next dispatcher."""
+        """Return what is stored for ``explain`` on other nodes and for the next dispatcher."""
         return Machine(
             known=seen.known,
             capacity=seen.capacity,
@@ -89,17 +90,17 @@ class Courtesy:
         )
 
     def holds_back(self, effective: int) -> bool:
-        """Whether a task of this effective priority waits for the pressure to fall."""
+        """True if a task of this effective priority waits for the pressure to fall."""
         return self.held_from is not None and effective >= self.held_from
 
     def makes_way(self, effective: int) -> bool:
-        """Whether a running task of this effective priority is asked to pause."""
+        """True if a running task of this effective priority is to be preempted."""
         return makes_way(self._policy, effective, self._pressure)
 
     # Budgets
 
     def budget_of(self, type: str, io: str | None) -> IoBudget | None:
-        """What a task is expected to move, where anybody watches that."""
+        """Return what a task is expected to read, write and send, if the machine is watched."""
         if io is None or not self.is_watching:
             return None
         if io == LEARN:
@@ -107,17 +108,17 @@ class Courtesy:
         return readable_budget(io)
 
     def remember(self, moved: Mapping[str, MovedIo]) -> None:
-        """What tasks have moved before this dispatcher began."""
+        """Take over what earlier runs have read, written and sent."""
         self._learned = {type: learned_from(each) for type, each in moved.items()}
 
     def learn(self, type: str, moved: IoBudget) -> None:
-        """A run has succeeded. Others of its type may fit now that did not."""
+        """Learn from a run that succeeded. Other tasks of its type may fit now."""
         if self.is_watching:
             self._learned[type] = learned_io(self._learned.get(type), moved)
             self._load.io_eased = True
 
     def reopen(self) -> set[str]:
-        """Judge budgets anew if anything has changed; returns the groups to look at again."""
+        """Judge budgets again if anything has changed; return the groups to look at again."""
         if not self._load.io_eased and not (self.arrived and self.holds_io):
             return set()
         self._load.io_eased = self.arrived = False
@@ -128,11 +129,11 @@ class Courtesy:
 
     @property
     def holds_io(self) -> bool:
-        """Whether anybody is known to wait for room."""
+        """True if a task is known to wait for IO room."""
         return self._gate.keeps_room
 
     def may_pass(self, type: str, io: str | None) -> bool:
-        """Whether a task is not known to be held."""
+        """True if a task is not known to be held."""
         if io is None:
             return True
         name = (io, type if io == LEARN else None)
@@ -144,5 +145,5 @@ class Courtesy:
         return True
 
     def admits(self, type: str, io: str | None) -> bool:
-        """Whether a task whose turn has come fits beside what runs. If not, room is kept for it."""
+        """True if the IO of the next task fits beside what runs. If not, room is kept for it."""
         return io is None or self._gate.admit(self.budget_of(type, io)) is None
