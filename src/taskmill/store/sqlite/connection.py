@@ -74,7 +74,9 @@ def connect(path: str, *, read_only: bool = False) -> Connection:
             if path != MEMORY:
                 mode = _write_ahead_mode(connection)
                 if mode != "wal":
-                    raise StoreError(f"{path}: SQLite cannot use its write-ahead log there, it answers {mode!r}")
+                    raise StoreError(
+                        f"{path}: SQLite cannot use its write-ahead log there (journal mode {mode!r}); use a local disk"
+                    )
             connection.execute("PRAGMA synchronous = NORMAL")
             # The writer runs checkpoints itself, under the write lock, because of the race at MENDED_SQLITE.
             connection.execute("PRAGMA wal_autocheckpoint = 0")

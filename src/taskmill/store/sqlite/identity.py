@@ -37,5 +37,5 @@ class Identity:
         if not self.is_there():
             raise StoreLost(
                 f"{what} {self._path} was deleted, moved or replaced while it was open;"
-                " nothing more is stored. Put the file in place, then open it again"
+                " nothing more is stored. Put the file back, then open it again"
             )

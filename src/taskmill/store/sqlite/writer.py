@@ -218,7 +218,9 @@ class Writer(GroupCommit):
 
     def _not_mended(self, sync: DiskSync, refused: BaseException) -> None:
         why = f"the disk refused to keep what was committed ({refused})"
-        uncertain = StoreError(f"{self._name}: {why}, so this request may or may not be stored: look for it later")
+        uncertain = StoreError(
+            f"{self._name}: {why}; this request may or may not be stored. Look for it before you repeat it"
+        )
         if is_lack_of_space(refused) or isinstance(refused, StoreBusy):
             sync.refused(uncertain, for_good=False)
             self._refuse(StoreError(f"{self._name}: {why}; nothing was stored. Free some space and try again"))
@@ -273,7 +275,7 @@ class Writer(GroupCommit):
                 continue
             if failed:
                 if not is_intact(after := log.content(), first_difference(before, after)):
-                    raise OSError(errno.EIO, "and has lost a part of it")
+                    raise OSError(errno.EIO, "a part of the log is lost")
                 log.begin_anew()
             log.trust()
             return
@@ -352,7 +354,7 @@ class Writer(GroupCommit):
                 # SQLite syncs the log before it copies pages, and does not say which of the two has failed.
                 log.doubt()
             # Nothing is lost: committed data stays in the log, which only grows.
-            logger.warning("the log could not be copied back yet: %s", translated(wrong, self._name))
+            logger.warning("the write-ahead log could not be checkpointed yet: %s", translated(wrong, self._name))
 
     async def close(self) -> None:
         if self._sync is not None:
