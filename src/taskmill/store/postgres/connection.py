@@ -229,9 +229,7 @@ def translated(wrong: Exception, name: str) -> Exception:
     if wrong.sqlstate == "54000":
         return SubmissionError(f"{name}: a key, a type or a group is too long for an index of PostgreSQL: {text}")
     if wrong.sqlstate in ("26000", "42P05"):
-        return StoreError(
-            f"{name}: {text}; behind a pooler that shares sessions, add notifications=off to the address"
-        )
+        return StoreError(f"{name}: {text}; behind a pooler that shares sessions, add notifications=off to the address")
     if wrong.sqlstate in ("42501",):
         return StoreError(f"{name}: this user may not do that: {text}")
     if wrong.sqlstate in ("53100",):
