@@ -150,7 +150,7 @@ def _check_target(source: Place, target: Place, departure: Departure | None, tab
 
 
 def _is_shell(ours: Marks, their_departure: Departure) -> bool:
-    """True if the target is the empty store that the source's queue came from: this move brings it back."""
+    """True if the target is the store that the source's queue came from: this move brings the queue back."""
     return ours.arrived is not None and ours.arrived.move == their_departure.move
 
 

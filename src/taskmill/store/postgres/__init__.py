@@ -1,7 +1,7 @@
 """The PostgreSQL store: one database, any number of nodes, all of which dispatch (docs/decisions/0020).
 
 **Nodes.** A node is one running scheduler. It is a row of ``taskmill_node``, and the tasks that it claims carry the id
-of that row. Whether a node is alive depends only on the clock of the server, so the clocks of nodes need not agree.
+of that row. Liveness is judged by the clock of the server, so the clocks of nodes need not agree.
 
 **States of a node**::
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 
-# `select` refuses descriptors from 1024 on.
+# `select` cannot handle descriptors of 1024 and above.
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 

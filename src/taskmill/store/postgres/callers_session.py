@@ -74,7 +74,7 @@ class CallersAsyncSession(_LocksWhenNeeded):
         def run() -> None:
             try:
                 result = work()
-            except BaseException as wrong:  # noqa: BLE001 - it is raised where it was asked for
+            except BaseException as wrong:  # noqa: BLE001 - it is raised in the caller
                 self._tell(working.set_exception, wrong)
             else:
                 self._tell(working.set_result, result)

@@ -32,7 +32,8 @@ Durability = Literal["full", "process"]
 OLDEST_SERVER = 130000
 """The first version with pg_current_xact_id and pg_xact_status, which show whether an interrupted commit is over."""
 
-# Statements are planned once, for tables of any size: a plan made while the queue was empty must not scan a full one.
+# Force plans that use indexes, whatever the statistics say. Statements are planned once, and a plan made for an empty
+# queue must not scan all of a large one.
 WRITING = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -44,7 +45,7 @@ WRITING = {
     "statement_timeout": "'300s'",
     # A node that is suspended or has lost its network must not block the others with its locks.
     "idle_in_transaction_session_timeout": "'10s'",
-    # Neither must a session whose client does not receive its answer.
+    # A session whose client no longer receives data must not keep its locks either.
     "tcp_user_timeout": "'10s'",
 }
 READING = {

@@ -42,7 +42,7 @@ LONGEST_PAUSE = 1.0
 WATCHING = 0.05
 """Seconds between two checks of callers' transactions."""
 NEVER = 1e9
-"""A silence, in seconds, that no node reaches: no node is declared dead."""
+"""A lease, in seconds, that never expires; used while no node may be declared dead."""
 LOOK_ANYWAY = 10
 """The queue is checked every so many heartbeats even if nothing seems to have changed."""
 

@@ -100,7 +100,7 @@ def _store_declared(connection: Connection, rows: Sequence[CronRow], stored: Map
     is_known = all(known is not None and known[:3] == row[:3] for row, known in zip(rows, before, strict=True))
     names = {row.state.name: None for row in rows}
     if is_known and [name for name in stored if name in names] == list(names):
-        return  # as after most starts
+        return  # the usual case: nothing has changed
     values = [
         (row.state.name, position, row.type, encoded(row.state), row.task_id) for position, row in enumerate(rows)
     ]

@@ -59,7 +59,7 @@ _TASK = (
     _Column("priority", int, 128),
     _Column("urgency", int, 128),
     _Column("status", Status, Status.PENDING),
-    # A task that was asked to stop has freed its key, and another may hold it: so assume a stop request.
+    # Assume a stop request: a task that was asked to stop has freed its key, and another may hold it.
     _Column("stop", Literal["cancel", "supersede", "fail"] | None, StopReason.CANCEL),
     _Column("payload", str, "null"),
     _Column("tags", str | None, None),
@@ -197,7 +197,7 @@ _DECODED = {
 
 
 def corrupt(wrong: Exception, store: str) -> StoreCorrupt:
-    """Return the error for a value that cannot be read, in a row that is not known."""
+    """Return the error for a value that cannot be read, if its row is unknown."""
     if isinstance(wrong, StoreCorrupt) and str(wrong).startswith(store):
         return wrong
     why = str(wrong) if isinstance(wrong, TaskmillError) else f"a stored value cannot be read: {wrong}"

@@ -102,7 +102,7 @@ def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int)
 
 
 def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
-    """Return the latest time since which a task of this urgency must have waited to have reached ``level`` now."""
+    """Return when a task of this urgency must have begun to wait, at the latest, to be as urgent as ``level`` now."""
     if urgency <= level:
         return now
     aging = rules.declared.aging

@@ -84,7 +84,7 @@ def stop_trees(
 
 
 def expire_families(connection: Connection, roots: Sequence[int], now: int, effects: Effects) -> list[EndingRow]:
-    """Expire these parents, and expire, cancel or leave alone their descendants; return the endings."""
+    """Expire these parents, and expire, cancel or keep their descendants as the policy decides; return the endings."""
     plan = plan_expiry(_tree(connection, roots), roots)
     rows = [EndingRow(id, Ending.EXPIRED, now, None, None, None) for id in plan.expires]
     # Release children that outlive their parent: with the parent gone, nothing else would ever let them in.
@@ -155,7 +155,7 @@ Outcome = tuple[Ending, str | None, str | None, int | None]
 
 
 def fail(connection: Connection, id: int, outcome: Outcome, now: int, effects: Effects) -> list[EndingRow]:
-    """Let a task fail: stop its children; it ends after them."""
+    """Fail a task: stop its children, and end it after them."""
     connection.execute(SQL["fail_with_children"], (encoded([(id, encoded(outcome))]),))
     children = decode_ids(one(connection, SQL["live_children"], id))
     rows = stop_trees(connection, children, StopReason.CANCEL, now, effects)

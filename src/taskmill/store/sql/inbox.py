@@ -208,7 +208,7 @@ def _children(plan: InboxPlan) -> list[int]:
 
 
 def _make_way(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> list[EndingRow]:
-    """Stop, change or raise the tasks whose keys the new rows will hold; return the endings that follow at once."""
+    """Stop, overwrite or raise the tasks whose keys new submissions want; return the endings that follow at once."""
     endings: list[EndingRow] = []
     if plan.superseded:
         at_work = [one.old_id for one in plan.superseded if not one.waits]

@@ -154,7 +154,7 @@ def translated(wrong: Exception, path: str) -> StoreError:
     if "not a database" in text:
         return StoreCorrupt(f"{path} is not an SQLite database; choose another file name")
     if "JSON" in text or "constraint failed" in text or "cannot store" in text:
-        # taskmill writes only values that pass these checks, so a value stored earlier must be damaged.
+        # New values always pass these checks, so the damage is in a value that was stored before.
         return StoreCorrupt(f"{path}: a stored value is damaged ({text}); `taskmill doctor {path}` lists damaged rows")
     if "malformed" in text:
         return _damaged(text, path)

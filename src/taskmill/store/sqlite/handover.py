@@ -39,7 +39,7 @@ class Handover:
 
     def loop_took(self, seconds: float) -> None:
         self._loop_cost += SMOOTHING * (seconds - self._loop_cost)
-        # The disk is slow enough to stall the loop, and the thread was not starved much longer than that.
+        # Go back to the thread: the disk stalls the loop, and the thread was starved less than four times as long.
         if self._loop_cost > max(SLOW_DISK, self._thread_cost / 4):
             self._on_loop_until = 0.0
             self._in_thread_until = time.monotonic() + GIVE_UP_FOR

@@ -70,9 +70,10 @@ class SqlitePlace(Place):
         try:
             right = asyncio.run(acquire(self.name))
         except AlreadyRunning as wrong:
-            who = holder(self.name) or "unknown"
+            process = holder(self.name) or "unknown"
             raise AlreadyRunning(
-                f"{self.name} is dispatched, or being moved, by process {who}; stop it, then run the same command again"
+                f"{self.name} is dispatched, or being moved, by process {process}; "
+                "stop it, then run the same command again"
             ) from wrong
         self._closing.callback(right.release)
 
