@@ -212,7 +212,7 @@ def _own_id(answer: Answer) -> int | None:
 
 
 def _why_not(answer: Answer) -> str:
-    return f"task {answer[0].id} stands for it" if isinstance(answer, list) else str(answer)
+    return f"task {answer[0].id} takes its place" if isinstance(answer, list) else str(answer)
 
 
 def _replace(

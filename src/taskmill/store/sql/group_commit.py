@@ -215,4 +215,4 @@ def guarded(callback: Callable[..., None], *args: Any) -> None:
     try:
         callback(*args)
     except Exception:  # noqa: BLE001 - it is logged
-        logger.exception("a listener of the store failed")
+        logger.exception("a callback of the store failed")

@@ -16,7 +16,7 @@ Done = Callable[[Any, BaseException | None], None]
 
 
 class StoreThread:
-    """A worker thread, started by its first call. It reports work to the clock, so that a manual clock can wait."""
+    """A thread that starts with its first call. It reports work to the clock, so that a manual clock waits for it."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""A check of the frames of a write-ahead log (SQLite's file format): is every committed frame still there?"""
+"""Checking the frames of a write-ahead log, to find out whether a committed one is missing (SQLite's file format)."""
 
 from __future__ import annotations
 

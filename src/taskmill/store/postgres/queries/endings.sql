@@ -77,8 +77,8 @@ SELECT coalesce(json_agg(json_build_array(id, gate_id)), '[]') FROM taskmill_tas
 WHERE id = ANY (taskmill_ids($1)) AND gate_id IS NOT NULL;
 
 -- name: open_gates
--- Release the gates of tasks that waited for the given ended tasks. A replacement takes over what the replaced task
--- saved last.
+-- Clear the gates of tasks that waited for the given ended tasks. A replacement takes over what the replaced task saved
+-- last.
 UPDATE taskmill_task SET
     replaced = coalesce((
         SELECT h.saved FROM taskmill_history AS h WHERE h.id = taskmill_task.gate_id AND h.ending = 'superseded'

@@ -69,8 +69,8 @@ SELECT json_group_array(json_array(id, gate_id)) FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND gate_id IS NOT NULL;
 
 -- name: open_gates
--- Release the gates of tasks that waited for the given ended tasks. A replacement takes over what the replaced task
--- saved last.
+-- Clear the gates of tasks that waited for the given ended tasks. A replacement takes over what the replaced task saved
+-- last.
 UPDATE taskmill_task SET
     replaced = coalesce((
         SELECT saved FROM taskmill_history WHERE id = taskmill_task.gate_id AND ending = 'superseded'

@@ -1,6 +1,7 @@
 -- name: lanes
--- Return every lane that has waiting tasks. The query skips through the index, so its cost grows with lanes, not with
--- tasks.
+-- Return every lane that has waiting tasks. A lane is the queue of one group, urgency and type; tasks whose aging was
+-- restarted (renewed) have a lane of their own. The query skips through the index, so its cost grows with lanes, not
+-- with tasks.
 WITH RECURSIVE {every_lane}
 SELECT {lanes_found};
 
