@@ -18,7 +18,7 @@ LEASE = 30.0
 DOUBT = 2 / 3
 """The part of a lease without a heartbeat after which a node stops its tasks."""
 LONGEST_WAIT = 1.0
-"""Seconds between two checks of the clock. It runs on while the machine is suspended, which timeouts do not notice."""
+"""Seconds between two checks of the clock: a longer wait would not count time in which the machine is suspended."""
 
 
 def steady_seconds() -> float:

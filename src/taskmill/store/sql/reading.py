@@ -165,7 +165,7 @@ def tag_values(connection: Connection, name: str) -> dict[str, int]:
 
 
 def children(connection: Connection, id: int) -> list[HistoryRecord]:
-    """Return the ended children of a task, by id; for a task that was brought back, only those of its new life."""
+    """Return the ended children of a task, by id; for a task that was brought back, only those spawned since."""
     return _ended(
         connection,
         "parent_id = ? AND id > coalesce((SELECT children_after FROM taskmill_task WHERE id = ?), 0)",
