@@ -152,4 +152,4 @@ async def test_whoever_buries_a_node_says_which(
             short.setattr(lease, "LEASE", 0.0)
             await store.recover(NOW)
     told = [record.getMessage() for record in caplog.records if "has died" in record.getMessage()]
-    assert told == ["node far away has died; what it ran returns to the queue"]
+    assert told == ["node far away has died; its tasks return to the queue"]

@@ -1,4 +1,4 @@
-"""What a table holds, as two numbers that are the same in every engine and in every order of rows."""
+"""A checksum of a table's content that does not depend on the engine or on the order of the rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Checksum(msgspec.Struct, frozen=True):
-    """Rows, and the sum of what each of them comes to as JSON."""
+    """The number of rows, and the sum of the hashes of their JSON texts."""
 
     rows: int = 0
     content: int = 0

@@ -1,13 +1,14 @@
-"""Moving a queue: seal the source, copy in parts, compare, hand over. Whatever happens in between is gone on with.
+"""Moving a queue: seal the source, copy it in batches, compare, hand over. An interrupted move can be resumed.
 
-1. The source is sealed. From here on it does not change, and nobody dispatches it (docs/decisions/0021).
-2. The target is emptied of what an earlier try has left, and sealed as well.
-3. Tables are copied in batches, each committed together with how far that is.
-4. Both are read again, as a whole, and compared.
-5. The source is told that the target may become the queue any moment; then, in one transaction, it does.
-6. The source is told that it was.
+1. The source is sealed: from now on it does not change and is not dispatched (docs/decisions/0021).
+2. The target is emptied of an earlier attempt's leftovers, and sealed too.
+3. Tables are copied in batches. Each batch is committed together with the progress of the copy.
+4. Both stores are read again completely and compared.
+5. The source records that the target may become the queue at any moment. Then one transaction makes it the queue.
+6. The source records that the move has ended.
 
-Until the fifth step the source is the queue and after it the target; at no time both, and at no time neither.
+The source is the queue until the transaction of step 5, and the target from then on. There is no time at which both are
+the queue, or neither.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from taskmill.store.moving.tables import MAY_BE_THERE, Table, moving
 
 BATCH_ROWS = 10_000
 BATCH_BYTES = 8 * 1024 * 1024
-"""Of text in one transaction, so that large payloads do not fill the memory."""
+"""Largest amount of text in one transaction, so that large payloads do not fill the memory."""
 LOOK_ROWS = 20_000
-"""Between two words about how far comparing is."""
+"""Rows between two progress reports of the comparison."""
 
 Phase = Literal["copying", "comparing"]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """How far a move is: so many of all rows are copied, or compared."""
+    """Progress of a move: the number of rows copied or compared so far, and of all rows."""
 
     phase: Phase
     table: str
@@ -46,16 +47,16 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """What was moved."""
+    """The result of a move."""
 
     source: str
     target: str
     rows: Mapping[str, int]
-    """By table, without the prefix of its name."""
+    """Number of rows by table, without the prefix ``taskmill_`` of its name."""
     at: int
     """When the target became the queue, in milliseconds since the epoch."""
     before: bool = False
-    """Whether it had been moved already."""
+    """True if the queue had been moved already, and nothing was done."""
 
 
 Tell = Callable[[Step], None]
@@ -63,7 +64,7 @@ Now = Callable[[], int]
 
 
 def move(source: Place, target: Place, now: Now, tell: Tell) -> Moved:
-    """Move everything, or go on with a move that was interrupted."""
+    """Move the queue, or resume a move that was interrupted."""
     departure, theirs = source.marks().departure, target.marks()
     tables = moving(source.shapes(), target.shapes(), f"{source.name} and {target.name}")
     if departure is not None and _has_arrived(departure, theirs):
@@ -85,7 +86,7 @@ def move(source: Place, target: Place, now: Now, tell: Tell) -> Moved:
 
 
 def undo(source: Place, target: Place | None) -> str:
-    """Give up a move that has not ended, or, without a target, one whose target is lost. Returns what was done."""
+    """Cancel a move that has not ended, or, without ``target``, one whose target is lost; return the target's name."""
     departure = source.marks().departure
     if departure is None:
         raise InvalidState(f"{source.name} was not moved and is not being moved; there is nothing to undo")
@@ -93,8 +94,7 @@ def undo(source: Place, target: Place | None) -> str:
         theirs = target.marks()
         if _has_arrived(departure, theirs):
             raise InvalidState(
-                f"the queue is in {target.name} since it was moved; bring it back with "
-                f"`taskmill move {target.name} {source.name}`"
+                f"the queue was moved to {target.name}; bring it back with `taskmill move {target.name} {source.name}`"
             )
         is_there = theirs.arrival is not None and theirs.arrival.move == departure.move
         if departure.ended_at is not None or (departure.handing_over and not is_there):
@@ -109,7 +109,7 @@ def undo(source: Place, target: Place | None) -> str:
     return departure.to
 
 
-# Whether it may be done
+# Checks before a move
 
 
 def check_apart(source: Place, target: Place) -> None:
@@ -124,8 +124,8 @@ def _has_arrived(departure: Departure, theirs: Marks) -> bool:
 def _elsewhere(source: Place, departure: Departure) -> str:
     when = "was moved" if departure.ended_at is not None else "was being handed over"
     return (
-        f"{source.name} {when} to {departure.to}, and what was given as TARGET is not that queue; "
-        "if that one is lost for good, --undo --target-is-lost opens this one as it was"
+        f"{source.name} {when} to {departure.to}, and TARGET is not that queue; "
+        "if that queue is lost for good, --undo --target-is-lost opens this one as it was"
     )
 
 
@@ -150,7 +150,7 @@ def _check_target(source: Place, target: Place, departure: Departure | None, tab
 
 
 def _is_shell(ours: Marks, their_departure: Departure) -> bool:
-    """Whether the target is what was left when the source's own queue came here: the way back."""
+    """True if the target is the store that the source's queue came from: this move brings the queue back."""
     return ours.arrived is not None and ours.arrived.move == their_departure.move
 
 
@@ -164,7 +164,7 @@ def _check_empty(target: Place, tables: Sequence[Table]) -> None:
 
 
 def _told_again(source: Place, target: Place, departure: Departure, theirs: Marks) -> Moved:
-    """The target is the queue already; perhaps the source was not told."""
+    """Return the result of a move that has ended, and complete the source's record if it was interrupted before."""
     assert theirs.arrived is not None  # noqa: S101 - the caller has looked
     at = departure.ended_at or theirs.arrived.at
     if departure.ended_at is None:
@@ -172,7 +172,7 @@ def _told_again(source: Place, target: Place, departure: Departure, theirs: Mark
     return Moved(source.name, target.name, {}, at, before=True)
 
 
-# Doing it
+# The steps of a move
 
 
 def _seal(place: Place, found: Marks) -> str:
@@ -184,13 +184,17 @@ def _seal_source(source: Place, departure: Departure, now: int) -> None:
         source.settle(now)
         if source.query("SELECT 1 FROM taskmill_task WHERE status = 'running' LIMIT 1"):
             raise StoreError(
-                f"{source.name}: tasks are running, and nobody is there who runs them; run `taskmill doctor`"
+                f"{source.name}: tasks are marked as running, but no scheduler runs them; run `taskmill doctor`"
             )
         source.depart(departure)
 
 
 def _begin(target: Place, arrival: Arrival, tables: Sequence[Table]) -> None:
-    """What is there is a copy, what a scheduler writes when it opens, or what was left when the queue went away."""
+    """Empty the target and start its arrival.
+
+    Nothing of value is lost: the target holds an unfinished copy, the few rows that a scheduler writes when it opens a
+    store, or the remains of a queue that was moved away.
+    """
     with target.writing(_seal(target, Marks(arrival=arrival))):
         target.check_unused()
         target.clear(tables)
@@ -252,7 +256,7 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _blame(source: Place, target: Place, seal: str, table: Table, rows: Sequence[Row]) -> None:
-    """Find the first row that the target refuses, and say which it is."""
+    """Find the first row that the target refuses, by bisection, and raise ``StoreCorrupt`` with its key."""
     refused = rows
     while len(refused) > 1:
         half = refused[: len(refused) // 2]
@@ -278,7 +282,7 @@ def _why_refused(target: Place, seal: str, table: Table, rows: Sequence[Row]) ->
 
 
 class _Unwanted(Exception):
-    """Rolls back what was only a trial."""
+    """Raised to roll back a trial."""
 
 
 def _compare(
@@ -302,7 +306,7 @@ def _compare(
             _spoil(target, arrival)
             raise StoreError(
                 f"{table.name} differs: {sums[table.name]} in {source.name}, {there} in {target.name}. Nothing was "
-                "handed over and the source is unchanged; the same command copies anew, and with --undo gives up"
+                "handed over and the source is unchanged; the same command copies again, and with --undo gives up"
             )
     return sums
 

@@ -1,6 +1,6 @@
-"""One end of a move: a store that is read, filled and sealed as a whole, without a scheduler.
+"""One endpoint of a move: a store that is read, filled and sealed as a whole, without a scheduler.
 
-Statements here are the same in both engines. What differs is in ``store/sqlite/place.py`` and
+Statements in this file are the same in both engines. The differences are in ``store/sqlite/place.py`` and
 ``store/postgres/place.py``.
 """
 
@@ -19,84 +19,90 @@ Row = Sequence[Any]
 
 
 class Unstorable(Exception):
-    """An engine refuses rows because of what is in them."""
+    """Raised when an engine refuses rows because of their values."""
 
 
 class Place(ABC):
-    """A store. Close it to let go of it."""
+    """A store as the source or target of a move; :meth:`close` releases its locks and connections."""
 
     name: str
 
-    # What differs
+    # Implemented by each engine
 
     @abstractmethod
     def take(self) -> None:
-        """From here to the end nobody else moves it, nor dispatches a file. Raises ``AlreadyRunning``."""
+        """Lock the store against other moves, and a file against dispatching, until it is closed.
+
+        Raises ``AlreadyRunning`` if another process holds the lock.
+        """
 
     @abstractmethod
     def identity(self) -> object:
-        """Equal for two places that are one."""
+        """Return a value that is equal for two endpoints on the same store."""
 
     @abstractmethod
     def _has_tables(self) -> bool:
-        """Whether there is anything of ours in it."""
+        """True if the store has taskmill's tables."""
 
     @abstractmethod
     def shapes(self) -> Mapping[str, Shape]:
-        """Every table of ours."""
+        """Return the columns and the key of every table of taskmill."""
 
     @abstractmethod
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]: ...
 
     @abstractmethod
     def stream(self, table: Table, after: Sequence[Any] | None = None, *, ordered: bool) -> Generator[Row, None, None]:
-        """Rows one by one, however many there are; flags as 0 and 1."""
+        """Yield the rows of a table after a key, without loading all of them; booleans are 0 and 1."""
 
     @abstractmethod
     def write(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows, inside :meth:`writing`."""
+        """Insert rows; called inside :meth:`writing`. Raises ``Unstorable``."""
 
     @abstractmethod
     def clear(self, tables: Sequence[Table]) -> None:
-        """Empty tables, inside :meth:`writing`."""
+        """Empty tables; called inside :meth:`writing`."""
 
     @abstractmethod
     def writing(self, seal: str | None, *, durable: bool = False) -> AbstractContextManager[None]:
-        """A transaction that no seal hinders, and that leaves the store sealed with these words, or open."""
+        """Run a transaction that may write to a sealed store.
+
+        It leaves the store sealed with the message ``seal``, or unsealed if that is None.
+        """
 
     @abstractmethod
     def settle(self, now: int) -> None:
-        """See that nobody dispatches, and return to the queue what a dead dispatcher left running.
+        """Check that no node dispatches, and return the tasks of a dead dispatcher to the queue.
 
         Called inside :meth:`writing`. Raises ``AlreadyRunning``.
         """
 
     @abstractmethod
     def check_unused(self) -> None:
-        """See that nobody dispatches. Raises ``AlreadyRunning``."""
+        """Raise ``AlreadyRunning`` if a node dispatches."""
 
     @abstractmethod
     def last_ids(self, tables: Sequence[Table]) -> Mapping[str, int]:
-        """The highest id that was ever given, by table."""
+        """Return the highest id that was ever used, by table."""
 
     @abstractmethod
     def raise_ids(self, last: Mapping[str, int]) -> None:
-        """Give no id again up to these, inside :meth:`writing`."""
+        """Make sure that ids up to these are not used again; called inside :meth:`writing`."""
 
     @abstractmethod
     def get_ready(self, tables: Sequence[Table]) -> None:
-        """Whatever makes a store that was just filled as quick as one that has grown, inside :meth:`writing`."""
+        """Update the statistics of tables that were just filled, where the engine needs it; inside :meth:`writing`."""
 
     @abstractmethod
     def close(self) -> None: ...
 
-    # What does not
+    # The same for both engines
 
     def marks(self) -> Marks:
         return Marks.of((name, value) for name, value in self.query(READ))
 
     def check_schema(self, newest: int) -> None:
-        """See that it has the tables of this version."""
+        """Raise ``StoreError`` or ``SchemaTooNew`` unless the store has exactly the schema of this version."""
         found = self.query("SELECT max(version) FROM taskmill_schema")[0][0] if self._has_tables() else None
         if not isinstance(found, int):
             raise StoreError(f"{self.name}: taskmill's tables are not in it")
@@ -106,7 +112,7 @@ class Place(ABC):
             raise StoreError(f"{self.name} has schema {found}, this taskmill has {newest}; {self._how_to_upgrade()}")
 
     def _how_to_upgrade(self) -> str:
-        # A sealed store is not opened, so it is not upgraded either.
+        # A sealed store cannot be opened, so `taskmill status` would not upgrade it.
         if self.marks().is_sealed:
             return "an older taskmill began to move it: finish that move, or undo it, with that one"
         return f"`taskmill status {self.name}` brings it up to date, then run the same command again"
@@ -126,7 +132,7 @@ class Place(ABC):
             self.query("INSERT INTO taskmill_setting (name, value) VALUES (?, ?)", (name, encoded(mark)))
 
     def begin_settings(self) -> None:
-        """As they are in a new store, inside :meth:`writing`, after they were cleared."""
+        """Restore the settings of a new store after :meth:`clear`; called inside :meth:`writing`."""
         for name, value in NEW_SETTINGS.items():
             self.query("INSERT INTO taskmill_setting (name, value) VALUES (?, ?)", (name, value))
 
@@ -141,7 +147,7 @@ class Place(ABC):
 
 
 def selection(table: Table, shown: Mapping[str, str], after: str | None, *, ordered: bool) -> str:
-    """The statement that reads a table. ``shown`` are columns that are read as something else."""
+    """Return the statement that reads a table; ``shown`` maps columns to the expressions to read instead."""
     columns = ", ".join(
         f"CAST(sum({column}) AS bigint)" if column in table.sums else shown.get(column, column)
         for column in table.columns
@@ -149,7 +155,7 @@ def selection(table: Table, shown: Mapping[str, str], after: str | None, *, orde
     conditions = " AND ".join(filter(None, [table.only, after and f"({', '.join(table.key)}) > ({after})"]))
     grouped = f" GROUP BY {', '.join(c for c in table.columns if c not in table.sums)}" if table.sums else ""
     order = f" ORDER BY {', '.join(table.key)}" if ordered else ""
-    # Names from our own schemas; values are parameters.
+    # All names come from taskmill's own schema, and values are parameters or quoted literals.
     return f"SELECT {columns} FROM {table.name}{_where(conditions)}{grouped}{order}"  # noqa: S608
 
 

@@ -1,7 +1,7 @@
-"""The address of a database, and what it says to us and not to the server.
+"""The address of a database, with taskmill's own parameters in it.
 
-``postgresql://ann@db.example/app?notifications=off`` is what libpq understands, and words of our own among its
-parameters. They are part of the address so that a program, the command line and the environment say them alike.
+``postgresql://ann@db.example/app?notifications=off`` is a libpq URI with additional parameters for taskmill. They are
+part of the address so that programs, the command line and environment variables can all set them the same way.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from taskmill.errors import ConfigError
 
 
 class Address(NamedTuple):
-    """What was said. ``server`` is the part that libpq reads."""
+    """A parsed address. ``server`` is the part for libpq."""
 
     server: str
     notifications: bool = True
-    """Whether a session is ours for as long as we are connected, and can listen; else a pooler hands them around."""
+    """True if a connection keeps its session, and so can LISTEN; False behind a pooler in transaction mode."""
     create: bool = True
-    """Whether tables are made, or brought up to date, if need be."""
+    """True if missing tables are created and old ones migrated."""
 
 
 def parsed(address: str) -> Address:
@@ -38,6 +38,6 @@ def parsed(address: str) -> Address:
 
 
 def without_password(address: str) -> str:
-    """The address as it may be shown."""
+    """Return the address without its password, as it may be shown."""
     shown = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", address)
     return re.sub(r"(?<=[?&])(password|sslpassword)=[^&]*", r"\1=***", shown)

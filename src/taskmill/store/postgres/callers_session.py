@@ -1,4 +1,7 @@
-"""Sessions inside a transaction of the caller's own. Nobody knows how long that takes, so plain tasks lock nothing."""
+"""Sessions inside a caller's own transaction.
+
+The caller's transaction may last for any time, so storing plain tasks takes no lock.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from taskmill.store.postgres.session import Session, Statements
 T = TypeVar("T")
 
 PATIENCE_MS = 60_000
-"""Milliseconds for which a caller waits for the right to write, unless its connection has a ``lock_timeout``."""
+"""Milliseconds for which a caller waits for the exclusive lock, unless its connection has a ``lock_timeout``."""
 
 
 def is_async(connection: object) -> TypeGuard[psycopg.AsyncConnection[Any]]:
@@ -31,27 +34,27 @@ class _LocksWhenNeeded(Statements):
             return
         level = self.script("SHOW transaction_isolation")
         if level in ("repeatable read", "serializable"):
-            # What others have changed before us it would not see, however long it is alone.
+            # The snapshot is older than the lock, so it would miss changes that were committed in between.
             raise SubmissionError(
-                f"connection is in a transaction at {level.upper()}, which sees the queue as it was before; "
+                f"connection is in a transaction at {level.upper()}, which does not see the latest state of the queue; "
                 "a task with a key, a parent, dependencies or every= can be stored at READ COMMITTED only"
             )
         lock = "LOCK TABLE taskmill_writing IN EXCLUSIVE MODE"
         if self.script("SHOW lock_timeout") == "0":
-            # The caller has not said how long it would wait, and may wait for itself in another transaction.
+            # Without a timeout the caller could wait forever for another transaction of its own.
             lock = f"SET LOCAL lock_timeout = '{PATIENCE_MS}ms'; {lock}; SET LOCAL lock_timeout = 0"
         self.script(lock)
         self.is_alone = True
 
 
 class CallersSession(_LocksWhenNeeded, Session):
-    """On a connection of the caller's thread."""
+    """A session on the caller's synchronous connection."""
 
 
 class CallersAsyncSession(_LocksWhenNeeded):
-    """On a connection of the caller's event loop.
+    """A session on the caller's asynchronous connection.
 
-    What a store decides between its statements is plain code. It runs in a thread, and the loop runs the statements.
+    The store's code between statements is synchronous. It runs in a thread, and the event loop runs the statements.
     """
 
     def __init__(self, raw: psycopg.AsyncConnection[Any]) -> None:
@@ -60,17 +63,18 @@ class CallersAsyncSession(_LocksWhenNeeded):
         adapt(self._cursor.adapters)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Whoever is cancelled waits all the same: nobody must use the caller's connection after it has gone on.
+        """Run ``work`` in a new thread and wait for it, even if this coroutine is cancelled.
 
-        The thread is none of the loop's: callers that wait to be alone would keep all of those, and the one they wait
-        for might need another.
+        The thread must not use the caller's connection after the caller has continued. It is not from the loop's thread
+        pool: callers that wait for the exclusive lock could occupy the whole pool, and the one that holds the lock
+        might need a thread to release it.
         """
         working: asyncio.Future[T] = self._loop.create_future()
 
         def run() -> None:
             try:
                 result = work()
-            except BaseException as wrong:  # noqa: BLE001 - it is raised where it was asked for
+            except BaseException as wrong:  # noqa: BLE001 - it is raised in the caller
                 self._tell(working.set_exception, wrong)
             else:
                 self._tell(working.set_result, result)
@@ -83,7 +87,7 @@ class CallersAsyncSession(_LocksWhenNeeded):
             raise
 
     def _tell(self, callback: Callable[[Any], None], said: object) -> None:
-        # A loop that was closed under us has nobody left to be told.
+        # The loop may have been closed in the meantime.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, said)
 
@@ -106,7 +110,7 @@ class CallersAsyncSession(_LocksWhenNeeded):
 
 
 class _Answer:
-    """What a statement has answered."""
+    """The result of a statement."""
 
     def __init__(self, rowcount: int, rows: list[tuple[Any, ...]]) -> None:
         self.rowcount = rowcount

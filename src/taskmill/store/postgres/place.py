@@ -1,4 +1,7 @@
-"""A database of PostgreSQL as one end of a move. The seal is a trigger on each table, and one function that refuses."""
+"""A PostgreSQL database as the source or target of a move.
+
+The seal of a store that is being moved is a trigger on each table, which calls a function that refuses writes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from taskmill.store.sql.recovering import recover
 
 _SETTINGS = {"jit": "off", "lock_timeout": "'60s'", "statement_timeout": "0"}
 
-# Whoever moves to or from these tables holds this lock. The number is that of one of them, behind `task` in ASCII.
+# Held by a process that moves to or from these tables. The number is `task` in ASCII, followed by the oid of a table.
 _LOCK = "(1952541547::bigint << 32) | 'taskmill_setting'::regclass::oid::bigint"
 
 _IDENTITY = "SELECT 'taskmill_task'::regclass::oid::bigint, current_database(), pg_postmaster_start_time()::text"
@@ -40,7 +43,7 @@ WHERE c.relkind = 'r' AND starts_with(c.relname, 'taskmill_')
 ORDER BY c.relname, a.attnum
 """
 
-# Ids of tasks come from a sequence of their own; other tables have one that belongs to them.
+# Task ids come from this separate sequence; other tables have a serial sequence of their own.
 _SEQUENCE = {"taskmill_task": "taskmill_task_id"}
 
 _REFUSE = """
@@ -55,12 +58,12 @@ END $body$
 
 
 class PostgresPlace(Place):
-    """The tables of one schema, with a lock that keeps other moves away."""
+    """The tables of one schema; a move holds a lock that excludes other moves."""
 
     def __init__(self, address: str, *, must_exist: bool) -> None:
         self.name = shown(address)
         if not parsed(address).notifications:
-            raise ConfigError(f"{self.name}: a move needs sessions of its own; give the address of the server itself")
+            raise ConfigError(f"{self.name}: a move cannot use a pooler; give the address of the server itself")
         self._closing = contextlib.ExitStack()
         try:
             with self._translating():
@@ -70,7 +73,8 @@ class PostgresPlace(Place):
             raise
 
     def _open(self, address: str, *, must_exist: bool) -> None:
-        # A batch that the server loses is one that was not copied; what ends a move is made durable.
+        # Batches need not be durable: the server forgets a lost batch and its progress together. The transactions that
+        # end a move ask for durability themselves.
         self._connection = self._closing.enter_context(connect(address, _SETTINGS, "process"))
         if must_exist:
             self.check_schema(NEWEST_VERSION)
@@ -166,7 +170,7 @@ class PostgresPlace(Place):
     def _change_seal(self, words: str | None) -> None:
         if words is not None and words == self._sealed_with:
             return
-        # Whoever writes at this moment is waited for; whoever comes later finds the seal.
+        # DROP and CREATE TRIGGER wait for transactions that are writing; later ones find the seal.
         self.query("SET LOCAL client_min_messages = warning")
         self.query("DROP FUNCTION IF EXISTS taskmill_sealed() CASCADE")
         if words is None:
@@ -210,17 +214,17 @@ class PostgresPlace(Place):
     def get_ready(self, tables: Sequence[Table]) -> None:
         self.query(f"ANALYZE {', '.join(table.name for table in tables)}")
 
-    # Who else is there
+    # Other nodes
 
     def check_unused(self) -> None:
         if self._connection.info.transaction_status == TransactionStatus.INTRANS:
-            # Whoever begins to dispatch writes that down.
+            # A node registers itself under this lock before it dispatches, so none can appear after the check.
             self.query("LOCK TABLE taskmill_writing IN EXCLUSIVE MODE")
         alive = Session(self._connection).execute("names_of_nodes", (lease.LEASE,)).fetchone()[0]
         if alive is not None:
             raise AlreadyRunning(
                 f"{self.name} is dispatched by {alive}; stop that, then run the same command again "
-                f"(a node that died counts for {lease.LEASE:.0f} s)"
+                f"(a node that died still counts for {lease.LEASE:.0f} s)"
             )
 
     def settle(self, now: int) -> None:

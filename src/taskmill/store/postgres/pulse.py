@@ -1,10 +1,11 @@
-"""A thread with a connection of its own that says "alive", listens to the other nodes, and tells them of changes.
+"""Heartbeats and news: a thread with its own connection that keeps the node alive and exchanges notifications.
 
-It beats whatever the event loop and the writer are doing, so that a busy node is not taken for a dead one. Time is the
-database's: clocks of nodes need not agree.
+It runs whatever the event loop and the writer are doing, so that a busy node is not declared dead. Heartbeats use the
+clock of the server: the clocks of nodes need not agree. The package docstring explains the states of a node.
 
-Others are told by NOTIFY, at most once in a moment and never inside a transaction that stores something, because a
-notification makes commits wait for each other. Whoever misses one looks at a counter that moves with each commit.
+Other nodes learn of changes by NOTIFY, at most every ``MOMENT`` seconds. It is never sent inside a transaction that
+stores something, because notifications make commits wait for each other. A counter that grows with each commit is read
+with each heartbeat, and catches notifications that were missed.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.silence import give_up_unheard
 
 BEAT = 1.0
-"""Seconds between two signs of life, and between two looks at the counter."""
+"""Longest time between two heartbeats, in seconds."""
 SOONEST = 0.75
-"""The part of it after which the next may come."""
+"""Shortest time between two heartbeats, as a part of ``BEAT``."""
 ANSWER = 4.0
-"""Seconds within which the server answers what the pulse asks, which is little and waits for nobody."""
+"""Seconds within which the server must answer this thread: its statements are short and take no contended lock."""
 MOMENT = 0.02
-"""Seconds within which changes are told together."""
+"""Seconds between two notifications; changes in between share one."""
 LONGEST_PAUSE = 1.0
-"""Seconds between two tries to reach a server that is away."""
+"""Longest pause, in seconds, between two attempts to reach a lost server."""
 WATCHING = 0.05
-"""Seconds between two looks at what becomes of callers' transactions."""
+"""Seconds between two checks of callers' transactions."""
 NEVER = 1e9
-"""Seconds without a sign of life for which everybody is excused."""
+"""A lease, in seconds, that never expires; used while no node may be declared dead."""
 LOOK_ANYWAY = 10
-"""Every so many beats the queue is looked at even if nothing seems to have changed."""
+"""The queue is checked every so many heartbeats even if nothing seems to have changed."""
 
 _decode_ids = msgspec.json.Decoder(frozenset[int]).decode
 
 
 class Pulse:
-    """Lives from the opening of a store to its closing, and longer if a handler lingers."""
+    """The heartbeat thread of one store; it outlives the store while a handler does not stop."""
 
     def __init__(
         self,
@@ -61,10 +62,12 @@ class Pulse:
         *,
         listens: bool = True,
     ) -> None:
-        """What is called in the thread: there is news; nobody hears us any longer.
+        """Create the thread without starting it.
 
-        ``others`` are the sessions of this store whose calls are given up when they are not answered. If it does not
-        listen, it does not tell others either: then the counter is all that is looked at.
+        ``heard`` is called in the thread when another node has changed something, ``cut_off`` in the lease's thread
+        when this node can no longer prove that it is alive. ``others`` returns the sessions of this store whose calls
+        are given up if they are not answered. Without ``listens`` no notifications are received or sent, and changes
+        are only found by the counter.
         """
         self._listens = listens
         self._connect = connect
@@ -73,7 +76,7 @@ class Pulse:
         self._lease = Lease(cut_off)
         self._others = others
         self._lost_at: float | None = None
-        """Since when the server is away."""
+        """When the connection was lost; None while there is one."""
         self._pause = 0.0
         self._in_touch_since = float("-inf")
         self._session: Session | None = None
@@ -82,14 +85,14 @@ class Pulse:
         self._thread = threading.Thread(target=self._serve, name="taskmill-pulse", daemon=True)
         self._node: int | None = None
         self._lingering: set[int] = set()
-        """Nodes of this process that have stopped, and wait for handlers that would not."""
+        """Nodes of this process that have stopped, but wait for handlers that did not stop in time."""
         self._stopped: set[int] = set()
-        """Those of them of which the others do not know yet that they have stopped."""
+        """Those of the lingering nodes whose rows are not marked as stopped yet."""
         self._left: set[int] = set()
-        """Nodes of this process that have ended, and whose rows are still there."""
+        """Nodes of this process that have left, and whose rows are still there."""
         self._closing = False
         self._closed = threading.Event()
-        """The others know all that they can be told for now."""
+        """Set when the rows of this process's nodes are up to date, or the server cannot be reached while closing."""
         self._to_tell = False
         self._told_at = 0.0
         self._foreign: int | None = None
@@ -98,14 +101,14 @@ class Pulse:
         self._beats = 0
         self._watched = CallersTransactions()
         self._alive: frozenset[int] = frozenset()
-        """The nodes that were alive at the last look."""
+        """The nodes that were alive at the last check."""
         self._own: set[int] = set()
-        """All nodes that this one was so far."""
+        """Every id that this node has had so far."""
         self.somebody_died = False
-        """Whether the tasks of a dead node, or of none, wait to be rescued."""
+        """True if tasks of a dead node, or without a node, have to be recovered."""
 
     def open(self) -> None:
-        """Connect and look around once; called in the thread that opens the store."""
+        """Connect, read the state of the other nodes and start; called in the thread that opens the store."""
         session = Session(self._connect())
         try:
             self._begin(session)
@@ -119,54 +122,54 @@ class Pulse:
 
     def _begin(self, session: Session) -> None:
         self._session = session
-        # One channel per set of tables: a database may hold several.
+        # One channel per set of tables: a database may have several, in different schemas.
         self._channel = session.script("SELECT 'taskmill_' || 'taskmill_change'::regclass::oid")
         if self._listens:
             session.script(f"LISTEN {self._channel}")
 
-    # What the loop and the writer say
+    # Called by the loop and the writer
 
     def enter(self, node: int) -> None:
-        """Beat for this node."""
+        """Send heartbeats for this node from now on."""
         self._own.add(node)
         self._node = node
         self._lease.begin(node)
 
     def linger(self, node: int) -> None:
-        """The node stops, but not all that it runs; it stays alive until it leaves."""
+        """Mark the node as stopped, but keep it alive until it leaves: a handler did not stop in time."""
         self._lingering.add(node)
         self._stopped.add(node)
         if node == self._node:
-            # Nothing is left that could be stopped when the lease is in doubt.
+            # Its handlers were asked to stop already, so its lease needs no watching.
             self._forget_node()
         self._alarm.ring()
 
     def leave(self, node: int) -> None:
-        """Nothing runs on the node any longer."""
+        """Remove the node: nothing runs on it any longer."""
         self._left.add(node)
         self._alarm.ring()
 
     def tell(self) -> None:
-        """Something was committed that other nodes may want to know."""
+        """Notify the other nodes of a commit."""
         if self._listens:
             self._to_tell = True
             self._alarm.ring()
 
     def watch(self, transaction: str) -> None:
-        """A caller has stored tasks in a transaction of its own, which others are told of once it commits."""
+        """Notify the other nodes once a caller's transaction, in which tasks were stored, is committed."""
         self._watched.add(transaction)
         self._alarm.ring()
 
     def take_changed(self) -> bool:
-        """Whether another node has committed since the last call."""
+        """True if another node may have committed something since the last call."""
         if not self._changed:
             return False
-        # In this order: what comes in between was not looked for yet.
+        # Reset before the caller reads: a change that arrives in between is then reported next time.
         self._changed = False
         return True
 
     def close(self, timeout: float = 10.0) -> None:
-        """Stop, once no handler of this process lingers; called off the loop."""
+        """Stop the thread, once no handler of this process lingers; not to be called on the loop."""
         self._closing = True
         self._alarm.ring()
         if self._node is None or self._node in self._left:
@@ -174,32 +177,32 @@ class Pulse:
 
     @property
     def somebody_dispatches(self) -> bool:
-        """Whether any node is alive: of ours as it is now, of others' at the last look."""
+        """True if any node is alive: one of this process now, or another at the last check."""
         is_here = self._node is not None and self._node not in self._left
         return is_here or bool(self._lingering) or not self._alive <= self._own
 
     @property
     def is_lost(self) -> bool:
-        """Whether this node was taken for dead by the others."""
+        """True if other nodes have declared this one dead."""
         return self._lease.is_lost
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether others may take this node for dead, or have done so."""
+        """True if other nodes may have declared this one dead."""
         return self._lease.is_in_doubt
 
     @property
     def may_bury(self) -> bool:
-        """Whether those who were not seen for a lease are dead.
+        """True if nodes silent for a whole lease may be declared dead.
 
-        When the server was away nobody could be seen. So whoever has lost it gives the others the time of a lease to
-        come back as well.
+        No node can send heartbeats while the server is down. So a node that had lost the server gives the others one
+        lease to come back.
         """
         return self._lost_at is None and time.monotonic() - self._in_touch_since >= lease.LEASE
 
     @property
     def longest_silence(self) -> float:
-        """Seconds after which a node that was not seen is dead."""
+        """Seconds without a heartbeat after which another node counts as dead."""
         return lease.LEASE if self.may_bury else NEVER
 
     # In the thread
@@ -214,7 +217,7 @@ class Pulse:
                 self._work(is_due=time.monotonic() >= beat_at)
                 self._connection_is_back()
             except (psycopg.Error, StoreError, OSError, ValueError) as wrong:
-                # The last two are what waiting for a connection raises that is closed already.
+                # Waiting for a connection that is closed already raises OSError or ValueError.
                 self._connection_lost(wrong)
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + _until_next_beat()
@@ -266,11 +269,11 @@ class Pulse:
                     self.somebody_died = True
                 self._news()
         elif heard and not self.somebody_dispatches:
-            # It may be the first node that says so.
+            # The notification may come from the first node that has entered.
             self._look()
 
     def _take_leave(self, session: Session) -> None:
-        """Tell of our nodes that have stopped, or ended."""
+        """Update the rows of this process's nodes that have stopped or left."""
         for node in list(self._stopped - self._left):
             session.execute("stop_node", (node,))
             self._stopped.discard(node)
@@ -292,28 +295,31 @@ class Pulse:
             return
         else:
             self._lease.lose()
-            logger.error("node %d was taken for dead; its tasks were given to others", node)
+            logger.error("node %d was declared dead by other nodes; its tasks have returned to the queue", node)
         if was_in_doubt or self.is_lost:
-            # Whoever could begin nothing looks again, and enters anew if it must.
+            # Wake the dispatcher: it could start nothing, and may have to register again.
             self._news()
 
     def _beat_on(self, session: Session, node: int) -> None:
         _, is_known = session.execute("heartbeat", (node,)).fetchone()
         if not is_known:
-            logger.error("node %d was taken for dead; what would not stop there is given to others", node)
+            logger.error(
+                "node %d was declared dead by other nodes; its tasks that did not stop have returned to the queue", node
+            )
             self._lingering.discard(node)
 
     def _look(self) -> None:
-        """Whether somebody has committed, is alive, has died or left."""
+        """Check for commits of other nodes, and which nodes are alive, dead or have left."""
         session = self._session
         assert session is not None  # noqa: S101 - the caller has connected
         moved, alive, died, left = session.execute("pulse", (lease.LEASE,)).fetchone()
         self._alive = _decode_ids(alive)
-        # Our own changes are counted after they were made: read in this order, the difference never hides others'.
+        # Own changes are counted after they were committed. Read in this order, the difference never hides a change of
+        # another node.
         foreign = moved - self._own_changes()
         if self._foreign is not None and (foreign > self._foreign or self._look_again):
             self._news()
-            # What moved the counter may not have been visible yet.
+            # The counter grows before the commit, so the change may not have been visible yet: report once more.
             self._look_again = foreign > self._foreign
         self._foreign = foreign if self._foreign is None else max(foreign, self._foreign)
         if (left or (died and self.may_bury)) and not self.somebody_died:
@@ -331,19 +337,19 @@ class Pulse:
     def _connection_lost(self, wrong: Exception) -> None:
         if self._lost_at is None:
             self._lost_at = time.monotonic()
-            logger.warning("the server is away, trying again: %s", wrong)
+            logger.warning("lost the connection to the server, trying again: %s", wrong)
         if isinstance(wrong, psycopg.Error) and wrong.sqlstate == SEALED_STATE:
-            # Whoever dispatches finds out when it looks.
+            # Wake the dispatcher: its next turn fails because the store is sealed by a move.
             self._news()
         if is_silence(wrong):
-            # The other connections would find out by themselves, much later.
+            # The other connections would notice the silent server much later.
             for other in self._others():
                 other.give_up()
         if self._session is not None:
             self._session.raw.close()
             self._session = None
         if self._closing:
-            # Nobody hears us any longer; the lease ends by itself.
+            # The server cannot be reached: the leases of these nodes will expire.
             self._forget_node()
             self._lingering -= self._left
             self._stopped -= self._left
@@ -355,25 +361,25 @@ class Pulse:
 
     def _connection_is_back(self) -> None:
         if self._lost_at is not None:
-            logger.warning("the server is back after %.1f s", time.monotonic() - self._lost_at)
+            logger.warning("connected to the server again after %.1f s", time.monotonic() - self._lost_at)
             self._lost_at, self._pause = None, 0.0
             self._in_touch_since = time.monotonic()
-            # Notifications were missed.
+            # Notifications may have been missed.
             self._news()
 
 
 def _until_next_beat() -> float:
-    """A little less than a beat, now more and now less: nodes that were started together do not ask together."""
+    """Return a random time below ``BEAT``, so that nodes started together do not query together."""
     return BEAT * random.uniform(SOONEST, 1.0)  # noqa: S311 - nothing secret
 
 
 class NodeRight:
-    """The right to dispatch, which on PostgreSQL any number of nodes have."""
+    """The right to dispatch; on PostgreSQL any number of nodes have it."""
 
     def __init__(self, pulse: Pulse, node: int) -> None:
         self._pulse = pulse
         self.node = node
-        """Another one, once it was taken for dead and has entered anew."""
+        """The id of the node; it changes if the node is declared dead and registers again."""
 
     def inheritable(self) -> list[int]:
         return []

@@ -1,8 +1,8 @@
-"""A connection to PostgreSQL as the shared half of the store wants it.
+"""A PostgreSQL connection with the interface that the shared SQL code expects (:mod:`taskmill.store.sql.connection`).
 
-Many sessions write at once. What concerns nobody else (storing plain tasks, claiming, ending what nobody waits for) is
-safe row by row, and shares the right to write. Everything else wants to be alone, as the only writer of an SQLite file
-is: then what it has read stays true until it commits (docs/decisions/0020).
+Many sessions write at once. Transactions that are safe row by row (storing plain tasks, claiming, ending tasks that no
+other task waits for) take the write lock in shared mode. All others take it exclusively, like the single writer of an
+SQLite file, so that what they have read stays true until they commit (docs/decisions/0020).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ STATEMENTS = load(Path(__file__).with_name("queries"))
 
 
 class NotAlone(Exception):
-    """A transaction that shares the right to write found that it must be alone."""
+    """Raised when a transaction with the shared write lock turns out to need the exclusive one."""
 
 
 class _Nothing:
-    """The answer of a statement that has nothing to do."""
+    """The result of a statement that is empty in this dialect."""
 
     rowcount = 0
 
@@ -43,11 +43,12 @@ _NOTHING = _Nothing()
 
 
 class Statements(ABC):
-    """Runs statements by name. ``is_alone`` is set by whoever begins the transaction."""
+    """A session that runs statements by name."""
 
     is_alone = False
+    """True if the transaction holds the write lock exclusively; set by the code that starts the transaction."""
     settings = ""
-    """What each transaction must begin with, if it cannot be told to the session."""
+    """SET LOCAL statements for the start of each transaction, if the session cannot keep settings."""
     _is_in_snapshot = False
 
     @abstractmethod
@@ -55,7 +56,7 @@ class Statements(ABC):
 
     @abstractmethod
     def script(self, text: str) -> Any:
-        """Run several statements without parameters in one message; answers with the first value of the last."""
+        """Run several statements without parameters in one message; return the first value of the last result."""
         ...
 
     def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor:
@@ -76,12 +77,12 @@ class Statements(ABC):
         return first
 
     def pass_over_lost_ids(self) -> None:
-        # A rollback does not take back the ids that a server has given out.
+        # Nothing to do: a rollback does not reset a PostgreSQL sequence.
         return
 
     def execute_if_all(self, statement: str, parameters: Sequence[Any], count: int, /) -> bool:
         if not self.is_alone:
-            # Whoever shares begins anew if it fails, and then is alone.
+            # No savepoint needed: on failure the whole transaction starts again with the exclusive lock.
             if self.execute(statement, parameters).rowcount != count:
                 raise NotAlone
             return True
@@ -111,7 +112,7 @@ class Statements(ABC):
 
 
 class Session(Statements):
-    """On a connection of this thread."""
+    """A session on a synchronous psycopg connection."""
 
     def __init__(self, raw: RawConnection) -> None:
         self.raw = raw
@@ -122,7 +123,7 @@ class Session(Statements):
 
     @contextmanager
     def reading(self) -> Generator[None, None, None]:
-        """Statements inside have the settings of this session; if it is nobody's, they share a transaction."""
+        """Run statements with this session's settings; behind a pooler that takes a transaction around them."""
         with self.snapshot() if self.settings else nullcontext():
             yield
 
@@ -137,12 +138,12 @@ class Session(Statements):
         return None if row is None else row[0]
 
     def give_up(self) -> None:
-        """The server is silent: wait no longer for its answer. May be called by any thread."""
+        """Make the running call fail: the server is known not to answer. Safe from any thread."""
         if isinstance(self.raw, PatientConnection):
             self.raw.give_up()
 
 
 def _numbered(text: str) -> str:
-    """Fragments are put together with ``?``; PostgreSQL numbers its parameters."""
+    """Replace ``?`` by ``$1``, ``$2`` …: statements put together from fragments use ``?``."""
     parts = text.split("?")
     return parts[0] + "".join(f"${number}{part}" for number, part in enumerate(parts[1:], 1))

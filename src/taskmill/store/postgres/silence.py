@@ -1,8 +1,8 @@
-"""A connection that has fallen silent by itself, while the server answers on another.
+"""Detecting a connection that no longer gets answers while the server answers on another one.
 
-A call may wait for long, for a lock or because there is much to do. So it is not given up before the server was asked
-what its session is at: one that does nothing for us, or is gone, or cannot get rid of its answer, has been lost on the
-way. What became of its transaction is found out on the next connection.
+A call may rightly take long, because it waits for a lock or has much to do. So the server is asked for the state of the
+call's session first. If the session is idle, gone, or blocked sending its answer, the connection is broken, and the
+call is given up. The writer finds out on its next connection whether the transaction was committed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from taskmill.store.postgres.connection import PatientConnection
 from taskmill.store.postgres.session import Session
 
 UNHEARD = 8.0
-"""Seconds for which a call waits before the server is asked."""
+"""Seconds that a call waits without an answer before the server is asked about its session."""
 NOTHING_TO_DO = 2.0
-"""Seconds for which its session has done nothing: an answer would have arrived by now."""
+"""Seconds for which the session must have been idle: its answer would have arrived by then."""
 
 
 def give_up_unheard(asking: Session, others: Iterable[Session]) -> None:
-    """Ask through one session what the others are at, if they wait for long; called again and again."""
+    """Check the sessions that have waited long for an answer, through ``asking``, and give up the broken ones.
+
+    Called with each heartbeat.
+    """
     for other in others:
         raw = other.raw
         if not isinstance(raw, PatientConnection) or raw.unheard_for < UNHEARD:
@@ -31,8 +34,8 @@ def give_up_unheard(asking: Session, others: Iterable[Session]) -> None:
         try:
             is_lost = asking.execute("works_for_nobody", (number, raw.alias, NOTHING_TO_DO)).fetchone()[0]
         except psycopg.errors.InsufficientPrivilege:
-            # We are not told. The call ends after the longest time that the server works on one.
+            # This role may not see other sessions. The call then ends with the server's statement timeout.
             continue
         if is_lost:
-            logger.warning("a connection to the server has fallen silent; another is opened")
+            logger.warning("a connection to the server no longer gets answers; another is opened")
             other.give_up()

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: the Store socket filled with a writer, a reader and a pulse, each with its connection."""
+"""The PostgreSQL implementation of the Store protocol: a writer, a reader and heartbeats, on a connection each."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ from taskmill.store.sql.write_side import WriteSide
 T = TypeVar("T")
 
 READER_PATIENCE = 10.0
-"""Seconds for which reading waits for a server that went away. One that does not answer is given up sooner."""
+"""Longest time, in seconds, that reading waits for a lost server. A server that does not answer is given up sooner."""
 
 
 _decode_names = msgspec.json.Decoder(list[str]).decode
 _decode_nodes = msgspec.json.Decoder(list[NodeAtWork]).decode
 _decode_machines = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
-# Which tables of which server a connection sees.
+# Identifies the tables and the server that a connection sees.
 _PLACE = "SELECT to_regclass('taskmill_task')::oid::bigint, current_database(), pg_postmaster_start_time()"
 
 
 class PostgresStore(WriteSide, ReadSide):
-    """The tables of one schema of a database. Any number of stores may be open on it."""
+    """A store in the tables of one database schema, which any number of stores may have open."""
 
     is_shared = True
     is_cluster = True
@@ -84,15 +84,15 @@ class PostgresStore(WriteSide, ReadSide):
         self._durability: Durability = durability
         self._clock = clock
         self._types: set[str] = set()
-        """Of tasks that can be run here."""
+        """The task types that this node can run."""
         self._host = socket.gethostname()
         self.machine_name = f"machine {self._host}"
         self._seen: str | None = None
-        """What was last seen of the machine, since this node dispatches."""
+        """The last reading of this machine, encoded; None before the first."""
         self._right: NodeRight | None = None
-        """The one that was given last."""
+        """The dispatch right that was granted last."""
         self._slots_told: int | None = None
-        """How many slots this node has told the others of."""
+        """The number of slots that this node has stored for the other nodes."""
 
     # Opening and closing
 
@@ -105,12 +105,12 @@ class PostgresStore(WriteSide, ReadSide):
         loop = asyncio.get_running_loop()
 
         def on_loop(call: Callable[[], None]) -> None:
-            # A loop that was closed under us has nobody left to be told.
+            # The loop may have been closed in the meantime.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(call)
 
         self._pulse = Pulse(
-            # What it writes is of the moment, and after a crash of the server everybody has the time of a lease anew.
+            # Heartbeats need not survive a crash of the server: after a restart every node gets a whole lease.
             lambda: connect(self._address, WRITING, "process", pulse.ANSWER),
             lambda: self._writer.changes,
             heard=lambda: on_loop(news.set),
@@ -121,7 +121,7 @@ class PostgresStore(WriteSide, ReadSide):
         try:
             await self._reader.run(self._open)
         except BaseException:
-            # Whoever was cancelled may leave a store that has opened in the thread all the same.
+            # If this coroutine was cancelled, the thread may still have opened the store.
             await self._reader.run(self._undo_open)
             await self._reader.close()
             await self._writer.close()
@@ -155,7 +155,7 @@ class PostgresStore(WriteSide, ReadSide):
         return connect(self._address, READING)
 
     def _sessions(self) -> list[Session]:
-        """Those that are at work; the pulse minds them in its thread."""
+        """Return the sessions of the reader and the writer; the heartbeat thread checks that they are answered."""
         writing = self._writer.session
         return [self._reading] if writing is None else [self._reading, writing]
 
@@ -167,14 +167,14 @@ class PostgresStore(WriteSide, ReadSide):
 
     @property
     def restarts(self) -> int:
-        """How many transactions were rolled back to begin anew with the exclusive lock."""
+        """The number of transactions that were rolled back and started again with the exclusive lock."""
         return self._writer.restarts
 
     # Nodes
 
     async def publish_types(self, types: Mapping[str, str]) -> None:
         self._types |= types.keys()
-        # All nodes say the same, and those who only look may not say anything.
+        # Usually every type is published already; and a role that only reads may not write.
         if types.items() - (await self.published_types()).items():
             await super().publish_types(types)
 
@@ -199,7 +199,7 @@ class PostgresStore(WriteSide, ReadSide):
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
         def write(connection: Connection) -> int:
-            # Nodes may run for months, while programs that only submit come and go.
+            # Nodes may run for months, and programs that only submit come and go, each leaving a mark.
             connection.execute("forget_marks")
             return pruning.prune(connection, rules, now, limit)
 
@@ -243,17 +243,17 @@ class PostgresStore(WriteSide, ReadSide):
 
     async def turn(self, turn: Turn) -> TurnResult:
         if self._pulse.is_lost:
-            # The others took this node for dead. What it had claimed is lost; it goes on under another name.
+            # Other nodes declared this one dead and took its tasks. Register again under a new id.
             node = await self._enter()
             if self._right is not None:
-                # It is this one that leaves when the dispatcher stops.
+                # The new node has to leave when the dispatcher stops.
                 self._right.node = node
         if not (turn.look.survey and self._pulse.somebody_died):
             if turn.writes() or turn.look.slots != self._slots_told:
                 looked = await super().turn(turn)
                 self._slots_told = turn.look.slots
                 return looked
-            # Nobody is told that somebody has looked, or idle nodes would wake each other for ever.
+            # Send no notification for a turn that only reads, or idle nodes would wake each other forever.
             return await self._writer.ask(self._committing(turn), rows=0)
         commit = self._committing(turn)
 
@@ -279,7 +279,7 @@ class PostgresStore(WriteSide, ReadSide):
         try:
             session = CallersSession(cast("RawConnection", connection))
             self._check_same_place(session, connection.closed)
-            # If our statements fail, the caller's transaction goes on without them.
+            # A savepoint: if our statements fail, the caller's transaction can continue without them.
             with connection.transaction():
                 answer = self._insert(session, tasks)
         except psycopg.Error as wrong:
@@ -325,11 +325,13 @@ class PostgresStore(WriteSide, ReadSide):
         place = session.execute(_PLACE).fetchone()
         if place == self._place:
             return
-        # The server may have been restarted since.
+        # The start time differs if the server was restarted, so read it again before refusing.
         with connect(self._address, READING, patience=READER_PATIENCE) as connection:
             self._place = Session(connection).execute(_PLACE).fetchone()
         if place != self._place:
-            raise SubmissionError(f"connection must see the tables of {self.name}: another server, database or schema")
+            raise SubmissionError(
+                f"connection must see the tables of {self.name}, but leads to another server, database or schema"
+            )
 
     # Reading
 
@@ -343,7 +345,7 @@ class PostgresStore(WriteSide, ReadSide):
         return await self._reader.run(read)
 
     def _ask_reader(self, request: Callable[[Connection], T]) -> T:
-        """If the server was restarted, or the connection cut, reading is repeated."""
+        """Run a request that reads, repeating it if the server was restarted or the connection was lost."""
         give_up_at: float | None = None
         pause = 0.01
         while True:
@@ -376,11 +378,14 @@ class PostgresStore(WriteSide, ReadSide):
 
 def _tell_of(dead: Sequence[str]) -> None:
     for name in dead:
-        logger.warning("node %s has died; what it ran returns to the queue", name)
+        logger.warning("node %s has died; its tasks return to the queue", name)
 
 
 def _check_not_sealed(connection: RawConnection, name: str) -> None:
-    """Before anything else is done to it, a newer schema included."""
+    """Raise ``StoreMoved`` if the store is sealed by a move.
+
+    Called before the migration, so that a sealed store with a newer schema is reported as moved, not as too new.
+    """
     found = connection.execute("SELECT to_regclass('taskmill_setting') IS NOT NULL").fetchone()
     if found is not None and found[0]:
         check_not_sealed(connection.execute(READ_MARKS.encode()).fetchall(), name)

@@ -1,7 +1,7 @@
 """Declaring and firing cron tasks, each in one transaction.
 
-Laws: a cron task has at most one firing that has not ended; what fires is due by :mod:`taskmill.policy.cron`; a
-firing that waits to be tried again is replaced by the next, and one that is at work is not.
+Rules: a cron task has at most one active firing. :mod:`taskmill.policy.cron` decides what is due. A new firing replaces
+one that waits for a retry, but not one that is running.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class _Active(msgspec.Struct, array_like=True):
     type: str
     overrides: str | None
     due_at: int | None
-    """When it is tried again, if that is to come."""
+    """When its retry is due; None if it does not wait for one."""
     waits: bool
-    """True if no attempt and no child of it has to be stopped before it can be replaced."""
+    """True if it waits to run, and no attempt or child has to be stopped before it can be replaced."""
     hook_left: bool
     """True if it has started before and has an ``on_cancel`` hook."""
 
@@ -45,7 +45,7 @@ _decode_active = msgspec.json.Decoder(list[_Active], strict=False).decode
 
 
 def _active(connection: Connection, stored: Iterable[CronRow]) -> dict[int, _Active]:
-    """The rows of their firings, by id."""
+    """Return the active firings of these cron tasks, by id."""
     ids = [row.task_id for row in stored if row.task_id is not None]
     return {row.id: row for row in _decode_active(one(connection, SQL["firings"], encoded(ids)))} if ids else {}
 
@@ -54,9 +54,9 @@ def _active(connection: Connection, stored: Iterable[CronRow]) -> dict[int, _Act
 
 
 def begin(connection: Connection, declared: Sequence[CronDeclaration], now: int, zone: tzinfo) -> CronBeginning:
-    """Make the declared tasks those that exist.
+    """Replace the stored cron tasks by the declared ones.
 
-    A node that declares none leaves those of other nodes alone: it is one that has nothing to do with cron.
+    A node that declares none does not delete those of other nodes: it simply has no cron tasks.
     """
     if not declared and cluster.others(connection):
         return CronBeginning((), Difference(), Effects())
@@ -82,9 +82,10 @@ def begin(connection: Connection, declared: Sequence[CronDeclaration], now: int,
 
 
 def _at_rest(row: CronRow, active: Mapping[int, _Active], under_way: set[str]) -> CronState:
-    """The state without what is no question here: nothing runs, and what was running has been told so by recovery.
+    """Return the state for reconciliation, in which nothing is running.
 
-    A firing whose row is there waits for a slot, for its children, or for a more urgent task.
+    Recovery has already returned the firings that were running. A firing that still has a row waits for a slot, for its
+    children, or because it was preempted.
     """
     state = row.state
     if state.firing is None or row.task_id not in active:
@@ -99,7 +100,7 @@ def _store_declared(connection: Connection, rows: Sequence[CronRow], stored: Map
     is_known = all(known is not None and known[:3] == row[:3] for row, known in zip(rows, before, strict=True))
     names = {row.state.name: None for row in rows}
     if is_known and [name for name in stored if name in names] == list(names):
-        return  # as after most starts
+        return  # the usual case: nothing has changed
     values = [
         (row.state.name, position, row.type, encoded(row.state), row.task_id) for position, row in enumerate(rows)
     ]
@@ -112,7 +113,7 @@ def _redeclare_firings(
     states: Sequence[CronState],
     firings: Sequence[_Active | None],
 ) -> None:
-    """What waits to run again does so as it is declared now, at the time that was set."""
+    """Update waiting firings to their current declaration; a pending retry keeps its time."""
     changes = [
         (firing.id, each.type, each.payload, each.overrides, state.retry_at)
         for each, state, firing in zip(declared, states, firings, strict=True)
@@ -132,7 +133,7 @@ def _redeclare_firings(
 
 
 class _Chosen(msgspec.Struct):
-    """An occasion that is due."""
+    """An occasion that is due, with its reason and the stored cron task."""
 
     occasion: Occasion
     why: Due
@@ -140,7 +141,11 @@ class _Chosen(msgspec.Struct):
 
 
 def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> tuple[Firings, Arrived]:
-    """Fire those that are due. What is not due is returned as it is, but what must end first is not: that will tell."""
+    """Fire the cron tasks that are due.
+
+    The states of tasks that are not due are returned unchanged. A task that is due but whose running firing must end
+    first is left out: that ending reports its state.
+    """
     stored = {row.state.name: row for row in cron.rows(connection, [each.name for each in occasions])}
     active = _active(connection, stored.values())
     chosen: list[_Chosen] = []
@@ -170,13 +175,13 @@ def _fire(
     if hooked:
         families.stop_trees(connection, hooked, StopReason.SUPERSEDE, now, stopped)
     if olds:
-        # They keep their rows until those that depend on them can be handed on, but not their keys.
+        # The rows stay until their dependents can be moved to the replacements, but the keys must be free now.
         connection.execute(SQL["give_up_keys"], (encoded(olds),))
     tasks = [gated(each.occasion.task, each.row.task_id if each.row.task_id in hooked else None) for each in chosen]
     answers, arrived = inbox.insert(connection, [[task] for task in tasks], now)
     arrived.effects.put_first(stopped)
     stored_ids = [_own_id(answer) for answer in answers]
-    # One may have been replaced by another of this very batch that wants its key.
+    # A new firing may already have been replaced by another of this batch with the same key.
     alive = set(decode_ids(one(connection, SQL["still_active"], encoded(stored_ids))))
     fired: list[Fired] = []
     left: list[tuple[str, str]] = []
@@ -184,7 +189,7 @@ def _fire(
     ended: list[tuple[CronState, int | None]] = []
     for each, id, answer in zip(chosen, stored_ids, answers, strict=True):
         state = started(each.row.state, each.occasion.expression, each.why, now, zone)
-        # No attempt yet: it may wait for a slot, or never begin.
+        # This is no attempt yet: the task may have to wait for a slot, or never start.
         state = msgspec.structs.replace(state, last_attempt_at=each.row.state.last_attempt_at)
         if id is None or id not in alive:
             ended.append((left_to_another(state), None))
@@ -200,14 +205,14 @@ def _fire(
 
 
 def _own_id(answer: Answer) -> int | None:
-    """The id of the new task; none if another holds its key."""
+    """Return the id of the new task, or None if another task holds its key."""
     if isinstance(answer, list) and answer[0].kind in ("inserted", "superseded"):
         return answer[0].id
     return None
 
 
 def _why_not(answer: Answer) -> str:
-    return f"task {answer[0].id} stands for it" if isinstance(answer, list) else str(answer)
+    return f"task {answer[0].id} takes its place" if isinstance(answer, list) else str(answer)
 
 
 def _replace(
@@ -219,7 +224,7 @@ def _replace(
     now: int,
     effects: Effects,
 ) -> None:
-    """End the firings that these take the place of; those in ``hooked`` end when their hooks have."""
+    """End the firings that were replaced; those in ``hooked`` end after their ``on_cancel`` hooks."""
     pairs = [
         (each.row.task_id, id)
         for each, id in zip(chosen, ids, strict=True)

@@ -1,7 +1,7 @@
-"""Damaged rows: name the row and the column, and set tasks aside so that the others go on.
+"""Damaged rows: finding the row and the column, and setting damaged tasks aside so that the others can run.
 
-Healthy rows never pass through here. A request that cannot decode what it has read fails as a whole, and only then are
-the rows examined: in batches by msgspec, and one by one where a batch does not pass.
+Healthy rows cost nothing. A request that cannot decode what it has read fails as a whole, and only then are the rows
+examined: first in batches by msgspec, then one by one in a batch that fails.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 
 UNDECODABLE = (msgspec.MsgspecError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
-"""What reading a damaged value may raise; in a store nothing else raises these."""
+"""The exceptions that reading a damaged value may raise; nothing else in a store raises them."""
 
 BATCH = 500
 _LONGEST_SHOWN = 60
 
 _Whole = int | bool
 _Instant = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000, le=253_402_300_799_999)]
-"""What a datetime can hold."""
+"""Milliseconds since the epoch, within the range of a datetime."""
 _Json = msgspec.Raw
 _NOW = object()
 
@@ -41,7 +41,7 @@ class _Column(NamedTuple):
     name: str
     holds: Any
     harmless: Any
-    """What takes the place of damage, so that the task can be ended."""
+    """The value that replaces damage, so that the task can be ended."""
 
 
 _KEPT = {
@@ -49,7 +49,7 @@ _KEPT = {
     *("created_at", "due_at", "expires_at", "started_at", "parent_id", "series_id"),
     *("saved", "progress", "io", "actual_io", "last_error"),
 }
-"""What history keeps of a task."""
+"""The columns of a task that history has as well."""
 _TASK = (
     _Column("type", str, ""),
     _Column("key", str | None, None),
@@ -58,7 +58,7 @@ _TASK = (
     _Column("priority", int, 128),
     _Column("urgency", int, 128),
     _Column("status", Status, Status.PENDING),
-    # A task that was asked to stop has given its key up; another may have it.
+    # Assume a stop request: a task that was asked to stop has freed its key, and another may hold it.
     _Column("stop", Literal["cancel", "supersede", "fail"] | None, StopReason.CANCEL),
     _Column("payload", str, "null"),
     _Column("tags", str | None, None),
@@ -96,7 +96,7 @@ _TASK = (
     _Column("gate_id", int | None, None),
     _Column("saved", str | None, None),
     _Column("replaced", str | None, None),
-    # So that another may have the key.
+    # Assume that the key was passed on: another task may hold it.
     _Column("gave_key", _Whole, True),
     _Column("progress", str | None, None),
     _Column("io", str | None, None),
@@ -113,7 +113,7 @@ _HISTORY = (
 )
 _HARMLESS = {column.name: column.harmless for column in _TASK}
 _CONTENT = {"label", "payload", "tags", "overrides", "saved", "replaced", "progress", "io", "actual_io", "last_error"}
-"""Texts that only their task needs: it is dealt with when it is claimed or read."""
+"""Texts that only their own task needs: damage in them is handled when the task is claimed or read."""
 _SERIES = (
     _Column("template", str, None),
     _Column("every_ms", Annotated[int, msgspec.Meta(gt=0)], None),
@@ -156,7 +156,7 @@ _OTHERS = {
         (_Column("task_id", int, None), _Column("on_id", int, None), _Column("open", _Whole, None)),
     ),
 }
-"""Rows that are not set aside, because a limit, a pause or a dependency would be lost: the key, and the columns."""
+"""Key and columns of rows that are never set aside, because a limit, a pause or a dependency would be lost."""
 _CRON = (
     _Column("position", int, None),
     _Column("type", str, None),
@@ -174,7 +174,7 @@ _TALLY = (
     _Column("duration_ms", int, None),
 )
 _KEYS = {"taskmill_series": "id", "taskmill_cron": "name", "taskmill_io": "type", "taskmill_tally": "type"}
-"""Rows that can be forgotten, and their keys."""
+"""Tables whose damaged rows can be deleted, with their keys."""
 EXAMINED = {
     **{table: columns for table, (_, columns) in _OTHERS.items()},
     "taskmill_task": _TASK,
@@ -196,7 +196,7 @@ _DECODED = {
 
 
 def corrupt(wrong: Exception, store: str) -> StoreCorrupt:
-    """Say that something in a store cannot be read, where it is not known in which row."""
+    """Return the error for a value that cannot be read, if its row is unknown."""
     if isinstance(wrong, StoreCorrupt) and str(wrong).startswith(store):
         return wrong
     why = str(wrong) if isinstance(wrong, TaskmillError) else f"a stored value cannot be read: {wrong}"
@@ -204,7 +204,7 @@ def corrupt(wrong: Exception, store: str) -> StoreCorrupt:
 
 
 def find(connection: Connection) -> Iterator[Damage]:
-    """Examine all rows."""
+    """Examine all rows and yield the damage found."""
     yield from _find_what_can_be_set_aside(connection)
     for table, (key, columns) in _OTHERS.items():
         yield from _damaged_rows(connection, table, key, columns)
@@ -218,7 +218,7 @@ def _find_what_can_be_set_aside(connection: Connection) -> Iterator[Damage]:
 
 
 def damaged_column(connection: Connection, table: str, id: int) -> str | None:
-    """Name the first column of a task, active or ended, that cannot be read."""
+    """Return the first column of a task, active or ended, that cannot be read."""
     columns = _TASK if table == "taskmill_task" else _HISTORY
     names = ", ".join(column.name for column in columns)
     row = connection.execute(f"SELECT {names} FROM {table} WHERE id = ?", (id,)).fetchone()  # noqa: S608 - our own names
@@ -227,9 +227,10 @@ def damaged_column(connection: Connection, table: str, id: int) -> str | None:
 
 
 def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
-    """End damaged tasks as dead letters; forget damaged series, cron tasks, counts, and what was learned about IO.
+    """End damaged tasks as dead letters; delete damaged series, cron tasks, counts and IO totals.
 
-    Tasks that run are left alone, because their handlers are at work; with ``running`` no handler of this process is.
+    Running tasks are left alone, because their handlers are active. With ``running``, tasks that are marked as running
+    are set aside too, because no handler of this process is active; tasks of other live nodes are still left alone.
     """
     connection.be_alone()
     done = SetAside()
@@ -253,7 +254,7 @@ def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
 
 
 def _forget(connection: Connection, damage: Damage) -> bool:
-    """Delete a row that no task needs; False if it is gone, or cannot be found by its key."""
+    """Delete a row that no task needs; return False if it is gone or cannot be found by its key."""
     if damage.table == "taskmill_tally":
         forgotten = connection.execute(SQL["forget_damaged_counts"]).rowcount
         connection.execute(SQL["count_anew"])
@@ -283,7 +284,7 @@ def _damaged_in_batches(connection: Connection, table: str, columns: Sequence[_C
     def are_sound(rows: Sequence[Sequence[Any]]) -> bool:
         try:
             msgspec.convert([row[1:] for row in rows], list[shape])  # type: ignore[valid-type]
-            # Text that is not UTF-8 cannot be encoded.
+            # Encoding fails for text that was not valid UTF-8.
             _encode([[row[place] for place in words] for row in rows])
             for row in rows:
                 for place in texts:

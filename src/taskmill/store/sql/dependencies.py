@@ -1,4 +1,8 @@
-"""Dependencies in the store: edges, what endings mean for those who wait, and the urgency that waiting tasks lend."""
+"""Dependencies in the store: edges, the effect of endings on dependents, and priority inheritance.
+
+A task that waits lends its urgency to the tasks it waits for, so that a more urgent task is not held up by a less
+urgent one.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ _decode_dependents = msgspec.json.Decoder(list[tuple[int, int, OnDependencyFailu
 
 
 def states(connection: Connection, ids: Iterable[int]) -> dict[int, DependencyState]:
-    """What is known of the tasks that new ones want to depend on; those that nobody knows are missing."""
+    """Return the states of these tasks by id; unknown ids are missing."""
     wanted = sorted(set(ids))
     if not wanted:
         return {}
@@ -37,19 +41,19 @@ def states(connection: Connection, ids: Iterable[int]) -> dict[int, DependencySt
 
 
 def waits_for(connection: Connection, ids: Iterable[int], others: Iterable[int]) -> bool:
-    """Whether any of ``ids`` is among ``others``, or waits, directly or through others, for one of them."""
+    """True if any of ``ids`` is among ``others``, or waits directly or indirectly for one of them."""
     return bool(one(connection, SQL["reaches"], encoded(sorted(ids)), encoded(sorted(others))))
 
 
 def waits_below(connection: Connection, ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Who waits for whom, from these tasks on."""
+    """Return ``(task, task it waits for)`` for these tasks and all tasks that they wait for."""
     return decode_pairs(one(connection, SQL["waits_below"], encoded(sorted(ids))))
 
 
 def link(
     connection: Connection, edges: Sequence[tuple[int, int, bool]], urgencies: Mapping[int, int], effects: Effects
 ) -> None:
-    """Store edges ``(task, on, open)``; a more urgent task lends its urgency to what it waits for."""
+    """Store edges ``(task, on, open)``, and lend the urgency of tasks to those they wait for."""
     connection.execute(SQL["insert_edges"], (encoded(edges),))
     awaited = sorted({on_id for _, on_id, is_open in edges if is_open})
     if awaited:
@@ -62,7 +66,7 @@ def link(
 
 
 def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]], effects: Effects) -> None:
-    """Who waits for a task that is replaced waits for its replacement, the last one of a chain."""
+    """Make the dependents of replaced tasks wait for the replacement; in a chain, for the last one."""
     successor = dict(pairs)
     final: list[tuple[int, int]] = []
     for old, new in pairs:
@@ -71,7 +75,7 @@ def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]]
             last = successor[last]
         final.append((old, last))
     moved = connection.execute(SQL["point_at_successors"], (encoded(final),)).rowcount
-    # Who waits for both keeps one edge.
+    # A dependent that waits for both keeps one edge.
     moved += connection.execute(SQL["forget_edges_onto"], (encoded(list(successor)),)).rowcount
     if moved:
         successors = [new for _, new in final]
@@ -87,10 +91,11 @@ def follow(
     now: int,
     effects: Effects,
 ) -> list[EndingRow]:
-    """Tasks have ended: release those that waited for them, or end these in turn.
+    """Release the dependents of ended tasks; return the endings of those that fail because of them.
 
-    ``contained`` holds tasks whose failure stops with them; those that fail alone are added to it. ``gates`` tells of
-    replacements that have ended before the attempt which they replace: who waited for one waits for that attempt.
+    ``contained`` holds tasks whose failure does not spread to their dependents; tasks that fail alone are added to it.
+    ``gates`` maps ended tasks to the tasks that they had to wait for, such as a replacement to the replaced task. If
+    that task has not ended yet, dependents now wait for its end.
     """
     given = encoded(list(ended))
     met: list[tuple[int, int]] = []
@@ -112,7 +117,7 @@ def follow(
         if handed_on:
             _hand_on(connection, handed_on, effects)
         waited = sorted({task_id for task_id, _ in met})
-        # Something else may hold one back still: siblings, or the attempt that it replaces.
+        # Siblings, or the attempt that a task replaces, may still hold it back.
         if unblocked := decode_ids(one(connection, SQL["without_open_edges"], encoded(waited))):
             effects.unblocked += describe(connection, unblocked)
             release(connection, unblocked, now, effects)
@@ -122,7 +127,7 @@ def follow(
 
 
 def _hand_on(connection: Connection, edges: Sequence[tuple[int, int, bool]], effects: Effects) -> None:
-    """Tasks that waited already wait for others from now on."""
+    """Add dependencies to tasks that are already waiting."""
     connection.execute(SQL["insert_edges"], (encoded(edges),))
     awaited = sorted({on_id for _, on_id, _ in edges})
     connection.execute(SQL["mark_awaited"], (encoded(awaited),))
@@ -130,14 +135,14 @@ def _hand_on(connection: Connection, edges: Sequence[tuple[int, int, bool]], eff
 
 
 def drop(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
-    """Forget what these tasks wait for."""
+    """Delete the dependencies of these tasks."""
     given = encoded(list(ids))
     _withdraw(connection, given, effects)
     connection.execute(SQL["forget_edges"], (given,))
 
 
 def _withdraw(connection: Connection, ended: str, effects: Effects) -> None:
-    """Tasks that ended before their dependencies did no longer lend them urgency."""
+    """Close the dependencies of these tasks, and stop lending urgency through them."""
     edges = decode_pairs(one(connection, SQL["open_edges_of"], ended))
     if edges:
         connection.execute(SQL["close_edges"], (encoded(edges),))
@@ -145,13 +150,13 @@ def _withdraw(connection: Connection, ended: str, effects: Effects) -> None:
 
 
 def lend(connection: Connection, urgencies: Iterable[tuple[int, int]], effects: Effects) -> None:
-    """Make these tasks, and whatever they wait for, at least that urgent."""
+    """Raise these tasks, and all tasks that they wait for, to at least the given urgency."""
     if connection.execute(SQL["lend_urgency"], (encoded(list(urgencies)),)).fetchall():
         effects.reordered = True
 
 
 def reckon(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
-    """Work out the urgency of these tasks anew, and of what they wait for if it changed."""
+    """Compute the urgency of these tasks again and, where it changed, of the tasks they wait for."""
     while ids:
         misjudged = decode_pairs(one(connection, SQL["misjudged"], encoded(ids)))
         if not misjudged:
@@ -162,5 +167,5 @@ def reckon(connection: Connection, ids: Sequence[int], effects: Effects) -> None
 
 
 def forget(connection: Connection, ids: str) -> None:
-    """Tasks are pruned from history, and what they depended on with them."""
+    """Delete the dependencies of tasks that are pruned from history."""
     connection.execute(SQL["forget_edges"], (ids,))

@@ -1,4 +1,4 @@
-"""What events and callers are told about active tasks."""
+"""Descriptions of active tasks for events and callers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.statements import SQL
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeError)
-"""What decoding a damaged row raises."""
+"""The exceptions that decoding a damaged row raises."""
 
 _decode_described = msgspec.json.Decoder(list[Described]).decode
 _decode_one = msgspec.json.Decoder(Described).decode
 
 
 def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
-    """What events tell about these active tasks; of one whose row is damaged, no more than its id."""
+    """Return the descriptions of these active tasks; that of a damaged row has only its id."""
     try:
         return _decode_described(one(connection, SQL["described"], encoded([(id,) for id in ids])))
     except UNREADABLE:
@@ -29,7 +29,7 @@ def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
 
 
 def read_described(found: Sequence[msgspec.Raw]) -> list[Described] | None:
-    """The same of what was read before; ``None`` if one of them is damaged."""
+    """Decode descriptions that were read before; return ``None`` if one of them is damaged."""
     try:
         return [_decode_one(each) for each in found]
     except UNREADABLE:

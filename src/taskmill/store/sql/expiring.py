@@ -1,4 +1,4 @@
-"""Moving tasks that are past their deadlines to history."""
+"""Moving expired tasks to history."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _decode_expired = msgspec.json.Decoder(list[tuple[int, bool]], strict=False).dec
 
 
 def expire(connection: Connection, now: int, limit: int, effects: Effects) -> None:
-    """End tasks that waited too long, and their waiting descendants."""
+    """End at most ``limit`` tasks whose deadlines have passed, and their waiting descendants."""
     _end(connection, _decode_expired(one(connection, SQL["expired"], now, limit)), now, effects)
 
 
 def expire_among(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> None:
-    """End those of these tasks that are past their deadlines, which no sweep has come to."""
+    """End those of these tasks that have expired, before the sweep reaches them."""
     late = decode_ids(one(connection, SQL["late"], encoded(list(ids)), now))
     if not late:
         return
     connection.be_alone()
-    # What pauses that are over have still to give back may put a deadline off.
+    # Ended pauses may still owe these tasks time, which moves their deadlines.
     effects.pauses_ended += paused_time.end_pauses(connection, now)
     paused_time.settle(connection, late)
     view = View(Rules(Declared(), controls.read(connection)), now)

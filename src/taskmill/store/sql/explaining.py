@@ -1,4 +1,4 @@
-"""What a task waits for, and how the groups stand: read in one transaction."""
+"""Reading what ``explain`` and ``snapshot`` need: why a task waits, and the load of the groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
 
 RECENT = 200
-"""How many endings tell how fast tasks end."""
+"""The number of endings from which the rate of ending tasks is estimated."""
 _ENDINGS_OF_ATTEMPTS = tuple(end for end in Ending if end not in (Ending.EXPIRED, Ending.DEPENDENCY_FAILED))
 
 _decode_situation = msgspec.json.Decoder(Situation, strict=False).decode
@@ -62,7 +62,7 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
 
 
 def _recent_endings(connection: Connection, group: str | None) -> tuple[int, int | None, int | None]:
-    """How many of the last endings were of tasks that had run, and when the first and the last of them were."""
+    """Return the number of the last endings of tasks that had run, and the times of the first and last of them."""
     where, parameters = ("true", []) if group is None else ("group_name = ?", [group])
     query, parameters = last_ended(f"duration_ms IS NOT NULL AND {where}", parameters, RECENT, _ENDINGS_OF_ATTEMPTS)
     spanned = f"SELECT count(*), min(ended_at), max(ended_at) FROM ({query}) AS recent"  # noqa: S608 - fixed fragments
@@ -71,7 +71,7 @@ def _recent_endings(connection: Connection, group: str | None) -> tuple[int, int
 
 
 def load_of_groups(connection: Connection, view: View) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
-    """What runs and what may start, by group and type."""
+    """Count running tasks, and tasks that may start, by group and type."""
     running, waiting = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for counted, statement in ((running, "running"), (waiting, "waiting")):
         for group, type, n in _decode_load(one(connection, SQL[statement])):
@@ -83,7 +83,7 @@ def load_of_groups(connection: Connection, view: View) -> tuple[Counter[tuple[st
 
 
 def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int) -> int:
-    """How many waiting tasks start before this one, as things are."""
+    """Return how many waiting tasks would start before this one now."""
     aging = rules.declared.aging
     effective = effective_priority(aging, situation.urgency, clocks(situation, rules, now).waited)
     group = situation.group if rules.is_shared else None
@@ -102,7 +102,7 @@ def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int)
 
 
 def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
-    """Since when a task of this urgency has waited if it is at least as urgent as ``level`` by now."""
+    """Return when a task of this urgency must have begun to wait, at the latest, to be as urgent as ``level`` now."""
     if urgency <= level:
         return now
     aging = rules.declared.aging
@@ -111,7 +111,7 @@ def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
 
 
 def next_priorities(connection: Connection, rules: Rules, now: int) -> dict[str, int]:
-    """The effective priority of the task that each group would start next."""
+    """Return the effective priority of the task that each group would start next."""
     lanes = one(connection, SQL["lanes"])
     found: dict[str, int] = {}
     for group, type, urgency, aged_from, paused_at in _decode_heads(one(connection, SQL["heads"], lanes)):

@@ -1,7 +1,7 @@
-"""Parents and children in the store: stopping trees, waking parents, spawning. The decisions are the policy's.
+"""Parents and children in the store: stopping trees, waking parents, spawning.
 
-Functions that make tasks end return the rows of their endings; :mod:`taskmill.store.sql.endings` commits them and
-follows up in turn.
+:mod:`taskmill.policy.families` decides. Functions here that make tasks end return the rows of their endings, which
+:mod:`taskmill.store.sql.endings` writes and follows up.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _decode_outcome = msgspec.json.Decoder(tuple[Ending, str | None, str | None, int
 
 
 class Parent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A task whose children have ended, or some of them."""
+    """A parent of which at least one child has ended."""
 
     id: int
     status: Status
@@ -54,7 +54,7 @@ class Parent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     max_children: int | None
     outcome: str | None
     has_children: bool
-    """Whether any is active still."""
+    """True if any child is still active."""
     children_left: int
     hook_left: bool
 
@@ -72,7 +72,7 @@ def parents(connection: Connection, ids: Iterable[int]) -> list[Parent]:
 def stop_trees(
     connection: Connection, roots: Sequence[int], reason: StopReason, now: int, effects: Effects
 ) -> list[EndingRow]:
-    """Stop these tasks for ``reason``, and their descendants with them."""
+    """Stop these tasks for ``reason`` and cancel their descendants; return the endings that follow at once."""
     members = _tree(connection, roots)
     plan = plan_stop(members, roots)
     own = set(roots)
@@ -84,10 +84,10 @@ def stop_trees(
 
 
 def expire_families(connection: Connection, roots: Sequence[int], now: int, effects: Effects) -> list[EndingRow]:
-    """These parents expire: what becomes of their descendants."""
+    """Expire these parents, and expire, cancel or keep their descendants as the policy decides; return the endings."""
     plan = plan_expiry(_tree(connection, roots), roots)
     rows = [EndingRow(id, Ending.EXPIRED, now, None, None, None) for id in plan.expires]
-    # Who goes on without its parent has nobody left to let it in.
+    # Release children that outlive their parent: with the parent gone, nothing else would ever let them in.
     held = set(decode_ids(one(connection, SQL["held_children"], encoded(plan.expires)))).difference(plan.expires)
     unhold(connection, sorted(held), now, effects)
     return rows + (stop_trees(connection, plan.stops, StopReason.CANCEL, now, effects) if plan.stops else [])
@@ -98,7 +98,7 @@ def _tree(connection: Connection, roots: Sequence[int]) -> list[Member]:
 
 
 def _mark(connection: Connection, plan: StopPlan, reasons: Mapping[int, StopReason], effects: Effects) -> None:
-    """Ask to stop; who is not given a reason is stopped because of a parent."""
+    """Mark tasks as asked to stop; a task without a reason of its own is cancelled with its parent."""
     marks: list[tuple[int, Status, StopReason]] = []
     for status, ids in ((Status.RUNNING, plan.running), (Status.WAITING, plan.waits), (Status.PENDING, plan.hooks)):
         marks += [(id, status, reasons.get(id, StopReason.CANCEL)) for id in ids]
@@ -108,11 +108,11 @@ def _mark(connection: Connection, plan: StopPlan, reasons: Mapping[int, StopReas
     effects.hooks += plan.hooks
 
 
-# What endings mean for parents
+# The effect of endings on parents
 
 
 def follow(connection: Connection, ended: Mapping[int, Ending], now: int, effects: Effects) -> list[EndingRow]:
-    """Children have ended: count them, fail with them, let the next ones in, wake parents that have none left."""
+    """Update the parents of ended tasks: count the children, fail, let the next ones in, or continue after the last."""
     pairs = decode_pairs(one(connection, SQL["parents_of_ended"], encoded(list(ended))))
     if not pairs:
         return []
@@ -130,7 +130,7 @@ def follow(connection: Connection, ended: Mapping[int, Ending], now: int, effect
             rows += _fail_with_child(connection, parent, failed, ended[failed], now, effects)
             has_failed = True
     if has_failed:
-        # One may have gone on, or be stopped, because of a failure.
+        # A failure may have changed the state of other parents too, so read them again.
         concerned = parents(connection, children)
     for parent in concerned:
         if not parent.has_children:
@@ -155,7 +155,7 @@ Outcome = tuple[Ending, str | None, str | None, int | None]
 
 
 def fail(connection: Connection, id: int, outcome: Outcome, now: int, effects: Effects) -> list[EndingRow]:
-    """The task fails: its children are stopped, and it ends after them."""
+    """Fail a task: stop its children, and end it after them."""
     connection.execute(SQL["fail_with_children"], (encoded([(id, encoded(outcome))]),))
     children = decode_ids(one(connection, SQL["live_children"], id))
     rows = stop_trees(connection, children, StopReason.CANCEL, now, effects)
@@ -165,14 +165,17 @@ def fail(connection: Connection, id: int, outcome: Outcome, now: int, effects: E
 
 
 def attempt_over(connection: Connection, id: int) -> None:
-    """No attempt of the task is alive; what becomes of it is settled by others."""
+    """Record that no attempt of the task is alive; the caller decides what happens to the task."""
     connection.execute(SQL["attempt_over"], (id,))
 
 
 def await_children(
     connection: Connection, waits: Sequence[tuple[int, str | None, bool]], now: int, effects: Effects
 ) -> tuple[dict[int, int], list[EndingRow]]:
-    """Attempts are over: ``[id, outcome, finalizing]``. Returns who waits for how many, and who ends at once."""
+    """Let tasks wait for their children after an attempt, for rows of ``(id, outcome, finalizing)``.
+
+    Return the number of live children by waiting task, and the endings of tasks that have none left.
+    """
     connection.execute(SQL["await_children"], (encoded(waits),))
     waiting: dict[int, int] = {}
     rows: list[EndingRow] = []
@@ -187,7 +190,7 @@ def await_children(
 
 
 def wake(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[EndingRow]:
-    """Let those of these parents go on that have no children left."""
+    """Continue with those of these parents that have no children left; return the endings that follow."""
     rows: list[EndingRow] = []
     for parent in parents(connection, ids):
         if not parent.has_children:
@@ -196,7 +199,7 @@ def wake(connection: Connection, ids: Sequence[int], now: int, effects: Effects)
 
 
 def wake_childless(connection: Connection, now: int, effects: Effects) -> list[EndingRow]:
-    """Let every waiting parent go on whose children have ended, whoever failed to say so."""
+    """Continue with every waiting parent that has no children left, as a safety net after a crash."""
     return wake(connection, decode_ids(one(connection, SQL["childless"])), now, effects)
 
 
@@ -208,7 +211,7 @@ def _step(connection: Connection, parent: Parent, now: int, effects: Effects) ->
         case "stop":
             return [EndingRow(parent.id, ENDING_OF_STOP[parent.stop or StopReason.CANCEL], now, None, None, None)]
         case "finalize":
-            # Where siblings may crowd the queue, it takes its turn among them.
+            # If its own parent limits the children in the queue, the task has to wait for its turn among siblings.
             connection.execute(SQL["await_release"], (parent.id,))
             release(connection, [parent.id], now, effects)
         case "end":
@@ -226,7 +229,7 @@ def _settled(parent: Parent) -> Outcome:
 
 
 def ancestors(connection: Connection, ids: Iterable[int]) -> set[int]:
-    """These tasks and their ancestors."""
+    """Return these tasks and their ancestors."""
     return set(decode_ids(one(connection, SQL["ancestors"], encoded(sorted(ids)))))
 
 
@@ -234,7 +237,7 @@ def ancestors(connection: Connection, ids: Iterable[int]) -> set[int]:
 
 
 def adopt(connection: Connection, tasks: Sequence[NewTask], origin: Origin) -> list[NewTask]:
-    """The tasks as children of whoever spawns them, or as its siblings."""
+    """Return the tasks as children or siblings of the attempt that spawns them."""
     found = connection.execute(SQL["spawner"], (origin.id, origin.attempt)).fetchone()
     if found is None:
         raise InvalidState(f"attempt {origin.attempt} of task {origin.id} is over; nothing was spawned")
@@ -259,6 +262,6 @@ def _held(task: NewTask) -> NewTask:
 
 
 def count_children(connection: Connection, first_id: int, last_id: int, now: int, effects: Effects) -> None:
-    """Children have been stored with these ids."""
+    """Count children that were stored with these ids, and let as many into the queue as the parent allows."""
     connection.execute(SQL["count_children"], (first_id, last_id))
     let_siblings_in(connection, range(first_id, last_id + 1), now, effects)

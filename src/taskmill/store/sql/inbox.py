@@ -1,4 +1,4 @@
-"""Storing submissions, in one transaction: look up keys and dependencies, ask the policy, write rows."""
+"""Storing submissions in one transaction: look up keys and dependencies, plan with the policy, write rows."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Request = Sequence[NewTask]
 
 
 def is_plain(requests: Sequence[Request]) -> bool:
-    """Whether none of the tasks has a key or kin: then they concern nobody else."""
+    """True if none of the tasks has a key or a link, so that no other task is affected."""
     return all(task.key is None and task.kin is None for request in requests for task in request)
 
 
 def insert(connection: Connection, requests: Sequence[Request], now: int) -> tuple[list[Answer], Arrived]:
-    """Store the tasks of each request, or answer with the error that refuses it."""
+    """Store the tasks of each request; the answer to a refused request is its error."""
     if is_plain(requests):
         return _insert_plain(connection, requests)
     connection.be_alone()
@@ -52,13 +52,13 @@ def insert(connection: Connection, requests: Sequence[Request], now: int) -> tup
 
 
 def spawn(connection: Connection, tasks: Request, origin: Origin, now: int) -> tuple[Answer, Arrived]:
-    """Store the children, or siblings, of an attempt."""
+    """Store the children or siblings that an attempt spawns."""
     (answer,), arrived = insert(connection, [families.adopt(connection, tasks, origin)], now)
     return answer, arrived
 
 
 def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[list[Answer], Arrived]:
-    """Without keys and kin there is nothing to decide: ids ascend in input order."""
+    """Store tasks without keys and links: there is nothing to decide, and ids ascend in input order."""
     tasks = requests[0] if len(requests) == 1 else [task for request in requests for task in request]
     arrived = Arrived(fresh=list(enumerate(tasks, insert_rows(connection, tasks))))
     ids = iter(arrived.fresh)
@@ -66,17 +66,18 @@ def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[
 
 
 class _Found(msgspec.Struct, gc=False):
-    """What there is to know before a plan is made."""
+    """Everything that is read before the plan is made."""
 
     keys: Keys
-    """Who has those that are wanted."""
+    """The holders of the requested keys."""
     last_id: int
-    """The id after which there is room for all."""
+    """The id after which there is room for all new tasks."""
     has_dependents: bool
-    """Whether any task waits for others."""
+    """True if any task has open dependencies."""
     has_firings: bool
+    """True if any task is a cron firing."""
     holders: dict[int, msgspec.Raw]
-    """What events would tell about them."""
+    """Descriptions of the key holders for events, by id."""
 
 
 def _look_up(connection: Connection, requests: Sequence[Request], now: int, effects: Effects) -> _Found:
@@ -86,14 +87,14 @@ def _look_up(connection: Connection, requests: Sequence[Request], now: int, effe
     row = connection.execute(SQL["key_holders"], asked).fetchone()
     holders = _decode_holders(row[0])
     if late := [holder.id for _, _, holder, _ in holders if holder.is_late]:
-        # Past its deadline a task holds no key, whether or not something dispatches. What follows from its end, such as
-        # the next occurrence of a series, takes ids and may take the key.
+        # An expired task holds no key, whether or not a scheduler dispatches. Its end can create tasks, such as the
+        # next occurrence of a series, which take ids and possibly the key. So look up again.
         expiring.expire_among(connection, late, now, effects)
         row = connection.execute(SQL["key_holders"], asked).fetchone()
         holders = _decode_holders(row[0])
     stoppers = _decode_stoppers(row[1])
     if row[5] and holders:
-        # A task that takes the place of another takes the true one.
+        # A replacement takes over the position of the task it replaces, so that position must be final.
         paused_time.settle(connection, [holder.id for _, _, holder, _ in holders])
         holders = _decode_holders(connection.execute(SQL["key_holders"], (asked[0], 0, now)).fetchone()[0])
     keys = Keys(
@@ -105,7 +106,7 @@ def _look_up(connection: Connection, requests: Sequence[Request], now: int, effe
 
 
 def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> Needs:
-    """What is known about the tasks that these ones depend on, or are children of."""
+    """Read the states of the dependencies, and find requests whose tasks would wait for themselves."""
     if all(task.kin is None for request in requests for task in request):
         return NO_NEEDS
     wanted = {
@@ -124,10 +125,10 @@ def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> N
 
 
 def _closes_circle(connection: Connection, request: Request, holders: Mapping[Name, Holder]) -> str | None:
-    """Why one of these tasks would wait for a stored one that waits for it, if so."""
+    """Return the reason if one of these tasks would wait for a stored task that waits for it, else None."""
     knot = tie(request, holders)
     if knot.parents and knot.replaced:
-        # It would start when its own ancestor has ended, which waits for its descendants.
+        # The replacement would wait for the end of its own ancestor, which waits for its descendants.
         ancestors = families.ancestors(connection, knot.parents)
         if (replaced := next((id for id in knot.replaced if id in ancestors), None)) is not None:
             return (
@@ -143,7 +144,7 @@ def _closes_circle(connection: Connection, request: Request, holders: Mapping[Na
 def _store(connection: Connection, plan: InboxPlan, found: _Found, effects: Effects, now: int) -> None:
     endings, has_dependents = _make_way(connection, plan, effects, now), found.has_dependents
     if not has_dependents and all(_is_alone(one, plan) for one in plan.superseded):
-        # Nobody has to be handed on: what is replaced leaves first, and its key with it.
+        # No links have to be passed on to the replacements: end the replaced tasks first, which frees their keys.
         tasks = read_described([found.holders[one.old_id] for one in plan.superseded])
         end_tasks(connection, endings, now, effects, ties=CRON_ONLY if found.has_firings else NOBODY, tasks=tasks)
         endings = []
@@ -161,18 +162,18 @@ def _store(connection: Connection, plan: InboxPlan, found: _Found, effects: Effe
         if has_dependents or plan.edges:
             dependencies.point_at_successors(connection, pairs, effects)
         effects.successors.update(pairs)
-        # A child that is replaced from outside is as urgent as its parent wants it.
+        # A child inherits urgency from its parent; its replacement was submitted without that.
         dependencies.reckon(connection, [id for id in _children(plan) if id in effects.successors.values()], effects)
     end_tasks(connection, endings, now, effects)
 
 
 def _is_alone(one: Superseding, plan: InboxPlan) -> bool:
-    """Whether the task that is replaced is stored, waits to run, and is nobody's child or occurrence."""
+    """True if the replaced task is stored, waits to run, and is neither a child nor an occurrence of a series."""
     return one.waits and not one.is_tied and one.old_id < plan.first_id and not plan.edges
 
 
 def _join_kin(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
-    """Count new tasks with their parents, and begin the series they are the first of."""
+    """Count new tasks with their parents, and create the series of which they are the first occurrence."""
     if _children(plan):
         families.count_children(connection, plan.first_id, plan.next_id() - 1, now, effects)
     for id, task in _rows(plan):
@@ -181,24 +182,24 @@ def _join_kin(connection: Connection, plan: InboxPlan, effects: Effects, now: in
 
 
 def _rows(plan: InboxPlan) -> Iterator[tuple[int, NewTask]]:
-    """The rows that are stored or renewed."""
+    """Yield the ids and tasks that are stored or renewed."""
     yield from plan.renewed.items()
     yield from enumerate(plan.fresh, plan.first_id)
 
 
 def _renew(connection: Connection, renewed: Mapping[int, NewTask], effects: Effects) -> None:
-    """Make runs that were added before what the newest submissions want."""
+    """Overwrite runs that requeue has added with the newest submissions."""
     connection.execute(SQL["renew_added"], (encoded(list(renewed.items())),))
     connection.execute(SQL["delete_active_tags"], (encoded(list(renewed)),))
     for id in renewed:
         connection.execute(SQL["insert_tags"], (id, id))
     dependencies.drop(connection, list(renewed), effects)
-    # Their deadlines may be earlier than the next one that is known.
+    # A new deadline may be earlier than the next one that the dispatcher knows.
     effects.reordered = True
 
 
 def _children(plan: InboxPlan) -> list[int]:
-    """Which of the new tasks have a parent."""
+    """Return the ids of the new tasks that have a parent."""
     return [
         id
         for id, task in enumerate(plan.fresh, plan.first_id)
@@ -207,7 +208,7 @@ def _children(plan: InboxPlan) -> list[int]:
 
 
 def _make_way(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> list[EndingRow]:
-    """Note what becomes of those whose keys the new rows will hold; returns who ends."""
+    """Stop, overwrite or raise the tasks whose keys new submissions want; return the endings that follow at once."""
     endings: list[EndingRow] = []
     if plan.superseded:
         at_work = [one.old_id for one in plan.superseded if not one.waits]

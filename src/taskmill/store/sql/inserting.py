@@ -13,7 +13,7 @@ from taskmill.store.sql.statements import SQL
 
 
 def insert_rows(connection: Connection, tasks: Sequence[NewTask], first_id: int | None = None) -> int:
-    """Write the rows; returns the first id, which others follow. ``first_id`` is the one they were planned with."""
+    """Write the rows and return the first of their consecutive ids; ``first_id`` is the planned one, if any."""
     statement, rows = _shortest(tasks)
     if first_id is None:
         connection.pass_over_lost_ids()
@@ -24,7 +24,7 @@ def insert_rows(connection: Connection, tasks: Sequence[NewTask], first_id: int 
 
 
 def _shortest(tasks: Sequence[NewTask]) -> tuple[str, Sequence[object]]:
-    """The shortest statement that stores these tasks, and what it needs to be told: each value costs."""
+    """Return the shortest statement that can store these tasks, with its rows: each value costs time."""
     has_kin = not all(task.kin is None for task in tasks)
     if not all(_is_common(task) for task in tasks):
         return ("insert_kin" if has_kin else "insert"), tasks
@@ -53,7 +53,7 @@ def _keyed(task: NewTask) -> tuple[object, ...]:
 
 
 def _is_common(task: NewTask) -> bool:
-    """Whether nothing out of the ordinary is to be stored; a key or a parent is nothing of that kind."""
+    """True if the task has only common options, which include a key and a parent."""
     return (
         (task.kin is None or _is_just_a_child(task.kin))
         and task.status is Status.PENDING

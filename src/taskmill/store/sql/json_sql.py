@@ -1,4 +1,4 @@
-"""One JSON value in, one JSON value out: how statements that handle a whole batch are called."""
+"""Helpers for statements that handle a whole batch: one JSON value in, one JSON value out."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def encoded(value: Any) -> str:
 
 
 def one(connection: Connection, sql: str, *parameters: Any) -> Any:
-    """The single value that a statement answers with."""
+    """Return the single value that a statement returns."""
     return connection.execute(sql, parameters).fetchone()[0]

@@ -1,4 +1,4 @@
-"""Who has a key: the task that holds it, and one that was asked to stop, which has given it up but has not ended."""
+"""Looking up a key: the task that holds it, and the task that has given it up but has not ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def holder(connection: Connection, type: str, key: str | None) -> int | None:
 
 
 def stopper(connection: Connection, type: str, key: str | None) -> int | None:
-    """Who must have ended before another task with the key may start."""
+    """Return the task that must end before another task with the key may start."""
     return _id(connection, "key_stopper", type, key)
 
 

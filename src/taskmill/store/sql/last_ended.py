@@ -1,4 +1,4 @@
-"""The tasks that ended last, whatever became of them."""
+"""Queries for the tasks that ended last, across all kinds of endings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ def last_ended(
     endings: Iterable[Ending] = tuple(Ending),
     order: str = NEWEST_FIRST,
 ) -> tuple[str, list[Any]]:
-    """A query for ``ended_at`` and ``id`` of the first so many in this order that fit, and its parameters.
+    """Return a query for ``ended_at`` and ``id`` of the first ``limit`` matching tasks, and its parameters.
 
-    No index holds all of them in this order, since it would cost every ending; each kind of ending has one.
+    One index over all endings in this order would slow down every ending. So each kind of ending has its own index, and
+    the query merges the first rows of each.
     """
     arms = [
         f"SELECT * FROM (SELECT ended_at, id FROM taskmill_history WHERE ending = '{ending}' AND {where}"  # noqa: S608

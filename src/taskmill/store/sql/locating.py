@@ -15,7 +15,7 @@ E = TypeVar("E", bound=Exception)
 
 
 class Locating(ABC):
-    """What both halves of a store do about rows that cannot be read."""
+    """The handling of damaged rows, shared by the reading and the writing half of a store."""
 
     name: str
 
@@ -23,7 +23,7 @@ class Locating(ABC):
     async def _read(self, request: Callable[[Connection], T]) -> T: ...
 
     def _decoded(self, request: Callable[[Connection], T], connection: Connection) -> T:
-        """Run a request that reads."""
+        """Run a request that reads, and raise ``StoreCorrupt`` with the damaged row if something cannot be decoded."""
         try:
             return request(connection)
         except StoreCorrupt as wrong:
@@ -34,17 +34,17 @@ class Locating(ABC):
             raise self._naming_damage(corrupt(wrong, self.name), connection) from wrong
 
     async def _located(self, wrong: StoreCorrupt) -> StoreCorrupt:
-        """Look for the row that a request which writes could not read."""
+        """Find the row that a writing request could not read."""
         return await self._read(lambda connection: self._naming_damage(wrong, connection))
 
     def _naming_damage(self, wrong: E, connection: Connection) -> E | StoreCorrupt:
-        """The same error, or one that names the first damage there is."""
+        """Return the error, or one that names the first damage found."""
         if not isinstance(wrong, StoreCorrupt):
             return wrong
         try:
             found = next(find(connection), None)
         except UNDECODABLE:
-            # Not even the rows can be examined.
+            # The rows cannot be read one by one either, so the damaged one stays unnamed.
             found = None
         if found is None:
             return wrong

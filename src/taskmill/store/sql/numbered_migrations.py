@@ -1,7 +1,7 @@
-"""Migrations as numbered files of SQL; each engine has a folder of its own.
+"""Migrations as numbered SQL files, in one folder per engine.
 
-They are read when the engine is loaded, like its statements: later the process may have dropped its privileges, or have
-no file descriptors left.
+They are read when the engine is imported, like its statements, because later the process may have dropped privileges or
+run out of file descriptors.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Migration(NamedTuple):
-    """One step of the schema."""
+    """One upgrade step of the schema."""
 
     number: int
     name: str

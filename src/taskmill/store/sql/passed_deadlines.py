@@ -1,6 +1,6 @@
-"""What has expired and was not moved to history yet: everyone who looks sees it as ended (docs/decisions/0030).
+"""Tasks that have expired but are not in history yet: every reader sees them as ended (docs/decisions/0030).
 
-Nothing is asked of the tasks while no deadline has passed, which one look at the index of deadlines tells.
+While no deadline has passed, this costs one lookup in the index of deadlines.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ _WORD = re.compile(r"\{(now|owed)\}")
 
 
 def at(text: str, view: View) -> tuple[str, list[int]]:
-    """Make parameters of the moments in a text: the server keeps what it has prepared, so no instant is part of it."""
+    """Replace ``{now}`` and ``{owed}`` in a text by parameters, and return it with their values.
+
+    Literal times would give a new text, and so a new prepared statement, for each call.
+    """
     values = {"now": view.now, "owed": owed_at_most(view.rules.controls, view.now)}
     return _WORD.sub("?", text), [values[word] for word in _WORD.findall(text)]
 
 
 def are_there(connection: Connection, view: View) -> bool:
-    """True if any task has expired and was not moved to history."""
+    """True if any task has expired and is not in history yet."""
     controls = view.rules.controls
     if not controls.pauses and not controls.ended_pauses:
         first = one(connection, SQL["next_expiry"])
@@ -33,14 +36,14 @@ def are_there(connection: Connection, view: View) -> bool:
 
 
 def with_history(connection: Connection, view: View) -> tuple[str, list[int]]:
-    """What to put before a statement about history so that it sees such tasks there, with its parameters."""
+    """Return a WITH clause that adds such tasks to history, with its parameters; empty if there are none."""
     if not are_there(connection, view):
         return "", []
     return at(connection.text(SQL["with_expired"]) + "\n", view)
 
 
 def shown_status(connection: Connection, view: View) -> tuple[str, list[int]]:
-    """The status, or the ending, of an active row as it is shown, with its parameters; most often just the column."""
+    """Return the expression for the shown status of an active row, with its parameters; usually just the column."""
     controls = view.rules.controls
     if not controls.pauses and not controls.ended_pauses and not are_there(connection, view):
         return "status", []

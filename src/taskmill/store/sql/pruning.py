@@ -1,4 +1,4 @@
-"""Keeping history within its limits, in small bites."""
+"""Deleting old tasks from history, in small batches."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _decode_counts = msgspec.json.Decoder(dict[str, int]).decode
 
 
 def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: int) -> int:
-    """Delete at most ``limit`` rows of history that retention no longer keeps."""
+    """Delete at most ``limit`` rows of history that exceed the retention rules; return how many."""
     kept = _decode_counts(one(connection, SQL["kept_by_ending"]))
     left = limit
     for rule in rules:
         ids: set[int] = set()
         surplus = 0 if rule.max_count is None else sum(kept.get(ending, 0) for ending in rule.endings) - rule.max_count
         if surplus > 0:
-            # Most endings never occur, and need not be asked about.
+            # Query only endings that occur; most never do.
             endings = [ending for ending in rule.endings if kept.get(ending)]
             ids.update(_oldest(connection, endings, min(surplus, left)))
         if rule.max_age_ms is not None:
@@ -44,13 +44,13 @@ def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: i
 
 
 def oldest_ended(connection: Connection, endings: Sequence[Ending]) -> int | None:
-    """When the oldest task in history with one of these endings ended."""
+    """Return when the oldest task in history with one of these endings ended, or None."""
     found = [one(connection, SQL["first_of_ending"], ending) for ending in endings]
     return min((ended_at for ended_at in found if ended_at is not None), default=None)
 
 
 def _oldest(connection: Connection, endings: Sequence[Ending], count: int) -> list[int]:
-    """The oldest ended tasks of several endings taken together."""
+    """Return the oldest ``count`` tasks of several endings taken together."""
     candidates: list[tuple[int, int]] = []
     for ending in endings:
         candidates += decode_pairs(one(connection, SQL["oldest_of_ending"], ending, count))

@@ -1,4 +1,4 @@
-"""Recovery, inside the writer's transaction: what a dead dispatcher left behind is put right."""
+"""Recovery of the tasks of a dead dispatcher, inside the writer's transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Orphan(msgspec.Struct, array_like=True):
     has_children: bool
     had_children: bool
     had_stopped: bool
-    """Whether its dispatcher had stopped in order, and the task would not."""
+    """True if its dispatcher had stopped gracefully, but the handler did not stop in time."""
 
 
 _decode_orphans = msgspec.json.Decoder(list[_Orphan], strict=False).decode

@@ -13,9 +13,9 @@ from taskmill.store.sql.statements import SQL
 
 
 def revive(connection: Connection, id: int, now: int) -> Described | None:
-    """Bring a dead letter back to the queue under its own id.
+    """Bring a dead letter back to the queue under its own id; return None if there is no such dead letter.
 
-    Whoever asks has to look at the queue anew: siblings may enter it as well.
+    The caller has to read the queue again, because siblings of the task may enter it as well.
     """
     row = connection.execute(SQL["dead_letter"], (id,)).fetchone()
     if row is None:
@@ -25,7 +25,7 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     if holder is not None:
         raise DuplicateTask(f"{type}: task {holder} holds the key {key!r} now", existing_id=holder)
     cron.rejoin(connection, id, cron_name, now)
-    # One that was asked to stop has given up the key, but must have ended before another runs.
+    # A task that was asked to stop has freed its key, but must end before another task with that key starts.
     connection.execute(SQL["revive"], (id, now, keys.stopper(connection, type, key), cron_name))
     for statement in ("recount_child", "return_tags", "forget_ending_tags", "forget_ending"):
         connection.execute(SQL[statement], (id,))

@@ -1,7 +1,7 @@
-"""Rows as JSON arrays, and the records users read, made from them.
+"""Rows as they are read, and the public records made from them.
 
-Reads come out of the engine as one JSON text each, decoded by msgspec into these structs: one call into the engine and
-one into msgspec, however many rows.
+A statement returns all its rows as one JSON text, and msgspec decodes it into these structs. So a read costs one call
+into the engine and one into msgspec, however many rows it has.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class EndingRow(NamedTuple):
-    """A task's move to history."""
+    """The ending of a task, to be written to history."""
 
     id: int
     ending: Ending
@@ -70,7 +70,7 @@ class ActiveRow(_CommonRow, array_like=True):
     clock_from: int
     usual_ms: float | None
     may_expire: int
-    """Whether it ends when its deadline has passed."""
+    """True (1) if the task ends when its deadline passes."""
 
 
 class HistoryRow(_CommonRow, array_like=True):
@@ -89,14 +89,14 @@ _decode_progress = msgspec.json.Decoder(StoredProgress).decode
 
 
 class View(NamedTuple):
-    """How rows look at a moment: what is paused with others is shown as paused, and its clocks stand still."""
+    """The rules and the time by which rows are shown: tasks of a paused scope are shown as paused, for example."""
 
     rules: Rules
     now: int
 
 
 def task_record(row: ActiveRow, view: View) -> TaskRecord | HistoryRecord:
-    """Make a record of an active row: of one that has expired, that which history will have."""
+    """Make the record of an active row; if the task has expired, the one that history will have."""
 
     def build() -> TaskRecord | HistoryRecord:
         shown = clocks(row, view.rules, view.now)
@@ -182,13 +182,13 @@ def unreadable(id: int, column: str | None, wrong: Exception) -> StoreCorrupt:
 
 
 def column_at(path: str, row: type[_CommonRow]) -> str | None:
-    """The column that msgspec's message is about: it ends with a path such as ``$[0][18]``."""
+    """Return the column named by an error message of msgspec, which ends with a path such as ``$[0][18]``."""
     found = _PATH.search(path)
     return None if found is None else row.__struct_fields__[int(found[1])]
 
 
 def _broken_column(row: _CommonRow) -> str | None:
-    """Decode what is stored as text or as a number of milliseconds once more, one after the other."""
+    """Return the first column that cannot be decoded, by decoding each one by itself."""
     for column, read in _READERS.items():
         value = getattr(row, column, None)
         if value is not None:

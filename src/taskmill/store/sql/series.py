@@ -1,4 +1,8 @@
-"""Recurring series in the store: one occurrence is always active, and its end brings the next."""
+"""Recurring series in the store: one occurrence is always active, and its end creates the next.
+
+A *beat* is a due time of a series, one every ``every_ms``. A beat that comes while the last occurrence is still active
+is skipped.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class Series(msgspec.Struct, array_like=True):
     every_ms: int
     first_at: int
     due_at: int
-    """The latest beat that was made or skipped."""
+    """The latest beat that has an occurrence or was skipped."""
     ttl_ms: int | None
     runs: int
     max_runs: int | None
@@ -51,7 +55,7 @@ _decode_schedules = msgspec.json.Decoder(
 
 
 def begin(connection: Connection, id: int, task: NewTask, kin: Kin, effects: Effects) -> None:
-    """Make task ``id``, which has been stored, the first occurrence of a new series."""
+    """Make the stored task ``id`` the first occurrence of a new series."""
     template = msgspec.structs.replace(task, kin=None, gate_id=None, stop=None, place_id=None)
     first_at = task.created_at if task.due_at is None else task.due_at
     ttl_ms = None if task.expires_at is None else task.expires_at - max(first_at, task.created_at)
@@ -62,17 +66,18 @@ def begin(connection: Connection, id: int, task: NewTask, kin: Kin, effects: Eff
 
 
 def forget(connection: Connection, series_id: int) -> None:
-    """The series is over."""
+    """Delete a series."""
     connection.execute(SQL["forget"], (series_id,))
 
 
 def follow(connection: Connection, ended: Iterable[int], now: int, effects: Effects) -> None:
-    """Bring the next occurrences of the series whose last ones have ended."""
+    """Create the next occurrence of each series whose last occurrence has ended."""
     for series_id, came in _decode_ended(one(connection, SQL["of_ended"], encoded(list(ended)))):
         series = _read(connection, series_id)
         if series is not None and not _has_active(connection, series_id):
             if came:
-                # It has started, so its beat had come. If that lies in the future, the clock was put back meanwhile.
+                # The occurrence has started, so its beat had come. If that is in the future now, the wall clock was set
+                # back in the meantime.
                 back = _put_back_by(connection, series.due_at, now)
                 series.first_at, series.due_at = series.first_at - back, series.due_at - back
             _advance(connection, series_id, series, now, effects)
@@ -81,7 +86,7 @@ def follow(connection: Connection, ended: Iterable[int], now: int, effects: Effe
 def skip_passed(connection: Connection, now: int, limit: int, effects: Effects) -> None:
     """Skip the beats that have come while the last occurrence is active.
 
-    Each is settled once, whichever nodes look at the same time: the row says up to which beat.
+    Each beat is skipped once, even if several nodes do this at the same time: the row stores the latest one.
     """
     for series_id, every_ms, due_at, active in _decode_passed(one(connection, SQL["beats_passed"], now, limit)):
         latest, skipped = beats_passed(every_ms, due_at, now)
@@ -91,12 +96,12 @@ def skip_passed(connection: Connection, now: int, limit: int, effects: Effects) 
 
 
 def clock_stepped(connection: Connection, by_ms: int) -> None:
-    """Move the beats of all series with the wall clock; occurrences that wait for theirs move as delays do."""
+    """Move the beats of all series after a step of the wall clock; waiting occurrences are moved as delays are."""
     connection.execute(SQL["shift_series"], (by_ms,))
 
 
 def notice_put_back(connection: Connection, now: int) -> None:
-    """Move series that the wall clock, put back while nothing ran, has left behind in the future."""
+    """Move series whose times are in the future because the wall clock was set back while no scheduler ran."""
     for series_id, made_at in decode_pairs(one(connection, SQL["series_ahead"], now)):
         if back := _put_back_by(connection, made_at, now):
             connection.execute(SQL["move_series"], (series_id, -back))
@@ -104,10 +109,10 @@ def notice_put_back(connection: Connection, now: int) -> None:
 
 
 def _put_back_by(connection: Connection, happened_at: int, now: int) -> int:
-    """By how much the wall clock was put back since ``happened_at``, at least."""
+    """Return by how many milliseconds, at least, the wall clock was set back since ``happened_at``."""
     back = put_back_by(happened_at, now)
     if back and cluster.others(connection):
-        # Perhaps only this node's clock was put back: the clock of the database decides.
+        # Perhaps only the clock of this node was set back: the clock of the database decides.
         return put_back_by(happened_at, max(now, one(connection, SQL["server_clock"])))
     return back
 
@@ -118,7 +123,7 @@ def _read(connection: Connection, series_id: int) -> Series | None:
 
 
 def _has_active(connection: Connection, series_id: int) -> bool:
-    """Whether any occurrence has not ended, one that is being stopped included."""
+    """True if any occurrence has not ended, including one that is being stopped."""
     return bool(one(connection, SQL["has_active"], series_id))
 
 
@@ -129,8 +134,8 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
     template = _decode_template(series.template)
     holder = keys.holder(connection, template.type, template.key)
     if holder is not None:
-        # Somebody took the key while the occurrence was being stopped: that task stands for the next one, unless it is
-        # an occurrence itself, which then replaces this series.
+        # Another task took the key while the occurrence was being stopped. That task becomes the next occurrence,
+        # unless it belongs to a series already; then that series replaces this one.
         if not connection.execute(SQL["join_series"], (holder, series_id)).rowcount:
             forget(connection, series_id)
         return
@@ -176,7 +181,7 @@ def pause(connection: Connection, id: int, now: int) -> SeriesChange:
 
 
 def resume(connection: Connection, id: int, now: int) -> SeriesChange:
-    """Go on with the first occurrence that has not passed; those that passed meanwhile are not made up for."""
+    """Resume a series with the first beat that has not passed; beats that passed during the pause are skipped."""
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
@@ -193,14 +198,14 @@ def resume(connection: Connection, id: int, now: int) -> SeriesChange:
         connection.execute(SQL["resume_retry"], (occurrence, now))
     else:
         _move(connection, series_id, series, occurrence, now, change.effects)
-    # What else holds it back, such as the attempt that it replaces, holds it still.
+    # Something else may still block it, such as the attempt that it replaces.
     release(connection, [occurrence], now, change.effects)
     (change.occurrence,) = describe(connection, [occurrence])
     return change
 
 
 def _move(connection: Connection, series_id: int, series: Series, occurrence: int, now: int, effects: Effects) -> None:
-    """Give a paused occurrence the first beat that has not passed."""
+    """Move a paused occurrence to the first beat that has not passed."""
     due_at, skipped = next_occurrence(series.first_at, series.every_ms, series.due_at - series.every_ms, now)
     expires_at = None if series.ttl_ms is None else due_at + series.ttl_ms
     connection.execute(SQL["resume_occurrence"], (occurrence, due_at, now, expires_at))
@@ -211,7 +216,7 @@ def _move(connection: Connection, series_id: int, series: Series, occurrence: in
 
 
 def cancel(connection: Connection, id: int, now: int) -> tuple[SeriesChange, Sequence[EndingRow]]:
-    """End the series, and its active occurrence with it."""
+    """Delete the series and cancel its active occurrence; return the change and the endings that follow at once."""
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange(), []

@@ -1,7 +1,7 @@
-"""SQL by name. Each ``-- name: word`` of a ``.sql`` file starts a statement; its comment says what it is for.
+"""Loading SQL statements by name. Each ``-- name: word`` line of a ``.sql`` file starts one; a comment describes it.
 
-The shared half of the store calls statements by their words. Each engine has files of its own, with the same words, the
-same parameters and the same answers in its dialect; tests compare them.
+The shared code calls statements by name. Each engine has its own files in its dialect, with the same names, parameters
+and results; tests compare them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FRAGMENT = re.compile(r"\{(\w+)\}")
 
 
 class _Names:
-    """``SQL["claim"]`` says that the word is the name of a statement, so that tests can look it up in every engine."""
+    """A marker for statement names: tests look up every ``SQL["claim"]`` in the source in both engines."""
 
     def __getitem__(self, word: str) -> str:
         return word
@@ -25,7 +25,7 @@ SQL = _Names()
 
 
 def load(folder: Path) -> dict[str, str]:
-    """Every statement of an engine by its name; ``{word}`` stands for what ``fragments.sql`` says of it."""
+    """Return every statement of an engine by name, with ``{word}`` replaced by that fragment of ``fragments.sql``."""
     fragments: dict[str, str] = {}
     for word, sql in _named(folder / "fragments.sql"):
         fragments[word] = _with(fragments, sql)
@@ -43,6 +43,6 @@ def _with(fragments: Mapping[str, str], sql: str) -> str:
 
 
 def _bare(sql: str) -> str:
-    """Without the comment; an engine that has nothing to do for a word has an empty statement."""
+    """Remove the comment. A statement is empty if the engine has nothing to do for that name."""
     lines = [line for line in sql.splitlines() if not line.startswith("--")]
     return "\n".join(lines).strip().rstrip(";").rstrip()

@@ -1,4 +1,4 @@
-"""A store in memory that can be closed and opened again, with all that is in it."""
+"""A store in memory that keeps its data when it is closed and opened again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from taskmill.store.sqlite.store import SqliteStore
 
 
 class LastingMemory(SqliteStore):
-    """Ends with the object, and not when it is closed."""
+    """A store in memory whose data lives as long as the object, not only until it is closed."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(MEMORY, "full", clock)
@@ -31,7 +31,7 @@ class LastingMemory(SqliteStore):
 
 
 class _Right:
-    """Held until the last handler has ended, as that of a file is."""
+    """The right to dispatch this store; as with a file, it is held until the last handler has ended."""
 
     def __init__(self) -> None:
         self._is_held = False

@@ -1,4 +1,4 @@
-"""SQLite's write-ahead log as a file: forced to the disk, and copied back when it has grown."""
+"""SQLite's write-ahead log as a file: syncing it to the disk and checkpointing it when it has grown."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from taskmill.store.sqlite.identity import Identity
 
 CHECKPOINT_BYTES = 8 * 1024 * 1024
 LOOK_EVERY = 16
-"""Commits between two looks at the size of the log."""
+"""Commits between two checks of the log's size."""
 READERS_PATIENCE_MS = 5000
-"""How long to wait until no reader needs a log that has to begin anew."""
+"""How long to wait for readers that still need the log before it is truncated."""
 
 _force = getattr(os, "fdatasync", os.fsync)
 _write = os.write
 
 
 class LogFile:
-    """The log of one database, with a connection of its own for copying it back."""
+    """The write-ahead log of one database, with its own connection for checkpoints."""
 
     def __init__(self, path: str, checkpointer: Connection) -> None:
         self._database = path
@@ -34,16 +34,16 @@ class LogFile:
         self._until_look = LOOK_EVERY
         self._checkpoint_at = CHECKPOINT_BYTES
         self.in_doubt = os.fstat(self._descriptor).st_size > 0
-        """True if parts of the log may be missing on the disk though a sync would succeed.
+        """True if parts of the log may be missing on the disk although the next sync would succeed.
 
-        A sync has failed, or the log was there before: then one may have failed in a process that is dead, and a
-        descriptor that is opened later does not report it.
+        Either a sync has failed here, or the log existed before it was opened. In the second case a sync may have
+        failed in a process that is dead by now, and a descriptor opened later does not report that failure.
         """
         self.has_failed = False
-        """True if a sync has failed here: then the log itself may not be what was committed."""
+        """True if a sync has failed here. Then even the file's content may differ from what was committed."""
 
     def sync(self) -> None:
-        """Force what was committed to the disk. Forcing a file through any descriptor forces all of it."""
+        """Sync the log to the disk. A sync through any descriptor covers the whole file."""
         try:
             _force(self._descriptor)
         except OSError:
@@ -52,29 +52,29 @@ class LogFile:
         self.check_files()
 
     def check_files(self) -> None:
-        """Raise ``StoreLost`` if the files are no longer where others find them."""
+        """Raise ``StoreLost`` if the database or its log was deleted, moved or replaced."""
         self._database_file.check("the database")
         self._log_file.check("the log")
 
     def doubt(self) -> None:
-        """Note that a sync has failed."""
+        """Record that a sync has failed."""
         self.in_doubt = self.has_failed = True
 
     def trust(self) -> None:
-        """Note that the whole log is on the disk: it was written again, and a sync of that has succeeded."""
+        """Record that the whole log is on the disk: it was rewritten and then synced successfully."""
         self.in_doubt = self.has_failed = False
 
     def make_durable(self) -> None:
-        """Force the whole log to the disk, also if it is in doubt; the caller holds the write lock."""
+        """Sync the whole log to the disk, rewriting it first if it is in doubt; the caller holds the write lock."""
         if self.in_doubt:
             self.write_again()
         self.sync()
         self.trust()
 
     def write_again(self) -> bytes:
-        """Write the whole log again, in place, so that the next sync really writes it; return what was written.
+        """Rewrite the whole log in place, so that the next sync really writes it; return its content.
 
-        The caller holds the write lock, so nothing is appended meanwhile.
+        The caller holds the write lock, so nothing is appended in the meantime.
         """
         content = self.content()
         os.lseek(self._descriptor, 0, os.SEEK_SET)
@@ -84,7 +84,7 @@ class LogFile:
         return content
 
     def content(self) -> bytes:
-        """Return the log as the system's cache has it."""
+        """Return the log as it is in the page cache."""
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         pieces: list[bytes] = []
         while piece := os.read(self._descriptor, 1 << 20):
@@ -92,7 +92,7 @@ class LogFile:
         return b"".join(pieces)
 
     def wants_checkpoint(self) -> bool:
-        """True if the log should be copied back: it is large, or soon there may not be enough room for the copy."""
+        """True if a checkpoint is due: the log is large, or free disk space is about to get too small for one."""
         self._until_look -= 1
         if self._until_look > 0:
             return False
@@ -103,20 +103,20 @@ class LogFile:
         return size >= self._checkpoint_at or _room_beside(self._descriptor) < size
 
     def checkpoint(self) -> None:
-        """Copy the log back; the caller holds the write lock. SQLite forces the log to the disk before."""
-        # If it is refused, or a reader pins the log, the next try comes after it has grown further.
+        """Copy the log into the database; the caller holds the write lock. SQLite syncs the log first."""
+        # After an error, or if a reader pins the log, the next attempt waits until the log has grown further.
         self._checkpoint_at += CHECKPOINT_BYTES
         busy, logged, copied = self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if not busy and logged == copied:
             self._checkpoint_at = CHECKPOINT_BYTES
 
     def begin_anew(self) -> None:
-        """Copy the whole log back and empty it, so that the next commits are written to other blocks of the disk.
+        """Checkpoint the whole log and truncate it, so that the next commits are written to other disk blocks.
 
-        ext4 does not mend blocks that were allocated for a write that failed: written again and forced to the disk
-        with success, they read as zeros after a power cut.
+        ext4 does not repair blocks that were allocated for a failed write: even after a successful rewrite and sync
+        they read as zeros after a power cut.
         """
-        # SQLite's own descriptor would report the failure once more; one that is opened now does not.
+        # SQLite's present descriptor would report the failure once more; a newly opened one does not.
         self._checkpointer.close()
         self._checkpointer = connect(self._database)
         self._checkpointer.execute(f"PRAGMA busy_timeout = {READERS_PATIENCE_MS}")
@@ -132,7 +132,7 @@ class LogFile:
 
 
 def _room_beside(descriptor: int) -> int:
-    """Return how many bytes are free where a file lies."""
+    """Return the free bytes of the file system that holds an open file."""
     if not hasattr(os, "fstatvfs"):
         return CHECKPOINT_BYTES
     found = os.fstatvfs(descriptor)

@@ -1,4 +1,4 @@
-"""The frames of a write-ahead log, as SQLite's file format describes them: is everything there that was committed?"""
+"""Checking the frames of a write-ahead log, to find out whether a committed one is missing (SQLite's file format)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _LITTLE_ENDIAN = 0x377F0682
 
 
 def is_intact(log: bytes, upto: int) -> bool:
-    """True if the frames from the first to the one that holds the byte ``upto`` are as they were written.
+    """True if every frame, up to the one that contains byte ``upto``, is as it was written.
 
-    Each frame has the checksum of everything before it, so one lost frame shows in all later ones.
+    The checksum of a frame covers everything before it, so one lost frame invalidates all later ones.
     """
     if len(log) < HEADER:
         return False
@@ -40,7 +40,7 @@ def _checksum(order: str, content: bytes, first: int, second: int) -> tuple[int,
 
 
 def first_difference(before: bytes, after: bytes) -> int:
-    """Return where two states of a log begin to differ."""
+    """Return the offset of the first byte in which two states of a log differ."""
     shorter = min(len(before), len(after))
     low, high = 0, shorter
     while low < high:

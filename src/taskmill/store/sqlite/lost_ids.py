@@ -1,9 +1,9 @@
-"""Ids that were given out in callers' transactions, which may have been rolled back since.
+"""Task ids that were used in callers' transactions, which may have been rolled back since.
 
-SQLite's sequence of ids is part of the transaction: a rollback takes it back, and the next task would get an id that
-the caller already knows. So the highest id given out in a caller's transaction is also written to a small file beside
-the database, which no rollback touches, and every insert passes over it (docs/decisions/0028). Every access happens
-under SQLite's write lock, so the file needs no lock of its own.
+SQLite's id sequence is part of the transaction. A rollback resets it, and the next task would get an id that the caller
+already knows. So the highest id used in a caller's transaction is also written to a small file beside the database,
+which no rollback touches, and every insert skips the ids up to it (docs/decisions/0028). The file is only accessed
+under SQLite's write lock, so it needs no lock of its own.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from taskmill.errors import StoreError
 from taskmill.store.sqlite.connection import Connection
 
 _LONGEST = 20
-"""Digits of the largest id."""
+"""Number of digits of the largest possible id."""
 
 
 class LostIds:
-    """The mark beside one database file; there is none before the first task is stored in a caller's transaction."""
+    """The ``-ids`` file of one database; it is created by the first task stored in a caller's transaction."""
 
     def __init__(self, database: str) -> None:
         self._path = database + "-ids"
 
     def highest(self) -> int:
-        """Return the highest id that was given out in a caller's transaction, or 0."""
-        # Asked for each insert, so it must not need a descriptor.
+        """Return the highest id that was used in a caller's transaction, or 0."""
+        # Called for each insert: in the usual case, without a file, it must not cost a file descriptor.
         if not os.path.exists(self._path):
             return 0
         try:
@@ -37,14 +37,14 @@ class LostIds:
         finally:
             os.close(descriptor)
         if not written:
-            # Its process was killed before it wrote anything, and so before its caller was told an id.
+            # The process was killed between creating and writing the file, so its caller has not received an id.
             return 0
         if not written.isdigit():
             raise StoreError(f"{self._path} is damaged; delete it if no transaction that submits tasks is open")
         return int(written)
 
     def give_out(self, id: int) -> None:
-        """Note that a caller is about to be told of ids up to this one."""
+        """Record that a caller is about to receive ids up to this one."""
         try:
             descriptor = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
             try:

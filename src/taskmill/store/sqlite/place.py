@@ -1,4 +1,8 @@
-"""An SQLite file as one end of a move. The seal is a set of triggers: they bind whoever has the file open already."""
+"""An SQLite file as the source or target of a move.
+
+The seal of a store that is being moved is a set of triggers, so that it also stops processes that already have the
+file open.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ _PATIENCE_MS = 60_000
 
 
 class SqlitePlace(Place):
-    """One file, with the right to dispatch it."""
+    """One database file; a move holds its dispatch lock."""
 
     def __init__(self, path: str, *, must_exist: bool) -> None:
         if path == MEMORY:
@@ -66,9 +70,10 @@ class SqlitePlace(Place):
         try:
             right = asyncio.run(acquire(self.name))
         except AlreadyRunning as wrong:
-            who = holder(self.name) or "unknown"
+            process = holder(self.name) or "unknown"
             raise AlreadyRunning(
-                f"{self.name} is dispatched, or being moved, by process {who}; stop it, then run the same command again"
+                f"{self.name} is dispatched, or being moved, by process {process}; "
+                "stop it, then run the same command again"
             ) from wrong
         self._closing.callback(right.release)
 
@@ -144,7 +149,7 @@ class SqlitePlace(Place):
                 self._connection.execute("ROLLBACK")
 
     def _unseal(self) -> None:
-        # Its own cursor would keep the schema locked.
+        # fetchall: an open cursor on sqlite_schema would keep the schema locked.
         names = self._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall()
         for (name,) in names:
             if name.startswith(_TRIGGER):
@@ -178,10 +183,10 @@ class SqlitePlace(Place):
                 raise_sequence(self._connection, name, id)
 
     def get_ready(self, tables: Sequence[Table]) -> None:
-        """There is nothing to do: statements do not depend on statistics."""
+        """Do nothing: the plans of our statements do not depend on statistics."""
 
     def check_unused(self) -> None:
-        """The right to dispatch is ours."""
+        """Do nothing: this process holds the dispatch lock."""
 
     def settle(self, now: int) -> None:
         recover(Session(self._connection), now)

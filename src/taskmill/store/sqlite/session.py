@@ -1,4 +1,7 @@
-"""A connection to SQLite as the shared half of the store wants it. Whoever writes is alone: there is one write lock."""
+"""A SQLite connection with the interface that the shared SQL code expects (:mod:`taskmill.store.sql.connection`).
+
+SQLite has one write lock, so a transaction that writes is always exclusive.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ STATEMENTS = load(Path(__file__).with_name("queries"))
 
 
 class Session:
-    """Runs statements by name; ``raw`` is SQLite's own connection."""
+    """A connection that runs statements by name; ``raw`` is the underlying ``sqlite3`` connection."""
 
     def __init__(self, raw: Connection, lost_ids: LostIds | None = None) -> None:
         self.raw = raw
@@ -30,7 +33,7 @@ class Session:
         return STATEMENTS[name]
 
     def insert(self, statement: str, rows: str, count: int, _first_id: int | None = None, /) -> int:
-        # SQLite gives out ids one after the other; what was planned with is what comes next.
+        # Ids are consecutive and this transaction holds the write lock, so the planned first id is the next one anyway.
         return (self._run(STATEMENTS[statement], (rows,)).lastrowid or 0) - count + 1
 
     def pass_over_lost_ids(self) -> None:

@@ -1,16 +1,18 @@
 -- name: enter_node
--- $2 are the types of tasks that it can run, $3 is what it has last seen of its machine.
+-- Register a node and return its id. $2 are the task types that it can run, $3 is the last reading of its machine.
 INSERT INTO taskmill_node (name, types, machine) VALUES ($1, $2, $3) RETURNING id;
 
 -- name: stop_node
--- It begins nothing any longer, and is alive until the handlers have ended that would not stop.
+-- Mark a node as stopped. It starts nothing more, and stays alive until the handlers that did not stop in time have
+-- ended.
 UPDATE taskmill_node SET
     stopped = true, types = '[]',
     slots = (SELECT count(*) FROM taskmill_task WHERE status = 'running' AND node_id = $1::bigint)
 WHERE id = $1::bigint;
 
 -- name: leave_node
--- Nothing runs there any longer. If tasks are still marked as running there, the others return them: it is dead at once.
+-- Remove a node on which nothing runs any longer. If tasks are still marked as running there, mark it as dead at once
+-- instead, so that other nodes return them to the queue.
 WITH unsettled AS (
     UPDATE taskmill_node SET stopped = true, seen_at = '-infinity'
     WHERE id = $1::bigint
@@ -21,8 +23,9 @@ WHERE id = $1::bigint
     AND NOT EXISTS (SELECT 1 FROM taskmill_task WHERE status = 'running' AND node_id = $1::bigint);
 
 -- name: heartbeat
--- The node is alive: [whether that was noted, whether it is known]. One that is not was taken for dead, and its tasks were
--- given to others. One whose row is locked has a transaction under way, and others who would bury it wait for that.
+-- Renew the lease of a node and return [was renewed, is known]. A node that is not known was declared dead, and other
+-- nodes run its tasks. A node whose row is locked has a transaction in progress, and nodes that want to declare it dead
+-- wait for that.
 WITH own AS (
     SELECT id FROM taskmill_node WHERE id = $1::bigint FOR UPDATE SKIP LOCKED
 ), noted AS (
@@ -31,16 +34,16 @@ WITH own AS (
 SELECT EXISTS (SELECT 1 FROM noted), EXISTS (SELECT 1 FROM taskmill_node WHERE id = $1::bigint);
 
 -- name: last_mark
--- Of a writer. None: it has never committed.
+-- Return the last mark of a writer; no row if it has never committed.
 SELECT mark FROM taskmill_commit WHERE writer = $1;
 
 -- name: forget_marks
--- Of writers that are gone. One that was silent for so long and is not makes its row anew.
+-- Delete the marks of writers that are gone. A writer that is idle for a day but alive inserts its row again.
 DELETE FROM taskmill_commit WHERE made_at < clock_timestamp() - interval '1 day';
 
 -- name: fold_tally
--- Sessions come and go, and each counts in rows of its own: what they have counted becomes one row again. Nobody else
--- counts meanwhile.
+-- Merge the shards of the tally into shard 0. Sessions come and go, and each counts in the shard of its process id. The
+-- caller holds the exclusive lock.
 WITH counted AS (
     DELETE FROM taskmill_tally WHERE shard <> 0 RETURNING type, group_name, ending, ended, kept, duration_ms
 )
@@ -52,13 +55,13 @@ ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
     duration_ms = tally.duration_ms + excluded.duration_ms;
 
 -- name: transaction_states
--- What became of the transactions whose numbers are given: [number, state] pairs.
+-- Return [number, state] of the transactions with the given numbers.
 SELECT coalesce(json_agg(json_build_array(value, pg_xact_status(value::xid8))), '[]')
 FROM jsonb_array_elements_text($1::jsonb) AS given (value);
 
 -- name: works_for_nobody
--- Whether the session of that number, or of that name behind a pooler, is gone, has done nothing for $3 seconds, or cannot
--- get rid of its answer. If the server does not say what it is at, it is at work.
+-- True if the session with the given process id, or the given name behind a pooler, is gone, has been idle for $3
+-- seconds, or is blocked sending its answer. If the server does not show the session's state, it counts as working.
 SELECT NOT EXISTS (
     SELECT 1 FROM pg_stat_activity
     WHERE (pid = $1::bigint OR application_name = $2::text)
@@ -66,8 +69,8 @@ SELECT NOT EXISTS (
         AND wait_event IS DISTINCT FROM 'ClientWrite');
 
 -- name: bury_nodes
--- Forget the nodes that have left, or were not seen for $1 seconds. Whoever does so is alive. What ran on those that had
--- stopped in order is marked, since no crash has ended it. Answers with the names of the others.
+-- Delete the nodes that have left, or were not seen for $1 seconds, except this node. Mark the tasks of nodes that had
+-- stopped gracefully with node 0, because no crash ended them. Return the names of the nodes that died.
 WITH dead AS (
     DELETE FROM taskmill_node
     WHERE {is_dead}
@@ -81,8 +84,8 @@ WITH dead AS (
 SELECT coalesce(json_agg(name ORDER BY id) FILTER (WHERE NOT stopped AND seen_at <> '-infinity'), '[]') FROM dead;
 
 -- name: pulse
--- [change counter, ids of the nodes that are alive, whether one is dead, whether one has left]: what nodes ask all the time.
--- $1 as in bury_nodes.
+-- Return [change counter, ids of live nodes, is any node dead, has any node left]. Every node runs this once per
+-- heartbeat. $1 as in bury_nodes.
 SELECT
     (SELECT last_value FROM taskmill_change),
     coalesce(json_agg(id) FILTER (WHERE NOT {is_dead}), '[]')::text,
@@ -91,19 +94,19 @@ SELECT
 FROM taskmill_node;
 
 -- name: has_orphans
--- Whether tasks are marked as running under a node that nobody knows, or none: no node leaves them like that, but they may
--- come from a backup.
+-- True if a task is marked as running without a known node. No node leaves such tasks behind, but a restored backup
+-- can.
 SELECT EXISTS (
     SELECT 1 FROM taskmill_task AS t
     WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node AS node WHERE node.id = t.node_id));
 
 -- name: names_of_nodes
--- Of those that are alive, for people. $1 as in bury_nodes.
+-- Return the names of the live nodes, for messages. $1 as in bury_nodes.
 SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node WHERE NOT {is_dead};
 
 -- name: nodes_at_work
--- [id, name, since, seen, whether alive, slots, ids of what it runs] of every node that is known. $1 as in bury_nodes. When
--- one was seen that has left is not known any longer.
+-- Return [id, name, entered at, last seen, is alive, slots, ids of its running tasks] of every known node. $1 as in
+-- bury_nodes. For a node that has left, the last heartbeat is lost; entered_at takes its place.
 SELECT coalesce(json_agg(json_build_array(
     id, name,
     (extract(epoch FROM entered_at) * 1000)::bigint,
@@ -116,7 +119,7 @@ SELECT coalesce(json_agg(json_build_array(
 FROM taskmill_node AS node;
 
 -- name: health_of_nodes
--- {alive, dead: names, without_node: how many tasks run under no node}. $1 as in bury_nodes.
+-- Return {alive: names, dead: names, without_node: number of running tasks without a known node}. $1 as in bury_nodes.
 SELECT json_build_object(
     'alive', (SELECT coalesce(json_agg(name ORDER BY id), '[]') FROM taskmill_node WHERE NOT {is_dead}),
     'dead', (SELECT coalesce(json_agg(name ORDER BY id), '[]') FROM taskmill_node WHERE {is_dead}),
@@ -125,18 +128,18 @@ SELECT json_build_object(
         WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node WHERE id = node_id)));
 
 -- name: elsewhere
--- What others are at; $1 are our slots, which they are to know.
+-- Return the load of other nodes, and store the number of slots here, $1, for them.
 WITH {own_slots}
 SELECT {others_at_work};
 
 -- name: other_nodes
--- Whether other nodes dispatch.
+-- True if there are other nodes.
 SELECT EXISTS (
     SELECT 1 FROM taskmill_node WHERE id IS DISTINCT FROM {this_node});
 
 -- name: preemption
--- [[id, urgency, started_at, aged from, node, asked to stop] of all that runs, [id, slots, types] of nodes that begin tasks,
--- this node, those of the given tasks that wait].
+-- Return [[id, urgency, started_at, aged from, node, is stopping] of all running tasks, [id, slots, types] of nodes
+-- that start tasks, this node, those of the given tasks that still wait].
 SELECT json_build_array(
     (
         SELECT coalesce(json_agg(json_build_array(
@@ -156,5 +159,5 @@ SELECT json_build_array(
 );
 
 -- name: ask_to_make_way
--- Mark running tasks that are to be preempted, on whichever node they run.
+-- Mark running tasks for preemption, on whichever node they run.
 UPDATE taskmill_task SET preempted = 1 WHERE id = ANY (taskmill_ids($1)) AND status = 'running';

@@ -1,19 +1,19 @@
 -- name: all_cron
--- [state, type, task_id, runs] of every cron task, in the order of declaration.
+-- Return [state, type, task_id, runs] of every cron task, in the order of declaration.
 SELECT coalesce(json_agg(json_build_array(state::json, type, task_id, runs) ORDER BY position), '[]') FROM taskmill_cron;
 
 -- name: cron_named
--- The same for the given names.
+-- Like all_cron, for the given names.
 SELECT coalesce(json_agg(json_build_array(state::json, type, task_id, runs) ORDER BY position), '[]') FROM taskmill_cron
 WHERE name IN (SELECT json_array_elements_text($1::json));
 
 -- name: cron_of_tasks
--- The same for those whose firings are among the given tasks.
+-- Like all_cron, for cron tasks whose current firing is one of the given tasks.
 SELECT coalesce(json_agg(json_build_array(state::json, type, task_id, runs)), '[]') FROM taskmill_cron
 WHERE task_id IS NOT NULL AND task_id = ANY (taskmill_ids($1));
 
 -- name: declare_cron
--- [name, position, type, state, task_id] rows.
+-- Store cron tasks, for rows of [name, position, type, state, task_id].
 INSERT INTO taskmill_cron (name, position, type, state, task_id)
 SELECT value ->> 0, (value ->> 1)::integer, value ->> 2, value ->> 3, (value ->> 4)::bigint
 FROM json_array_elements($1::json) AS given (value)
@@ -21,7 +21,7 @@ ON CONFLICT (name) DO UPDATE SET
     position = excluded.position, type = excluded.type, state = excluded.state, task_id = excluded.task_id;
 
 -- name: write_cron
--- [name, state, task_id, fired] rows; fired is 1 for a new firing.
+-- Store the states of cron tasks, for rows of [name, state, task_id, fired]; fired is 1 for a new firing.
 UPDATE taskmill_cron SET
     state = given.value ->> 1, task_id = (given.value ->> 2)::bigint, runs = runs + (given.value ->> 3)::integer
 FROM json_array_elements($1::json) AS given (value)
@@ -31,8 +31,8 @@ WHERE taskmill_cron.name = given.value ->> 0;
 DELETE FROM taskmill_cron WHERE name IN (SELECT json_array_elements_text($1::json));
 
 -- name: firings
--- [id, type, overrides, due_at, waits, hook_left] of those of the given tasks that are active; one that waits to run, and
--- has nothing that must be stopped first, can be replaced, once its hook is over if it has one left.
+-- Return [id, type, overrides, due_at, waits, hook_left] of those of the given tasks that are active. A firing that
+-- waits, and has no attempt or child to stop first, can be replaced; if hook_left, its on_cancel hook runs before.
 SELECT coalesce(json_agg(json_build_array(
     id, type, overrides, CASE WHEN status = 'scheduled' THEN due_at END,
     status IN ('pending', 'scheduled') AND stop IS NULL AND NOT finalizing AND children = children_ended,
@@ -40,7 +40,7 @@ SELECT coalesce(json_agg(json_build_array(
 FROM taskmill_task AS t WHERE id = ANY (taskmill_ids($1));
 
 -- name: mark_firings
--- [id, name] rows: these tasks are firings.
+-- Mark tasks as firings of cron tasks, for rows of [id, name].
 UPDATE taskmill_task SET cron = given.value ->> 1
 FROM json_array_elements($1::json) AS given (value)
 WHERE taskmill_task.id = (given.value ->> 0)::bigint;
@@ -49,8 +49,8 @@ WHERE taskmill_task.id = (given.value ->> 0)::bigint;
 SELECT coalesce(json_agg(id), '[]') FROM taskmill_task WHERE id = ANY (taskmill_ids($1));
 
 -- name: redeclare_firings
--- [id, type, payload, overrides, due_at] rows of firings that wait to run and are declared otherwise now. One that becomes
--- a task of another type gives up its key.
+-- Update waiting firings whose declaration has changed, for rows of [id, type, payload, overrides, due_at]. A firing
+-- that gets another type gives up its key.
 UPDATE taskmill_task SET
     key = CASE WHEN taskmill_task.type = given.value ->> 1 THEN taskmill_task.key END,
     payload = CASE WHEN taskmill_task.type = given.value ->> 1 THEN payload ELSE given.value ->> 2 END,
@@ -61,6 +61,7 @@ FROM json_array_elements($1::json) AS given (value)
 WHERE taskmill_task.id = (given.value ->> 0)::bigint;
 
 -- name: rewind_retries
--- The wall clock was put back by $1 ms, more than a retry may be late.
+-- Move the retries of cron firings back by $1 ms after the wall clock was set back by more than a retry may be late.
+-- Firings are due when they are created, so a firing that is scheduled waits for its retry.
 UPDATE taskmill_task SET due_at = due_at - $1::bigint
 WHERE status = 'scheduled' AND due_at IS NOT NULL AND cron IS NOT NULL AND NOT due_is_relative;

@@ -1,17 +1,18 @@
 -- name: states
--- Of each of the given tasks: [id, whether it is active, its ending].
+-- Return [id, is active, ending] for each of the given tasks.
 SELECT coalesce(json_agg(json_build_array(given.id, t.id IS NOT NULL, h.ending)), '[]')
 FROM unnest(taskmill_ids($1)) AS given (id)
 LEFT JOIN taskmill_task AS t ON t.id = given.id
 LEFT JOIN taskmill_history AS h ON h.id = given.id;
 
 -- name: reaches
--- Whether whoever is among $1 is, or waits, directly or through others, for a task of $2.
+-- True if a task of $1 is in $2, or waits directly or indirectly for a task of $2.
 WITH RECURSIVE {awaited}
 SELECT EXISTS (SELECT 1 FROM awaited WHERE id = ANY (taskmill_ids($2)));
 
 -- name: waits_below
--- [task, task it waits for], from the given ones on: dependencies, children, runs before added ones.
+-- Return [task, task it waits for] for the given tasks and all tasks that they wait for: dependencies, children, and
+-- the run before an added run.
 WITH RECURSIVE {awaited}
 SELECT coalesce(json_agg(json_build_array(task_id, on_id)), '[]') FROM (
     SELECT edge.task_id, edge.on_id FROM awaited
@@ -24,7 +25,7 @@ SELECT coalesce(json_agg(json_build_array(task_id, on_id)), '[]') FROM (
 ) AS waits;
 
 -- name: insert_edges
--- Rows of [task_id, on_id, open].
+-- Store dependencies, for rows of [task_id, on_id, open].
 INSERT INTO taskmill_dependency (task_id, on_id, open)
 SELECT (value ->> 0)::bigint, (value ->> 1)::bigint, (value ->> 2)::boolean
 FROM jsonb_array_elements($1::jsonb) AS given (value)
@@ -34,8 +35,8 @@ ON CONFLICT (task_id, on_id) DO NOTHING;
 UPDATE taskmill_task SET awaited = true WHERE id = ANY (taskmill_ids($1));
 
 -- name: point_at_successors
--- [old, new] pairs: who waits for a task that is replaced waits for its replacement. Who waits for that already, or for
--- two tasks with one replacement, keeps one edge.
+-- Make the dependents of replaced tasks wait for the replacements, for [old, new] pairs. A dependent that already waits
+-- for the replacement, or for two tasks with the same replacement, keeps one edge.
 WITH moved AS (
     SELECT DISTINCT ON (edge.task_id, (given.value ->> 1)::bigint)
         edge.task_id, edge.on_id, (given.value ->> 1)::bigint AS new_id
@@ -53,9 +54,10 @@ WHERE edge.task_id = moved.task_id AND edge.on_id = moved.on_id
 DELETE FROM taskmill_dependency WHERE on_id = ANY (taskmill_ids($1)) AND open;
 
 -- name: dependents
--- Open edges onto the given ended tasks, with the policy of whoever waits, and whether it waits for no more than the end:
--- it had depended on the next holder of the key, which ended before it could start, and that was no failure to it. The
--- question is asked of few, and costs what is kept of one key.
+-- Return [task, ended task, failure policy, awaits only the end] for each open dependency on the given ended tasks. The
+-- last value is true if the dependent had depended on the next holder of the same key, which ended before it started;
+-- then only the end of the present task matters, not its success. This check runs for few tasks and costs one lookup of
+-- the key in history.
 SELECT coalesce(json_agg(json_build_array(edge.task_id, edge.on_id, t.on_dependency_failure, (
     SELECT t.on_dependency_failure <> 'ignore' AND ended.ending <> 'completed' AND EXISTS (
         SELECT 1 FROM taskmill_history AS following
@@ -68,24 +70,24 @@ JOIN taskmill_dependency AS edge ON edge.on_id = given.id AND edge.open
 JOIN taskmill_task AS t ON t.id = edge.task_id;
 
 -- name: close_edges
--- [task_id, on_id] pairs.
+-- Mark dependencies as met, for [task_id, on_id] pairs.
 UPDATE taskmill_dependency AS edge SET open = false
 FROM jsonb_array_elements($1::jsonb) AS given (value)
 WHERE edge.task_id = (given.value ->> 0)::bigint AND edge.on_id = (given.value ->> 1)::bigint;
 
 -- name: without_open_edges
--- Those of the given tasks that no longer wait for others to end.
+-- Return those of the given tasks that have no open dependency left.
 SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task AS t
 WHERE id = ANY (taskmill_ids($1)) AND stop IS NULL
     AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open);
 
 -- name: open_edges_of
--- What the given tasks still wait for.
+-- Return the open dependencies of the given tasks, as [task_id, on_id].
 SELECT coalesce(json_agg(json_build_array(task_id, on_id) ORDER BY task_id, on_id), '[]')
 FROM taskmill_dependency WHERE task_id = ANY (taskmill_ids($1)) AND open;
 
 -- name: lend_urgency
--- [id, urgency] pairs: these tasks, and whatever they wait for, become at least that urgent.
+-- Raise the urgency of tasks, and of everything they wait for, to at least the given one, for [id, urgency] pairs.
 WITH RECURSIVE lent (id, urgency) AS (
     SELECT (value ->> 0)::bigint, (value ->> 1)::smallint FROM jsonb_array_elements($1::jsonb) AS given (value)
     UNION
@@ -103,8 +105,8 @@ WHERE taskmill_task.id = wanted.id AND taskmill_task.urgency > wanted.urgency
 RETURNING taskmill_task.id;
 
 -- name: misjudged
--- Those of the given tasks whose urgency is not what it should be, with what it should be: their own priority, or that
--- of a more urgent task which waits for them.
+-- Return [id, correct urgency] of those of the given tasks whose stored urgency is wrong. The correct one is their own
+-- priority, or the urgency of a more urgent task that waits for them.
 SELECT coalesce(json_agg(json_build_array(id, due) ORDER BY id), '[]') FROM (
     SELECT t.id, t.urgency, least(
         t.priority,
@@ -118,13 +120,13 @@ SELECT coalesce(json_agg(json_build_array(id, due) ORDER BY id), '[]') FROM (
 ) AS judged WHERE due <> urgency;
 
 -- name: set_urgency
--- [id, urgency] pairs.
+-- Store urgencies, for [id, urgency] pairs.
 UPDATE taskmill_task AS t SET urgency = (given.value ->> 1)::smallint
 FROM jsonb_array_elements($1::jsonb) AS given (value)
 WHERE t.id = (given.value ->> 0)::bigint;
 
 -- name: waited_for
--- What the given tasks wait for: blockers and children.
+-- Return the tasks that the given ones wait for: dependencies and children.
 SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM (
     SELECT on_id AS id FROM taskmill_dependency WHERE task_id = ANY (taskmill_ids($1)) AND open
     UNION
@@ -132,7 +134,7 @@ SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM (
 ) AS awaited;
 
 -- name: tied
--- Everything that hangs together with a task, in either table, over dependencies and kinship.
+-- Return all tasks, active or ended, that are connected with a task through dependencies and families.
 WITH RECURSIVE tied (id) AS (
     SELECT $1::bigint
     UNION
@@ -157,5 +159,5 @@ SELECT coalesce(json_agg(json_build_array(task_id, on_id, open) ORDER BY task_id
 FROM taskmill_dependency WHERE task_id = ANY (taskmill_ids($1));
 
 -- name: forget_edges
--- The given tasks are pruned from history.
+-- Delete the dependencies of the given tasks, for example when they are pruned from history.
 DELETE FROM taskmill_dependency WHERE task_id = ANY (taskmill_ids($1));

@@ -1,8 +1,9 @@
 -- name: record_endings
--- Move tasks to history, by rows of [id, ending, ended_at, duration_ms, result, error, attempt]. A row that names its
--- attempt is moved only while that holds its token, nobody wants anything else of the task, and no other task is concerned;
--- for the others the caller sees to all that. They are counted here too, in rows of the session's own and in one order, so
--- that nobody waits for another in a circle. With $2 and $3, an ending and an instant for all, ids in the rows are enough.
+-- Move tasks to history, for rows of [id, ending, ended_at, duration_ms, result, error, attempt]. A row that names its
+-- attempt is moved only if that attempt still holds its token, the task was not asked to stop, and no other task is
+-- linked to it; for rows without one the caller has checked this. The tally is updated here too, in one of 64 shards
+-- and in a fixed order, so that transactions rarely wait for each other and cannot deadlock. With $2 and $3, a common
+-- ending and instant, rows of [id] are enough.
 WITH given AS MATERIALIZED (
     SELECT
         (value ->> 0)::bigint AS id, coalesce($2::text, value ->> 1) AS ending,
@@ -35,7 +36,7 @@ INSERT INTO taskmill_history (
 SELECT * FROM gone;
 
 -- name: delete_active
--- Nothing is left to do: whatever was recorded has left the active table with the same statement.
+-- Nothing to do: record_endings has deleted the rows.
 ;
 
 -- name: move_tags
@@ -47,18 +48,18 @@ WHERE task_id = ANY (taskmill_ids($1));
 DELETE FROM taskmill_task_tag WHERE task_id = ANY (taskmill_ids($1));
 
 -- name: tally
--- Nothing is left to do: whoever is recorded is counted with the same statement.
+-- Nothing to do: record_endings has updated the tally.
 ;
 
 -- name: forget_damaged_counts
--- The server checks its columns.
+-- Nothing to do: the server enforces the types of its columns.
 DELETE FROM taskmill_tally WHERE false;
 
 -- name: count_anew
 ;
 
 -- name: sums_of_endings
--- The same rows for ended tasks of which only the ids are known.
+-- Return tally rows for tasks in history of which only the ids are known.
 SELECT coalesce(json_agg(json_build_array(type, group_name, ending, ended, duration_ms)), '[]') FROM (
     SELECT type, group_name, ending, count(*) AS ended, coalesce(sum(duration_ms), 0) AS duration_ms
     FROM taskmill_history WHERE id = ANY (taskmill_ids($1))
@@ -66,17 +67,18 @@ SELECT coalesce(json_agg(json_build_array(type, group_name, ending, ended, durat
 ) AS sums;
 
 -- name: gated
--- Who waits for the given tasks to end.
+-- Return [ended task, task that waits for it] for the given tasks and their replacements or added runs.
 SELECT coalesce(json_agg(json_build_array(gate_id, id) ORDER BY id), '[]') FROM taskmill_task
 WHERE gate_id IS NOT NULL AND gate_id = ANY (taskmill_ids($1));
 
 -- name: gates
--- [task, gate] of those of the given tasks that wait for another to end.
+-- Return [task, gate] of those of the given tasks that wait for another task to end.
 SELECT coalesce(json_agg(json_build_array(id, gate_id)), '[]') FROM taskmill_task
 WHERE id = ANY (taskmill_ids($1)) AND gate_id IS NOT NULL;
 
 -- name: open_gates
--- The given tasks have ended and are in history: what replaces one of them reads what was saved last.
+-- Clear the gates of tasks that waited for the given ended tasks. A replacement takes over what the replaced task saved
+-- last.
 UPDATE taskmill_task SET
     replaced = coalesce((
         SELECT h.saved FROM taskmill_history AS h WHERE h.id = taskmill_task.gate_id AND h.ending = 'superseded'
@@ -85,14 +87,14 @@ UPDATE taskmill_task SET
 WHERE gate_id IS NOT NULL AND gate_id = ANY (taskmill_ids($1));
 
 -- name: take_keys_back
--- Runs that were added behind the given tasks have ended: those that have none left hold their keys again.
+-- Return the key to those of the given tasks whose added runs have all ended.
 UPDATE taskmill_task SET gave_key = false
 WHERE id = ANY (taskmill_ids($1)) AND gave_key
     AND NOT EXISTS (SELECT 1 FROM taskmill_task AS added WHERE added.gate_id = taskmill_task.id);
 
 -- name: ties
--- Whom any ending can concern: whether there are successors, dependents, parents, series at all. Most stores have none, and
--- a look at an empty index costs less than many looks at it.
+-- Return which kinds of links exist at all: replacements, dependents, parents, series, cron firings. Most stores have
+-- none, and one look at an empty index costs less than many.
 SELECT json_build_array(
     EXISTS (SELECT 1 FROM taskmill_task WHERE gate_id IS NOT NULL),
     EXISTS (SELECT 1 FROM taskmill_dependency WHERE open),

@@ -1,45 +1,45 @@
--- What several statements must say alike: `{word}` in a statement stands for it.
+-- Fragments that several statements share: `{word}` in a statement is replaced by the fragment of that name.
 
 -- name: pauses_it
--- Whether a row of taskmill_control, called control, pauses the task whose columns are at hand: with all others, or with
--- those of its group or domain. A pause whose time is over pauses until somebody ends it.
+-- True if the taskmill_control row "control" pauses the task whose columns are in scope, through the scheduler, its
+-- group or its domain. A timed pause still counts after its time, until it is ended.
 control.paused_at IS NOT NULL AND (
     control.kind = 'scheduler' OR control.kind = 'group' AND control.name = group_name
     OR control.kind = 'domain' AND control.name = split_part(type, '::', 1));
 
 -- name: owes_it
--- Whether a row of taskmill_ended_pause, called ended, has its time still to be given back to the task whose columns are at
--- hand.
+-- True if the taskmill_ended_pause row "ended" still has to give its time back to the task whose columns are in scope.
 id < ended.reached AND (
     ended.kind = 'scheduler' OR ended.kind = 'group' AND ended.name = group_name
     OR ended.kind = 'domain' AND ended.name = split_part(type, '::', 1));
 
 -- name: paused_with_others_since
--- Since when the task has been paused with others; NULL if it is not.
+-- When the pause of the task's scheduler, domain or group began; NULL if there is none.
 (SELECT min(control.paused_at) FROM taskmill_control AS control WHERE {pauses_it});
 
 -- name: clock_from
--- Where the time-to-live of a task counts from: its submission, that of an occurrence from when it is due. Of what was
--- due at once the place in the queue tells, which steps of the clock have moved.
+-- When the time-to-live of a task started: at its submission, or for an occurrence of a series when it was due. For a
+-- task that was due at once, or has started before, it is the time at which it was queued, which, unlike created_at,
+-- moves with steps of the wall clock.
 CASE WHEN due_at IS NULL OR attempt > 0 THEN coalesce(renewed_at, queued_at)
     WHEN series_id IS NOT NULL THEN due_at ELSE created_at END;
 
 -- name: budget
--- The budget of a task; the server has seen to it that it is text.
+-- The IO budget of a task. The server guarantees that it is valid text.
 io;
 
 -- name: place
--- The second half of a task's place in the queue, after queued_at: the id of the task that had it first.
+-- The second part of a task's position in the queue, after queued_at: the id of the task that had the position first.
 coalesce(place_id, id);
 
 -- name: times
--- What is to be known about a waiting task whose times move.
+-- The stored times of a waiting task, as needed to move them.
 json_build_array(
     id, group_name, type, status, created_at, queued_at, renewed_at, paused_at, expires_at, {clock_from}, {budget},
     {place});
 
 -- name: every_lane
--- Every lane that has waiting tasks, by skipping through the index: a recursive WITH.
+-- Recursive CTE: every lane that has waiting tasks, found by skipping through the index.
 lane (group_name, urgency, type, renewed) AS (
     SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
         SELECT group_name, urgency, type, renewed_at FROM taskmill_task
@@ -79,17 +79,17 @@ lane (group_name, urgency, type, renewed) AS (
 (SELECT coalesce(json_agg(json_build_array(group_name, urgency, type, renewed)), '[]') FROM lane);
 
 -- name: this_node
--- The node in whose name a session claims; NULL outside of its transactions.
+-- The node for which this session claims; NULL outside its transactions.
 nullif(current_setting('taskmill.node', true), '')::bigint;
 
 -- name: own_slots
--- Tell the others that there are $1 slots here.
+-- Store the number of slots of this node, $1, for the other nodes.
 own AS (
     UPDATE taskmill_node SET slots = $1::bigint WHERE id = {this_node} AND slots <> $1::bigint
 );
 
 -- name: others_at_work
--- [[group, type, count, most urgent] of what other nodes run, how many slots they have].
+-- [[group, type, count, most urgent] of tasks running on other nodes, slots of other nodes].
 json_build_array(
     (
         SELECT coalesce(json_agg(json_build_array(group_name, type, n, most_urgent)), '[]') FROM (
@@ -102,14 +102,14 @@ json_build_array(
 );
 
 -- name: may_expire
--- True if the task t ends when its deadline has passed: it has not started, or waits for a retry. One that was asked to stop
--- ends that way, and one that was started in time and interrupted runs on.
+-- True if task t ends when its deadline passes: it has not started, or waits for a retry. A task that was asked to stop
+-- ends for that reason instead. A task that started in time and was interrupted may still run.
 t.expires_at IS NOT NULL AND t.status IN ('pending', 'scheduled', 'blocked')
     AND t.stop IS NULL AND NOT t.interrupted;
 
 -- name: is_expired
--- True if the deadline of the task t has passed at {now}, whether or not it was moved to history. Its time stands still from
--- when something pauses it. What pauses that are over still owe it is not known here; it is {owed} ms at most.
+-- True if the deadline of task t has passed at {now}, whether or not it is in history yet. A pause stops the clock of
+-- the deadline. Ended pauses may still owe the task time, at most {owed} ms; the exact amount is not known here.
 ({may_expire} AND t.expires_at <= {now}::bigint
     AND (t.expires_at + {owed}::bigint <= {now}::bigint OR NOT EXISTS (
         SELECT 1 FROM taskmill_ended_pause AS ended WHERE {owes_it}
@@ -129,7 +129,7 @@ SELECT min(due_at) FROM taskmill_task WHERE status = 'scheduled';
 SELECT min(t.expires_at) FROM taskmill_task AS t WHERE {may_expire} AND NOT t.frozen;
 
 -- name: begins_at_an_instant
--- True if the first occurrence of a series is due at an instant, and has not begun.
+-- True if the first occurrence of a series is due at a fixed instant and has not started.
 EXISTS (
     SELECT 1 FROM taskmill_task AS task
     WHERE task.series_id = taskmill_series.id AND task.series_id IS NOT NULL AND NOT task.due_is_relative
@@ -138,49 +138,51 @@ EXISTS (
 );
 
 -- name: may_skip
--- True if a beat of the series is skipped when it comes while the last occurrence is active.
+-- True if the series skips a due time that comes while its last occurrence is still active.
 NOT paused AND (max_runs IS NULL OR runs < max_runs);
 
 -- name: first_beat
 SELECT min(due_at + every_ms) FROM taskmill_series WHERE {may_skip};
 
 -- name: hooks_due
--- Tasks that were asked to stop and whose hook may run now. A node leaves those to others that it has no handler for: it
--- would claim them and return them, and the news of that would make other nodes do the same.
+-- Ids of tasks that were asked to stop and whose on_cancel hook can run now. Leave out types without a handler on this
+-- node: it would claim and return them, and that change would make other nodes do the same.
 SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task
 WHERE status = 'pending' AND stop IS NOT NULL AND ({this_node} IS NULL OR type IN (
     SELECT json_array_elements_text(node.types::json) FROM taskmill_node AS node WHERE node.id = {this_node}));
 
 -- name: hook_left
--- True if the task t has started before and its type has an on_cancel hook, or may have one: no program has said so.
+-- True if task t has started before and its type has an on_cancel hook, or may have one because no program has
+-- published the type.
 (t.interrupted OR t.retries > 0 OR t.finalizing OR t.status = 'waiting') AND coalesce(
     (SELECT (known.defaults::json ->> 'has_on_cancel')::boolean FROM taskmill_type AS known WHERE known.name = t.type),
     true);
 
 -- name: made_way
--- [id, for what] of tasks that made way.
+-- [id, cause] of preempted tasks.
 SELECT coalesce(json_agg(json_build_array(id, preempted) ORDER BY id), '[]') FROM taskmill_task
 WHERE status = 'paused' AND preempted > 0;
 
 -- name: is_dead
--- Whether a node has left, or was not seen for $1 seconds in which it could have been.
+-- True if a node has left, or was not seen for $1 seconds while the server was up.
 (
     seen_at = '-infinity'
     OR greatest(seen_at, pg_postmaster_start_time()) < clock_timestamp() - make_interval(secs => $1::float8)
 );
 
 -- name: description
--- What events and callers are told about the active task that is called t.
+-- The description of active task t for events and callers.
 json_build_array(
     t.id, t.type, t.key, t.label, t.group_name, t.priority, t.urgency, t.tags, t.created_at,
     coalesce(t.renewed_at, t.queued_at));
 
 -- name: may_claim
--- A node that was taken for dead claims nothing, since nobody would miss it.
+-- True if this node may claim: a node that was declared dead must not, because no other node would rescue its tasks
+-- again.
 (coalesce(current_setting('taskmill.node', true), '') = '' OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = {this_node}));
 
 -- name: claimed
--- The tasks of free begin at $2, on the node of this session and under new attempt tokens.
+-- CTE: start the tasks of the CTE "free" at $2, on the node of this session and with new attempt tokens.
 claimed AS (
     UPDATE taskmill_task AS t SET
         status = 'running', attempt = t.attempt + 1, started_at = $2::bigint,
@@ -202,8 +204,8 @@ json_build_array(
     renewed_at, {place}, io, cron);
 
 -- name: awaited
--- The given tasks and whatever they wait for, directly or through others: dependencies, children, and the
--- run that an added one follows.
+-- Recursive CTE: the given tasks and every task that they wait for, directly or indirectly. A task waits for its
+-- dependencies and its children, and an added run waits for the run before it.
 awaited (id) AS (
     SELECT unnest(taskmill_ids($1))
     UNION
@@ -219,20 +221,20 @@ awaited (id) AS (
 );
 
 -- name: own_pause
--- From when to when a task t was paused alone, at $2: what a pause of its scheduler, domain or group covers is given back
--- when that ends.
+-- The span in which task t was paused by itself, until $2. Time that is also covered by a pause of its scheduler,
+-- domain or group is left out: it is given back when that pause ends.
 coalesce(t.paused_at, $2::bigint) AS since,
         least($2::bigint, {paused_with_others_since}) AS until;
 
 -- name: pause_given_back
--- It has neither waited nor come closer to its deadline during the pause that is called own.
+-- Assignments that give back the pause "own": the task has neither aged nor come closer to its deadline in that time.
 queued_at = task.queued_at + greatest(0, own.until - own.since),
     renewed_at = task.renewed_at + greatest(0, own.until - own.since),
     expires_at = task.expires_at + greatest(0, own.until - own.since),
     paused_at = greatest(own.until, own.since);
 
 -- name: stop_requests
--- Running tasks of this node that were asked to stop, perhaps by another node: for good, or for a more urgent task.
+-- [id, reason] of tasks running on this node that were asked to stop, possibly by another node: for good, or preempted.
 SELECT coalesce(json_agg(json_build_array(id, coalesce(stop, 'preempt')) ORDER BY id), '[]') FROM taskmill_task
 WHERE status = 'running' AND (stop IS NOT NULL OR preempted > 0) AND node_id IS NOT DISTINCT FROM {this_node};
 

@@ -1,8 +1,9 @@
 -- name: key_holders
--- Of the given [type, key] pairs: the active tasks that hold them, with what events would tell about them, and those that
--- were asked to stop, or have a run added, and have not ended; the id after which there is room for $2 more, which are set aside here; whether
--- any task waits for others; whether any is a firing; whether paused time is still to be given back.
--- $3 is the present: stored deadlines may have passed. A role that may not end tasks leaves them to others.
+-- Look up the given [type, key] pairs. Return the active tasks that hold them, each with its description for events;
+-- the tasks that gave a key up (asked to stop, or followed by an added run) and have not ended; the id after which $2
+-- ids are reserved here; and whether any task has open dependencies, any is a cron firing, and any paused time is still
+-- to be given back. $3 is the present, by which stored deadlines may have passed. A role that may not end tasks leaves
+-- expired ones to other nodes.
 SELECT
     (
         SELECT coalesce(json_agg(json_build_array(t.type, t.key, json_build_array(
@@ -31,15 +32,15 @@ SELECT
     EXISTS (SELECT 1 FROM taskmill_ended_pause);
 
 -- name: give_up_keys
--- The given tasks are being replaced.
+-- Ask the given tasks to stop because they are being replaced; this frees their keys.
 UPDATE taskmill_task SET stop = 'supersede' WHERE id = ANY (taskmill_ids($1)) AND stop IS NULL;
 
 -- name: hand_keys_on
--- The given tasks have a run added, which holds the key from now on.
+-- Free the keys of the given tasks: a run was added behind each, and holds the key from now on.
 UPDATE taskmill_task SET gave_key = true WHERE id = ANY (taskmill_ids($1));
 
 -- name: renew_added
--- [id, new task] rows: the run that requeue has added is as the newest submission wants it.
+-- Overwrite runs that requeue has added with the newest submission, for [id, new task] rows.
 UPDATE taskmill_task AS t SET
     label = task ->> 2, group_name = task ->> 3, priority = (task ->> 4)::smallint, urgency = (task ->> 4)::smallint,
     payload = task ->> 6, tags = task ->> 7, overrides = task ->> 8, created_at = (task ->> 9)::bigint,
@@ -50,7 +51,7 @@ FROM (SELECT (value ->> 0)::bigint AS id, value -> 1 AS task FROM jsonb_array_el
 WHERE t.id = given.id;
 
 -- name: raise_priority
--- A more urgent duplicate raises the holder: [id, priority] pairs.
+-- Raise the priority of key holders to that of a more urgent duplicate, for [id, priority] pairs.
 UPDATE taskmill_task AS t SET priority = (wanted.value ->> 1)::smallint
 FROM jsonb_array_elements($1::jsonb) AS wanted (value)
 WHERE t.id = (wanted.value ->> 0)::bigint;

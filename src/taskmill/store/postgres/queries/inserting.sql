@@ -1,6 +1,6 @@
 -- name: insert_plain
--- Store $2 new tasks of which nothing more is known than [type, group, priority, payload, created_at]: almost all of them.
--- Ids ascend in input order, from $3 on if they were set aside before. Answers with the first.
+-- Store $2 new tasks that need only [type, group, priority, payload, created_at]. These are almost all tasks. Return
+-- the first id. Ids ascend in input order, starting with $3 if ids were reserved before.
 WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
     INSERT INTO taskmill_task (id, type, group_name, priority, urgency, status, payload, created_at, queued_at)
     SELECT
@@ -11,7 +11,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
 SELECT first FROM ids;
 
 -- name: insert_children
--- The same for children: [type, group, priority, payload, created_at, parent_id].
+-- Like insert_plain, for children: [type, group, priority, payload, created_at, parent_id].
 WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
     INSERT INTO taskmill_task (id, type, group_name, priority, urgency, status, payload, created_at, queued_at, parent_id)
     SELECT
@@ -22,9 +22,9 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
 SELECT first FROM ids;
 
 -- name: insert_keyed
--- The same for tasks with keys, which may stand in the place of others:
--- [type, key, group, priority, payload, created_at, queued_at, replaced, place_id]. One that is queued before it was created
--- has the place of another, but not its age.
+-- Like insert_plain, for tasks with keys, which may take over the position of another task: [type, key, group,
+-- priority, payload, created_at, queued_at, replaced, place_id]. A task with queued_at before created_at has the
+-- position of another task, but not its age.
 WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
     INSERT INTO taskmill_task (
         id, type, key, group_name, priority, urgency, status, payload, created_at, queued_at, replaced, renewed_at, place_id
@@ -38,7 +38,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
 SELECT first FROM ids;
 
 -- name: insert
--- The same for tasks of which more is known.
+-- Like insert_plain, for tasks with any other option, except links to a parent, dependencies or a series.
 WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
     INSERT INTO taskmill_task (
         id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
@@ -56,7 +56,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
 SELECT first FROM ids;
 
 -- name: insert_kin
--- The same for tasks that are tied to others.
+-- Like insert, for children, dependents and occurrences of a series.
 WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
     INSERT INTO taskmill_task (
         id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
@@ -76,7 +76,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
 SELECT first FROM ids;
 
 -- name: insert_tags
--- Make tagged tasks of the given id range findable.
+-- Index the tags of the tasks in the given id range.
 INSERT INTO taskmill_task_tag (name, value, task_id)
 SELECT tag.key, tag.value, t.id
 FROM taskmill_task AS t, jsonb_each_text(t.tags::jsonb) AS tag

@@ -1,12 +1,12 @@
 -- name: note_io
--- Rows of [id, attempt, io]: what attempts have moved.
+-- Store the IO of attempts with their tasks, for rows of [id, attempt, io].
 UPDATE taskmill_task AS t SET actual_io = given.value ->> 2
 FROM jsonb_array_elements($1::jsonb) AS given (value)
 WHERE t.id = (given.value ->> 0)::bigint AND t.attempt = (given.value ->> 1)::integer AND t.status = 'running';
 
 -- name: learn_io
--- Rows of [type, io]: what runs that succeeded have moved. In one order, so that nobody waits for another in a circle. More
--- than fits into a number is not added.
+-- Add the IO of successful runs to the totals of their types, for rows of [type, io]. Rows are updated in a fixed
+-- order, so that transactions cannot deadlock. Totals stop at a maximum instead of overflowing.
 INSERT INTO taskmill_io AS known (type, runs, disk_read, disk_write, net_rx, net_tx)
 SELECT
     value ->> 0, count(*),
@@ -24,7 +24,7 @@ ON CONFLICT (type) DO UPDATE SET
     net_tx = least(known.net_tx::numeric + excluded.net_tx, 1::bigint << 62);
 
 -- name: moved
--- [type, runs, disk_read, disk_write, net_rx, net_tx] of every task type that has moved anything.
+-- Return [type, runs, disk_read, disk_write, net_rx, net_tx] of every task type with recorded IO.
 SELECT coalesce(json_agg(json_build_array(type, runs, disk_read, disk_write, net_rx, net_tx) ORDER BY type), '[]')
 FROM taskmill_io WHERE runs > 0;
 
@@ -33,20 +33,20 @@ SELECT json_build_array(type, runs, disk_read, disk_write, net_rx, net_tx) FROM 
 WHERE type = $1 AND runs > 0;
 
 -- name: running_budgets
--- [type, io, node] of running tasks that have a budget.
+-- Return [type, io, node] of running tasks that have an IO budget.
 SELECT coalesce(json_agg(json_build_array(type, io, node_id)), '[]') FROM taskmill_task
 WHERE status = 'running' AND io IS NOT NULL;
 
 -- name: machine
--- What is remembered under the name $1.
+-- Return the last reading of the machine stored under the name $1.
 SELECT value FROM taskmill_setting WHERE name = $1;
 
 -- name: machines
--- [node, what it has seen] of all that are not dead; $1 as in bury_nodes.
+-- Return [node, last reading of its machine] of every node that is not dead; $1 as in bury_nodes.
 SELECT coalesce(json_agg(json_build_array(id, machine) ORDER BY id), '[]') FROM taskmill_node WHERE NOT {is_dead};
 
 -- name: note_machine
--- This node has seen $1, which is remembered under the name $2.
+-- Store this node's last reading of its machine, $1, under the name $2.
 WITH own AS (UPDATE taskmill_node SET machine = $1 WHERE id = {this_node})
 INSERT INTO taskmill_setting (name, value) VALUES ($2, $1)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;

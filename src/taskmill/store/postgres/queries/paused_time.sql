@@ -1,22 +1,23 @@
 -- name: end_pause
--- Scope $1, $2 was paused from $3 to $4. All tasks there are have their time to be given back, as far as it concerns them.
+-- Record that the scope $1, $2 was paused from $3 to $4. Time is to be given back to every task with an id below
+-- "reached", as far as the pause covers it.
 INSERT INTO taskmill_ended_pause AS ended (kind, name, since, until, reached)
 SELECT $1::text, $2::text, $3::bigint, $4::bigint, coalesce(max(id), 0) + 1 FROM taskmill_task
 ON CONFLICT (kind, name, since) DO UPDATE SET
     until = greatest(ended.until, excluded.until), reached = excluded.reached;
 
 -- name: ended_pauses
--- [kind, name, since, until] of each.
+-- Return [kind, name, since, until] of every ended pause that still has to give time back.
 SELECT coalesce(json_agg(json_build_array(kind, name, since, until) ORDER BY since, kind, name), '[]')
 FROM taskmill_ended_pause;
 
 -- name: first_ended_pause
--- [kind, name, since, reached] of the one whose time is given back next.
+-- Return [kind, name, since, reached] of the ended pause that is worked on next.
 SELECT kind, name, since, reached FROM taskmill_ended_pause ORDER BY since, kind, name LIMIT 1;
 
 -- name: next_owed
--- Looks at $4 tasks with ids below $3, from the newest to the oldest, and answers with how many there were, the id of the last, and
--- the first $5 that belong to scope $1, $2 and do not run.
+-- Scan $4 tasks with ids below $3, from the newest to the oldest. Return how many there were, the id of the last one,
+-- and the times of the first $5 that belong to the scope $1, $2 and are not running.
 WITH looked_at AS MATERIALIZED (SELECT id FROM taskmill_task WHERE id < $3::bigint ORDER BY id DESC LIMIT $4::bigint)
 SELECT (SELECT count(*) FROM looked_at), (SELECT min(id) FROM looked_at), (
     SELECT coalesce(json_agg(times ORDER BY id DESC), '[]')::text FROM (
@@ -30,12 +31,13 @@ SELECT (SELECT count(*) FROM looked_at), (SELECT min(id) FROM looked_at), (
 );
 
 -- name: owed_to
--- Those of the given tasks that do not run.
+-- Return the times of those of the given tasks that are not running.
 SELECT coalesce(json_agg({times}), '[]') FROM taskmill_task
 WHERE id = ANY (taskmill_ids($1)) AND status <> 'running';
 
 -- name: give_back
--- Rows of [id, queued_at, renewed_at, expires_at, paused_at]: what was paused until then is settled.
+-- Store the moved times of tasks, for rows of [id, queued_at, renewed_at, expires_at, paused_at]. Pauses before
+-- paused_at are settled by that.
 UPDATE taskmill_task AS t SET
     queued_at = (given.value ->> 1)::bigint,
     renewed_at = (given.value ->> 2)::bigint,
@@ -46,18 +48,18 @@ FROM jsonb_array_elements($1::jsonb) AS given (value)
 WHERE t.id = (given.value ->> 0)::bigint;
 
 -- name: thaw
--- The given tasks were visited.
+-- Let the given tasks expire again: their paused time was given back.
 UPDATE taskmill_task SET frozen = false WHERE id = ANY (taskmill_ids($1)) AND frozen;
 
 -- name: reach
--- The time of pause $1, $2, $3 was given back down to id $4.
+-- Record that the pause $1, $2, $3 has given its time back to tasks down to id $4.
 UPDATE taskmill_ended_pause SET reached = $4::bigint WHERE kind = $1::text AND name = $2::text AND since = $3::bigint;
 
 -- name: forget_ended_pause
 DELETE FROM taskmill_ended_pause WHERE kind = $1::text AND name = $2::text AND since = $3::bigint;
 
 -- name: fronts_owed
--- The first $2 tasks of each given lane, passing over those whose deadlines were passed by at least $3.
+-- Return the times of the first $2 tasks of each given lane. Skip tasks whose deadlines are at or before $3.
 SELECT coalesce(json_agg(json_build_array(lane.group_name, lane.urgency, lane.type, lane.renewed, (
     SELECT coalesce(json_agg(front.times ORDER BY front.queued_at, front.place), '[]') FROM (
         SELECT queued_at, {place} AS place, {times} AS times FROM taskmill_task
@@ -74,5 +76,5 @@ FROM (
 ) AS lane;
 
 -- name: shift_ended_pauses
--- The wall clock was stepped by $1 ms.
+-- Move ended pauses by $1 ms after a step of the wall clock.
 UPDATE taskmill_ended_pause SET since = since + $1::bigint, until = until + $1::bigint;

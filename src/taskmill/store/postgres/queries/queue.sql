@@ -1,12 +1,15 @@
 -- name: lanes
--- Every lane that has waiting tasks, by skipping through the index: cost grows with lanes, not tasks.
+-- Return every lane that has waiting tasks. A lane is the queue of one group, urgency and type; tasks whose aging was
+-- restarted (renewed) have a lane of their own. The query skips through the index, so its cost grows with lanes, not
+-- with tasks.
 WITH RECURSIVE {every_lane}
 SELECT {lanes_found};
 
 -- name: survey
--- What there is to do, all as of one moment: [lanes, hooks that are due, the next due, the next deadline, the next beat of
--- a series, [id, for what] of tasks that made way, [id, why] of running ones that somebody has asked to stop, [id,
--- priority, urgency] of all that run here, what others are at, which types that wait others can run]. $1 as in elsewhere.
+-- Return everything the dispatcher needs for planning, as of one moment: [lanes, ids of due hooks, next due time, next
+-- deadline, next due time of a series, [id, cause] of preempted tasks, [id, reason] of running tasks that were asked to
+-- stop, [id, priority, urgency] of the tasks running here, load of other nodes, waiting types that other nodes can
+-- run]. $1 is the number of slots here, as in elsewhere.
 WITH RECURSIVE {every_lane}, {own_slots}
 SELECT json_build_array(
     {lanes_found}, ({hooks_due}), ({first_due}), ({first_expiry}), ({first_beat}), ({made_way}), ({stop_requests}),
@@ -19,8 +22,8 @@ SELECT json_build_array(
 );
 
 -- name: front_of_lanes
--- The first $2 places of each given lane, passing over what may no longer start at $3: a sweep under way has not come to
--- it yet, and it must not stand in the way of the others.
+-- Return the first $2 tasks of each given lane. Skip tasks whose deadline has passed at $3: the expiry sweep has not
+-- reached them yet, and they must not block the tasks behind them.
 SELECT coalesce(json_agg(json_build_array(lane.group_name, lane.urgency, lane.type, lane.renewed, (
     SELECT coalesce(json_agg(json_build_array(front.queued_at, front.place, front.id, front.renewed_at, front.io)), '[]') FROM (
         SELECT queued_at, {place} AS place, id, renewed_at, io FROM taskmill_task
@@ -46,7 +49,7 @@ FROM (
 {first_beat};
 
 -- name: due
--- Scheduled tasks whose time has come, at most $2. What another node promotes right now is left to it.
+-- Return at most $2 scheduled tasks that are due at $1. Skip tasks that another node is promoting at the moment.
 SELECT coalesce(json_agg(id), '[]') FROM (
     SELECT id FROM taskmill_task WHERE status = 'scheduled' AND due_at <= $1::bigint
     ORDER BY due_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
@@ -56,7 +59,7 @@ SELECT coalesce(json_agg(id), '[]') FROM (
 UPDATE taskmill_task SET status = 'pending' WHERE id = ANY (taskmill_ids($1)) AND status = 'scheduled';
 
 -- name: expired
--- Waiting tasks past their deadline, at most $2.
+-- Return at most $2 waiting tasks whose deadlines have passed at $1, as [id, has live children].
 SELECT coalesce(json_agg(json_build_array(id, children > children_ended)), '[]') FROM (
     SELECT id, children, children_ended FROM taskmill_task AS t
     WHERE {may_expire} AND NOT t.frozen AND t.expires_at <= $1::bigint
@@ -64,38 +67,38 @@ SELECT coalesce(json_agg(json_build_array(id, children > children_ended)), '[]')
 ) AS expired;
 
 -- name: late
--- Those of the given tasks whose stored deadlines have passed at $2, paused or not.
+-- Return those of the given tasks whose stored deadlines have passed at $2, paused or not.
 SELECT coalesce(json_agg(id), '[]') FROM taskmill_task AS t
 WHERE id = ANY (taskmill_ids($1)) AND {may_expire} AND t.expires_at <= $2::bigint;
 
 -- name: expired_among
--- [id, whether it has children left] of those of a list that are past their deadlines.
+-- Return those of the given tasks that have expired, as [id, has live children].
 SELECT coalesce(json_agg(json_build_array(id, children > children_ended)), '[]') FROM taskmill_task AS t
 WHERE id = ANY (taskmill_ids(?)) AND {is_expired};
 
 -- name: shift_deadlines
--- The wall clock was stepped by $1 ms: a time-to-live is a duration and moves with it. That of a first
--- occurrence counts from when it is due, which is an instant that the step does not move.
+-- Move deadlines by $1 ms after a step of the wall clock, because a time-to-live is a duration. The deadline of a
+-- series' first occurrence counts from its due time; if that is a fixed instant, neither moves.
 UPDATE taskmill_task SET expires_at = expires_at + $1::bigint
 WHERE expires_at IS NOT NULL
     AND (series_id IS NULL OR due_is_relative OR status NOT IN ('scheduled', 'blocked'));
 
 -- name: shift_relative
--- The wall clock was stepped by $1 ms: what was due "after a delay" moves with it.
+-- Move due times that were given as a delay by $1 ms after a step of the wall clock.
 UPDATE taskmill_task SET due_at = due_at + $1::bigint WHERE due_is_relative AND due_at IS NOT NULL;
 
 -- name: shift_waits
--- The wall clock was stepped by $1 ms: nobody has waited longer or shorter for it, and the order of the queue stands. What
--- is due at an instant begins to wait then.
+-- Move waiting times by $1 ms after a step of the wall clock, so that ages and the order of the queue stay the same. A
+-- task scheduled for a fixed instant starts to wait at that instant, so it is left out.
 UPDATE taskmill_task SET
     queued_at = queued_at + $1::bigint, renewed_at = renewed_at + $1::bigint, paused_at = paused_at + $1::bigint,
     started_at = CASE WHEN status = 'running' THEN started_at + $1::bigint ELSE started_at END
 WHERE (due_is_relative OR due_at IS NULL OR status <> 'scheduled');
 
 -- name: claimable
--- Claims those of the given tasks that still wait, for the node of this session, and tells what is needed to run them under
--- their new attempt tokens. What another node claims right now is left to it. Rows are locked first and updated by their
--- ids, so that a claim never waits.
+-- Claim those of the given tasks that still wait for the node of this session, and return what is needed to run them
+-- under their new attempt tokens. Skip tasks that another node is claiming at the moment. Rows are locked first and
+-- updated by id, so that a claim never waits.
 WITH free AS MATERIALIZED (
     SELECT id FROM taskmill_task
     WHERE id = ANY (taskmill_ids($1)) AND status = 'pending'
@@ -107,9 +110,9 @@ SELECT coalesce(json_agg({attempt}), '[]')
 FROM claimed;
 
 -- name: claim_fronts
--- The same for rows of [group, urgency, type, renewed, n, since]: the first n of each lane that have waited since then or
--- less, that nobody else claims right now, and that may still start at $2. Those with a budget of IO are claimed by their
--- ids only.
+-- Claim from the front of lanes, for rows of [group, urgency, type, renewed, n, since]: the first n tasks queued at or
+-- after "since", skipping tasks that another node is claiming and tasks whose deadline has passed at $2. Tasks with an
+-- IO budget are claimed by id only.
 WITH free AS MATERIALIZED (
     SELECT front.id
     FROM jsonb_array_elements($1::jsonb) AS lane (value)
@@ -129,5 +132,5 @@ SELECT coalesce(json_agg({attempt} ORDER BY urgency, queued_at, {place}), '[]')
 FROM claimed;
 
 -- name: claim
--- Nothing is left to do: looking and claiming are one statement here.
+-- Nothing to do: claimable has claimed the tasks already.
 ;

@@ -1,5 +1,5 @@
 -- name: releasable
--- Those of the given tasks that nothing holds back any longer.
+-- Return those of the given blocked tasks that nothing holds back any longer.
 SELECT coalesce(json_agg(json_build_array(
     id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at, {place}, io) ORDER BY id), '[]')
 FROM taskmill_task AS t
@@ -11,8 +11,8 @@ UPDATE taskmill_task SET status = CASE WHEN due_at > $2::bigint THEN 'scheduled'
 WHERE id = ANY (taskmill_ids($1));
 
 -- name: in_queue
--- The places of those of the given tasks that are in the queue. Rows are found by their ids first: with old statistics the
--- server would walk through the index of the whole queue instead.
+-- Return the positions of those of the given tasks that are in the queue. Rows are found by id first: with outdated
+-- statistics the planner would scan the index of the whole queue.
 WITH given AS MATERIALIZED (SELECT * FROM taskmill_task WHERE id = ANY (taskmill_ids($1)))
 SELECT coalesce(json_agg(json_build_array(
     id, group_name, urgency, type, queued_at, renewed_at, NULL::bigint, expires_at, {place}, io) ORDER BY id), '[]')
@@ -20,7 +20,7 @@ FROM given
 WHERE status = 'pending' AND stop IS NULL;
 
 -- name: capped_parents
--- [id, max_children] of the parents of the given tasks that let only so many children into the queue.
+-- Return [id, max_children] of those parents of the given tasks that limit how many children are in the queue.
 SELECT coalesce(json_agg(json_build_array(id, max_children) ORDER BY id), '[]') FROM (
     SELECT DISTINCT parent.id, parent.max_children
     FROM taskmill_task AS child
@@ -29,8 +29,8 @@ SELECT coalesce(json_agg(json_build_array(id, max_children) ORDER BY id), '[]') 
 ) AS capped;
 
 -- name: let_in
--- The next children of parent $1 that may enter the queue, of which $2 may be there. One that waits for children of its
--- own takes no place.
+-- Return the next children of parent $1 that may enter the queue, of which $2 may be there at a time. A child that
+-- waits for its own children does not count.
 SELECT coalesce(json_agg(id ORDER BY urgency, place), '[]') FROM (
     SELECT id, urgency, {place} AS place FROM taskmill_task AS t
     WHERE parent_id = $1::bigint AND held AND stop IS NULL AND gate_id IS NULL

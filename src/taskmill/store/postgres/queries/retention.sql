@@ -4,7 +4,8 @@ SELECT coalesce(json_object_agg(ending, kept), '{}') FROM (
 ) AS sums;
 
 -- name: oldest_of_ending
--- The oldest $2 ended tasks of one ending. Children are kept as long as their parent may want to read about them.
+-- Return the oldest $2 tasks of one ending, as [ended_at, id]. Children are kept while their parent is active, because
+-- it may read them.
 SELECT coalesce(json_agg(json_build_array(ended_at, id)), '[]') FROM (
     SELECT ended_at, id FROM taskmill_history AS h
     WHERE ending = $1 AND (parent_id IS NULL OR NOT EXISTS (SELECT 1 FROM taskmill_task WHERE id = h.parent_id))
@@ -12,11 +13,11 @@ SELECT coalesce(json_agg(json_build_array(ended_at, id)), '[]') FROM (
 ) AS oldest;
 
 -- name: first_of_ending
--- When the first task in history with this ending ended.
+-- Return when the oldest task in history with this ending ended.
 SELECT min(ended_at) FROM taskmill_history WHERE ending = $1;
 
 -- name: older_of_ending
--- Ended tasks of one ending that ended before $3, at most $2.
+-- Return at most $2 tasks of one ending that ended before $3. Children are kept while their parent is active.
 SELECT coalesce(json_agg(id), '[]') FROM (
     SELECT id FROM taskmill_history AS h
     WHERE ending = $1 AND ended_at < $3::bigint
@@ -25,7 +26,8 @@ SELECT coalesce(json_agg(id), '[]') FROM (
 ) AS older;
 
 -- name: uncount
--- Take the given history rows out of the tally of what is kept. One row of a tally may fall below zero; their sum does not.
+-- Subtract the given history rows from the tally of kept tasks. A single shard may fall below zero; the sum of the
+-- shards does not.
 INSERT INTO taskmill_tally AS tally (type, group_name, ending, ended, kept, duration_ms, shard)
 SELECT type, group_name, ending, 0, -count(*), 0, pg_backend_pid() % 64 FROM taskmill_history
 WHERE id = ANY (taskmill_ids($1)) GROUP BY type, group_name, ending ORDER BY 1, 2, 3

@@ -7,8 +7,8 @@ RETURNING id;
 UPDATE taskmill_task SET series_id = $2::bigint WHERE id = $1::bigint AND series_id IS NULL;
 
 -- name: of_ended
--- [id, came] of the series whose occurrences are among the given ended tasks: whether such an occurrence was due at the
--- latest beat and has started.
+-- Return [id, came] of the series whose occurrences are among the given ended tasks; came is true if the occurrence
+-- that was due last has started.
 SELECT coalesce(json_agg(json_build_array(id, came)), '[]') FROM (
     SELECT series.id,
         bool_or(ended.started_at IS NOT NULL AND coalesce(ended.due_at, ended.created_at) = series.due_at) AS came
@@ -19,7 +19,7 @@ SELECT coalesce(json_agg(json_build_array(id, came)), '[]') FROM (
 ) AS ended;
 
 -- name: of_task
--- The series that a task, active or ended, belongs to.
+-- Return the series of a task, active or ended.
 SELECT series_id FROM taskmill_task WHERE id = $1::bigint AND series_id IS NOT NULL
 UNION ALL
 SELECT series_id FROM taskmill_history WHERE id = $1::bigint AND series_id IS NOT NULL;
@@ -34,7 +34,8 @@ UPDATE taskmill_series SET
 WHERE id = $1::bigint;
 
 -- name: beats_passed
--- [id, every_ms, due_at, the active occurrence] of at most $2 series of which a beat has come at $1.
+-- Return [id, every_ms, due_at, active occurrence] of at most $2 series whose next due time has come at $1 while an
+-- occurrence is active.
 SELECT coalesce(json_agg(json_build_array(id, every_ms, due_at, task_id)), '[]') FROM (
     SELECT series.id, every_ms, due_at, (
         SELECT max(task.id) FROM taskmill_task AS task
@@ -46,24 +47,25 @@ SELECT coalesce(json_agg(json_build_array(id, every_ms, due_at, task_id)), '[]')
 ) AS passed WHERE task_id IS NOT NULL;
 
 -- name: settle_beats
--- At $4, if no other node has done so: the beats after $2 up to $3 are skipped.
+-- Skip the due times after $2 up to $3, at $4, unless another node has done so.
 UPDATE taskmill_series SET due_at = $3::bigint, made_at = $4::bigint WHERE id = $1::bigint AND due_at = $2::bigint;
 
 -- name: shift_series
--- The wall clock was stepped by $1 ms: beats move with it, unless they begin at an instant that has not come.
+-- Move the due times of series by $1 ms after a step of the wall clock, unless the first one is a fixed instant that
+-- has not come.
 UPDATE taskmill_series SET first_at = first_at + $1::bigint, due_at = due_at + $1::bigint, made_at = made_at + $1::bigint
 WHERE NOT {begins_at_an_instant};
 
 -- name: series_ahead
--- [id, made_at] of series that were written later than the present, $1.
+-- Return [id, made_at] of series that were written later than the present, $1.
 SELECT coalesce(json_agg(json_build_array(id, made_at)), '[]') FROM taskmill_series WHERE made_at > $1::bigint AND NOT {begins_at_an_instant};
 
 -- name: move_series
--- By $2 ms.
+-- Move the due times of a series by $2 ms.
 UPDATE taskmill_series SET first_at = first_at + $2::bigint, due_at = due_at + $2::bigint, made_at = made_at + $2::bigint WHERE id = $1::bigint;
 
 -- name: move_occurrences
--- By $2 ms: those of series $1 that wait for their time.
+-- Move the waiting occurrences of series $1 by $2 ms.
 UPDATE taskmill_task SET due_at = due_at + $2::bigint, expires_at = expires_at + $2::bigint, queued_at = queued_at + $2::bigint
 WHERE series_id = $1::bigint AND series_id IS NOT NULL AND due_is_relative AND status IN ('scheduled', 'blocked', 'paused');
 
@@ -74,7 +76,7 @@ UPDATE taskmill_series SET paused = $2::bigint <> 0 WHERE id = $1::bigint;
 DELETE FROM taskmill_series WHERE id = $1::bigint;
 
 -- name: occurrence
--- The active occurrence of a series: [id, status, attempt].
+-- Return the active occurrence of a series, as [id, status, attempt].
 SELECT json_build_array(id, status, attempt) FROM taskmill_task
 WHERE series_id = $1::bigint AND series_id IS NOT NULL AND stop IS NULL;
 
@@ -82,7 +84,8 @@ WHERE series_id = $1::bigint AND series_id IS NOT NULL AND stop IS NULL;
 SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE series_id = $1::bigint AND series_id IS NOT NULL);
 
 -- name: pause_occurrence
--- One that its scheduler, domain or group has paused already has stood still since then.
+-- Pause the occurrence of a series. If its scheduler, domain or group was paused before, it counts as paused since
+-- then.
 UPDATE taskmill_task SET
     status = 'paused',
     paused_at = least($2::bigint, CASE WHEN {paused_with_others_since} IS NOT NULL
@@ -90,14 +93,15 @@ UPDATE taskmill_task SET
 WHERE id = $1::bigint AND status IN ('pending', 'scheduled', 'blocked');
 
 -- name: resume_occurrence
--- $2 is when it is due now, $3 the present, $4 its deadline. It is released next, unless something else holds it back.
+-- Resume the occurrence of a series. It is due at $2 and expires at $4; $3 is the present. The caller releases it,
+-- unless something else blocks it.
 UPDATE taskmill_task SET
     status = 'blocked', due_at = $2::bigint, queued_at = greatest($2::bigint, $3::bigint), place_id = NULL,
     expires_at = $4::bigint
 WHERE id = $1::bigint AND status = 'paused';
 
 -- name: resume_retry
--- At $2. One that made way for a more urgent task still does.
+-- Resume an occurrence that has started before, at $2. A preempted one stays paused.
 UPDATE taskmill_task AS task SET
     status = CASE WHEN task.preempted > 0 THEN 'paused' ELSE 'blocked' END,
     {pause_given_back}
@@ -116,4 +120,5 @@ JOIN taskmill_task AS t ON t.id = (
     SELECT max(id) FROM taskmill_task WHERE series_id = s.id AND series_id IS NOT NULL);
 
 -- name: server_clock
+-- Return the time of the server, in milliseconds since the epoch.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;

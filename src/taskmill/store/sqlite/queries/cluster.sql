@@ -1,19 +1,19 @@
 -- name: elsewhere
--- What others are at.
+-- Return the load of other nodes.
 SELECT {others_at_work};
 
 -- name: other_nodes
--- Whether other nodes dispatch.
+-- True if there are other nodes.
 SELECT false;
 
 -- name: claim_fronts
--- Only nodes that claim from the same lanes need it.
+-- Nothing to do: only nodes that claim from the same lanes need it.
 ;
 
 -- name: preemption
--- Only nodes that dispatch together need it.
+-- Nothing to do: only nodes that dispatch together need it.
 ;
 
 -- name: ask_to_make_way
--- Only nodes that dispatch together need it.
+-- Nothing to do: only nodes that dispatch together need it.
 ;

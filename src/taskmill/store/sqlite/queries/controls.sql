@@ -1,5 +1,5 @@
 -- name: version
--- And whether the time of pauses that have ended is still to be given back.
+-- Return the version of the controls, and whether any paused time is still to be given back.
 SELECT CAST(value AS INTEGER), EXISTS (SELECT 1 FROM taskmill_ended_pause)
 FROM taskmill_setting WHERE name = 'controls_version';
 
@@ -24,13 +24,13 @@ INSERT INTO taskmill_control (kind, name, change) VALUES (?1, ?2, ?3)
 ON CONFLICT (kind, name) DO UPDATE SET change = excluded.change;
 
 -- name: fill_buckets
--- Rows of [kind, name, bucket, full_at].
+-- Store token buckets, for rows of [kind, name, bucket, full_at].
 INSERT INTO taskmill_control (kind, name, bucket, full_at)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?1) WHERE true
 ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket, full_at = excluded.full_at;
 
 -- name: forget_full_buckets
--- A bucket that is full at ?1 is like one from which nothing was ever taken.
+-- Delete buckets that are full at ?1: a missing bucket counts as full.
 DELETE FROM taskmill_control WHERE full_at <= ?1 AND full_at IS NOT NULL AND change IS NULL AND paused_at IS NULL;
 
 -- name: paused_at
@@ -46,17 +46,17 @@ ON CONFLICT (kind, name) DO UPDATE SET
 UPDATE taskmill_control SET paused_at = NULL, resume_at = NULL WHERE kind = ?1 AND name = ?2;
 
 -- name: is_anything_paused
--- Now, or until a moment ago.
+-- True if anything is paused, or an ended pause still has to give time back.
 SELECT EXISTS (SELECT 1 FROM taskmill_control WHERE paused_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM taskmill_ended_pause);
 
 -- name: overdue
--- Pauses that should have ended by ?1, in the order in which they should have.
+-- Return the pauses that should have ended by ?1, in that order.
 SELECT kind, name, resume_at FROM taskmill_control WHERE resume_at <= ?1 ORDER BY resume_at, kind, name;
 
 -- name: freeze
--- What is past its deadline at ?1 but paused with others does not expire: its time stands still. Nor does what was, and has
--- its time still to be given back. At most ?2.
+-- Keep at most ?2 tasks from expiring whose deadline has passed at ?1 but which are paused, or are still owed time by
+-- an ended pause.
 UPDATE taskmill_task SET frozen = 1
 WHERE id IN (
     SELECT id FROM taskmill_task AS t
@@ -67,11 +67,11 @@ WHERE id IN (
 );
 
 -- name: preempted
--- [id, for what] of tasks that made way.
+-- Return [id, cause] of preempted tasks.
 {made_way};
 
 -- name: resume_preempted
--- The given tasks return to the queue at ?2, unless their series is paused.
+-- Return the given preempted tasks to the queue at ?2, unless their series is paused.
 UPDATE taskmill_task SET
     status = CASE
         WHEN series_id IS NOT NULL AND (SELECT paused FROM taskmill_series WHERE id = series_id) THEN 'paused'
@@ -89,7 +89,7 @@ WHERE taskmill_task.id = own.id;
 UPDATE taskmill_task SET priority = ?2 WHERE id = ?1 AND stop IS NULL;
 
 -- name: shift_pauses
--- The wall clock was stepped by ?1 ms: nothing was paused longer or shorter for it.
+-- Move pauses by ?1 ms after a step of the wall clock, so that their lengths stay the same.
 UPDATE taskmill_control SET
     paused_at = paused_at + ?1, resume_at = iif(resume_is_relative, resume_at + ?1, resume_at)
 WHERE paused_at IS NOT NULL;

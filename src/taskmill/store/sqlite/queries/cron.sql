@@ -1,27 +1,27 @@
 -- name: all_cron
--- [state, type, task_id, runs] of every cron task, in the order of declaration.
+-- Return [state, type, task_id, runs] of every cron task, in the order of declaration.
 SELECT json_group_array(json_array(json(state), type, task_id, runs))
 FROM (SELECT * FROM taskmill_cron ORDER BY position);
 
 -- name: cron_named
--- The same for the given names.
+-- Like all_cron, for the given names.
 SELECT json_group_array(json_array(json(state), type, task_id, runs))
 FROM (SELECT * FROM taskmill_cron WHERE name IN (SELECT value FROM json_each(?1)) ORDER BY position);
 
 -- name: cron_of_tasks
--- The same for those whose firings are among the given tasks.
+-- Like all_cron, for cron tasks whose current firing is one of the given tasks.
 SELECT json_group_array(json_array(json(state), type, task_id, runs))
 FROM taskmill_cron WHERE task_id IS NOT NULL AND task_id IN (SELECT value FROM json_each(?1));
 
 -- name: declare_cron
--- [name, position, type, state, task_id] rows.
+-- Store cron tasks, for rows of [name, position, type, state, task_id].
 INSERT INTO taskmill_cron (name, position, type, state, task_id)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(?1) WHERE true
 ON CONFLICT (name) DO UPDATE SET
     position = excluded.position, type = excluded.type, state = excluded.state, task_id = excluded.task_id;
 
 -- name: write_cron
--- [name, state, task_id, fired] rows; fired is 1 for a new firing.
+-- Store the states of cron tasks, for rows of [name, state, task_id, fired]; fired is 1 for a new firing.
 UPDATE taskmill_cron SET state = given.value ->> 1, task_id = given.value ->> 2, runs = runs + (given.value ->> 3)
 FROM json_each(?1) AS given
 WHERE taskmill_cron.name = given.value ->> 0;
@@ -30,8 +30,8 @@ WHERE taskmill_cron.name = given.value ->> 0;
 DELETE FROM taskmill_cron WHERE name IN (SELECT value FROM json_each(?1));
 
 -- name: firings
--- [id, type, overrides, due_at, waits, hook_left] of those of the given tasks that are active; one that waits to run, and
--- has nothing that must be stopped first, can be replaced, once its hook is over if it has one left.
+-- Return [id, type, overrides, due_at, waits, hook_left] of those of the given tasks that are active. A firing that
+-- waits, and has no attempt or child to stop first, can be replaced; if hook_left, its on_cancel hook runs before.
 SELECT json_group_array(json_array(
     id, type, overrides, iif(status = 'scheduled', due_at, NULL),
     status IN ('pending', 'scheduled') AND stop IS NULL AND NOT finalizing AND children = children_ended,
@@ -39,7 +39,7 @@ SELECT json_group_array(json_array(
 FROM taskmill_task AS t WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: mark_firings
--- [id, name] rows: these tasks are firings.
+-- Mark tasks as firings of cron tasks, for rows of [id, name].
 UPDATE taskmill_task SET cron = given.value ->> 1
 FROM json_each(?1) AS given
 WHERE taskmill_task.id = given.value ->> 0;
@@ -48,8 +48,8 @@ WHERE taskmill_task.id = given.value ->> 0;
 SELECT json_group_array(id) FROM taskmill_task WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: redeclare_firings
--- [id, type, payload, overrides, due_at] rows of firings that wait to run and are declared otherwise now. One that becomes
--- a task of another type gives up its key.
+-- Update waiting firings whose declaration has changed, for rows of [id, type, payload, overrides, due_at]. A firing
+-- that gets another type gives up its key.
 UPDATE taskmill_task SET
     key = iif(taskmill_task.type = given.value ->> 1, taskmill_task.key, NULL),
     payload = iif(taskmill_task.type = given.value ->> 1, payload, given.value ->> 2),
@@ -60,7 +60,7 @@ FROM json_each(?1) AS given
 WHERE taskmill_task.id = given.value ->> 0;
 
 -- name: rewind_retries
--- The wall clock was put back by ?1 ms, more than a retry may be late. A firing is due when it is made, so that one
--- which is scheduled waits for its retry.
+-- Move the retries of cron firings back by ?1 ms after the wall clock was set back by more than a retry may be late.
+-- Firings are due when they are created, so a firing that is scheduled waits for its retry.
 UPDATE taskmill_task SET due_at = due_at - ?1
 WHERE status = 'scheduled' AND due_at IS NOT NULL AND cron IS NOT NULL AND due_is_relative = 0;

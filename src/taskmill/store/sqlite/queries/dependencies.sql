@@ -1,17 +1,18 @@
 -- name: states
--- Of each of the given tasks: [id, whether it is active, its ending].
+-- Return [id, is active, ending] for each of the given tasks.
 SELECT json_group_array(json_array(given.value, t.id IS NOT NULL, h.ending))
 FROM json_each(?1) AS given
 LEFT JOIN taskmill_task AS t ON t.id = given.value
 LEFT JOIN taskmill_history AS h ON h.id = given.value;
 
 -- name: reaches
--- Whether whoever is among ?1 is, or waits, directly or through others, for a task of ?2.
+-- True if a task of ?1 is in ?2, or waits directly or indirectly for a task of ?2.
 WITH RECURSIVE {awaited}
 SELECT EXISTS (SELECT 1 FROM awaited WHERE id IN (SELECT value FROM json_each(?2)));
 
 -- name: waits_below
--- [task, task it waits for], from the given ones on: dependencies, children, runs before added ones.
+-- Return [task, task it waits for] for the given tasks and all tasks that they wait for: dependencies, children, and
+-- the run before an added run.
 WITH RECURSIVE {awaited}
 SELECT json_group_array(json_array(task_id, on_id)) FROM (
     SELECT edge.task_id, edge.on_id FROM awaited
@@ -24,7 +25,7 @@ SELECT json_group_array(json_array(task_id, on_id)) FROM (
 );
 
 -- name: insert_edges
--- Rows of [task_id, on_id, open].
+-- Store dependencies, for rows of [task_id, on_id, open].
 INSERT OR IGNORE INTO taskmill_dependency (task_id, on_id, open)
 SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1);
 
@@ -32,7 +33,7 @@ SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1);
 UPDATE taskmill_task SET awaited = 1 WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: point_at_successors
--- [old, new] pairs: who waits for a task that is replaced waits for its replacement.
+-- Make the dependents of replaced tasks wait for the replacements, for [old, new] pairs.
 UPDATE OR IGNORE taskmill_dependency SET on_id = given.value ->> 1
 FROM json_each(?1) AS given
 WHERE taskmill_dependency.on_id = given.value ->> 0 AND taskmill_dependency.open = 1;
@@ -41,9 +42,10 @@ WHERE taskmill_dependency.on_id = given.value ->> 0 AND taskmill_dependency.open
 DELETE FROM taskmill_dependency WHERE on_id IN (SELECT value FROM json_each(?1)) AND open = 1;
 
 -- name: dependents
--- Open edges onto the given ended tasks, with the policy of whoever waits, and whether it waits for no more than the end:
--- it had depended on the next holder of the key, which ended before it could start, and that was no failure to it. The
--- question is asked of few, and costs what is kept of one key.
+-- Return [task, ended task, failure policy, awaits only the end] for each open dependency on the given ended tasks. The
+-- last value is true if the dependent had depended on the next holder of the same key, which ended before it started;
+-- then only the end of the present task matters, not its success. This check runs for few tasks and costs one lookup of
+-- the key in history.
 SELECT json_group_array(json_array(edge.task_id, edge.on_id, t.on_dependency_failure, (
     SELECT t.on_dependency_failure <> 'ignore' AND ended.ending <> 'completed' AND EXISTS (
         SELECT 1 FROM taskmill_history AS following
@@ -57,25 +59,25 @@ JOIN taskmill_dependency AS edge ON edge.on_id = given.value AND edge.open = 1
 JOIN taskmill_task AS t ON t.id = edge.task_id;
 
 -- name: close_edges
--- [task_id, on_id] pairs.
+-- Mark dependencies as met, for [task_id, on_id] pairs.
 UPDATE taskmill_dependency SET open = 0
 FROM json_each(?1) AS given
 WHERE taskmill_dependency.task_id = given.value ->> 0 AND taskmill_dependency.on_id = given.value ->> 1;
 
 -- name: without_open_edges
--- Those of the given tasks that no longer wait for others to end.
+-- Return those of the given tasks that have no open dependency left.
 SELECT json_group_array(id) FROM taskmill_task AS t
 WHERE id IN (SELECT value FROM json_each(?1)) AND stop IS NULL
     AND NOT EXISTS (SELECT 1 FROM taskmill_dependency WHERE task_id = t.id AND open = 1);
 
 -- name: open_edges_of
--- What the given tasks still wait for.
+-- Return the open dependencies of the given tasks, as [task_id, on_id].
 SELECT json_group_array(json_array(edge.task_id, edge.on_id))
 FROM json_each(?1) AS given
 JOIN taskmill_dependency AS edge ON edge.task_id = given.value AND edge.open = 1;
 
 -- name: lend_urgency
--- [id, urgency] pairs: these tasks, and whatever they wait for, become at least that urgent.
+-- Raise the urgency of tasks, and of everything they wait for, to at least the given one, for [id, urgency] pairs.
 WITH RECURSIVE lent (id, urgency) AS (
     SELECT value ->> 0, value ->> 1 FROM json_each(?1)
     UNION
@@ -93,8 +95,8 @@ WHERE taskmill_task.id = wanted.id AND taskmill_task.urgency > wanted.urgency
 RETURNING taskmill_task.id;
 
 -- name: misjudged
--- Those of the given tasks whose urgency is not what it should be, with what it should be: their own priority, or that
--- of a more urgent task which waits for them.
+-- Return [id, correct urgency] of those of the given tasks whose stored urgency is wrong. The correct one is their own
+-- priority, or the urgency of a more urgent task that waits for them.
 SELECT json_group_array(json_array(id, due)) FROM (
     SELECT t.id, t.urgency, min(
         t.priority,
@@ -108,13 +110,13 @@ SELECT json_group_array(json_array(id, due)) FROM (
 ) WHERE due <> urgency;
 
 -- name: set_urgency
--- [id, urgency] pairs.
+-- Store urgencies, for [id, urgency] pairs.
 UPDATE taskmill_task SET urgency = given.value ->> 1
 FROM json_each(?1) AS given
 WHERE taskmill_task.id = given.value ->> 0;
 
 -- name: waited_for
--- What the given tasks wait for: blockers and children.
+-- Return the tasks that the given ones wait for: dependencies and children.
 SELECT json_group_array(id) FROM (
     SELECT edge.on_id AS id FROM json_each(?1) AS given
     JOIN taskmill_dependency AS edge ON edge.task_id = given.value AND edge.open = 1
@@ -124,7 +126,7 @@ SELECT json_group_array(id) FROM (
 );
 
 -- name: tied
--- Everything that hangs together with a task, in either table, over dependencies and kinship.
+-- Return all tasks, active or ended, that are connected with a task through dependencies and families.
 WITH RECURSIVE tied (id) AS (
     SELECT ?1
     UNION
@@ -149,5 +151,5 @@ SELECT json_group_array(json_array(task_id, on_id, json(CASE WHEN open THEN 'tru
 FROM taskmill_dependency WHERE task_id IN (SELECT value FROM json_each(?1));
 
 -- name: forget_edges
--- The given tasks are pruned from history.
+-- Delete the dependencies of the given tasks, for example when they are pruned from history.
 DELETE FROM taskmill_dependency WHERE task_id IN (SELECT value FROM json_each(?1));

@@ -1,7 +1,8 @@
 -- name: record_endings
--- Write history for rows of [id, ending, ended_at, duration_ms, result, error, attempt]. A row that names its attempt is
--- written only while that holds its token, nobody wants anything else of the task, and no other task is concerned; for the
--- others the caller sees to all that. With ?2 and ?3, an ending and an instant for all, ids in the rows are enough.
+-- Write tasks to history, for rows of [id, ending, ended_at, duration_ms, result, error, attempt]. A row that names its
+-- attempt is written only if that attempt still holds its token, the task was not asked to stop, and no other task is
+-- linked to it; for rows without one the caller has checked this. With ?2 and ?3, a common ending and instant, rows of
+-- [id] are enough.
 INSERT INTO taskmill_history (
     id, type, key, label, group_name, priority, ending, payload, tags, overrides, attempt, retries, created_at,
     due_at, expires_at, started_at, ended_at, duration_ms, parent_id, series_id, saved, progress, io, actual_io, last_error,
@@ -31,7 +32,7 @@ WHERE task_id IN (SELECT value FROM json_each(?1));
 DELETE FROM taskmill_task_tag WHERE task_id IN (SELECT value FROM json_each(?1));
 
 -- name: tally
--- Add [type, group, ending, count, duration_ms] rows to what has ended.
+-- Add rows of [type, group, ending, count, duration_ms] to the tally.
 INSERT INTO taskmill_tally (type, group_name, ending, ended, kept, duration_ms)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 3, value ->> 4 FROM json_each(?1) WHERE true
 ON CONFLICT (type, group_name, ending) DO UPDATE SET
@@ -44,13 +45,13 @@ WHERE typeof(type) <> 'text' OR typeof(group_name) <> 'text' OR typeof(ending) <
     OR typeof(kept) <> 'integer' OR typeof(duration_ms) <> 'integer';
 
 -- name: count_anew
--- Count what is in history where nothing was counted.
+-- Rebuild missing rows of the tally from history.
 INSERT OR IGNORE INTO taskmill_tally (type, group_name, ending, ended, kept, duration_ms)
 SELECT type, group_name, ending, count(*), count(*), coalesce(sum(duration_ms), 0) FROM taskmill_history
 GROUP BY type, group_name, ending;
 
 -- name: sums_of_endings
--- The same rows for ended tasks of which only the ids are known.
+-- Return tally rows for tasks in history of which only the ids are known.
 SELECT json_group_array(json_array(type, group_name, ending, ended, duration_ms)) FROM (
     SELECT type, group_name, ending, count(*) AS ended, coalesce(sum(duration_ms), 0) AS duration_ms
     FROM taskmill_history WHERE id IN (SELECT value FROM json_each(?1))
@@ -58,17 +59,18 @@ SELECT json_group_array(json_array(type, group_name, ending, ended, duration_ms)
 );
 
 -- name: gated
--- Who waits for the given tasks to end.
+-- Return [ended task, task that waits for it] for the given tasks and their replacements or added runs.
 SELECT json_group_array(json_array(gate_id, id)) FROM taskmill_task
 WHERE gate_id IN (SELECT value FROM json_each(?1));
 
 -- name: gates
--- [task, gate] of those of the given tasks that wait for another to end.
+-- Return [task, gate] of those of the given tasks that wait for another task to end.
 SELECT json_group_array(json_array(id, gate_id)) FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND gate_id IS NOT NULL;
 
 -- name: open_gates
--- The given tasks have ended and are in history: what replaces one of them reads what was saved last.
+-- Clear the gates of tasks that waited for the given ended tasks. A replacement takes over what the replaced task saved
+-- last.
 UPDATE taskmill_task SET
     replaced = coalesce((
         SELECT saved FROM taskmill_history WHERE id = taskmill_task.gate_id AND ending = 'superseded'
@@ -77,14 +79,14 @@ UPDATE taskmill_task SET
 WHERE gate_id IN (SELECT value FROM json_each(?1));
 
 -- name: take_keys_back
--- Runs that were added behind the given tasks have ended: those that have none left hold their keys again.
+-- Return the key to those of the given tasks whose added runs have all ended.
 UPDATE taskmill_task SET gave_key = 0
 WHERE id IN (SELECT value FROM json_each(?1)) AND gave_key = 1
     AND NOT EXISTS (SELECT 1 FROM taskmill_task AS added WHERE added.gate_id = taskmill_task.id);
 
 -- name: ties
--- Whom any ending can concern: whether there are successors, dependents, parents, series at all. Most stores have none, and
--- a look at an empty index costs less than many looks at it.
+-- Return which kinds of links exist at all: replacements, dependents, parents, series, cron firings. Most stores have
+-- none, and one look at an empty index costs less than many.
 SELECT json_array(
     EXISTS (SELECT 1 FROM taskmill_task WHERE gate_id IS NOT NULL),
     EXISTS (SELECT 1 FROM taskmill_dependency WHERE open = 1),

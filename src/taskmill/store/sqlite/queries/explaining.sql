@@ -1,5 +1,5 @@
 -- name: situation
--- Everything about task ?1 that can hold it back.
+-- Return everything about task ?1 that can hold it back.
 SELECT json_array(
     t.id, t.type, t.group_name, t.priority, t.urgency, t.status, t.stop, t.created_at, t.queued_at, t.renewed_at, t.due_at,
     t.expires_at, t.started_at, t.attempt, t.last_error, t.gate_id, t.held, t.parent_id,
@@ -13,30 +13,32 @@ FROM taskmill_task AS t
 WHERE t.id = ?1;
 
 -- name: running
--- [group, type, count] of what runs.
+-- Return [group, type, count] of running tasks.
 SELECT json_group_array(json_array(group_name, type, n)) FROM (
     SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'running' GROUP BY group_name, type
 );
 
 -- name: waiting
--- [group, type, count] of what may start, one or more rows for each: the index of the queue counts without sorting.
+-- Return [group, type, count] of tasks that may start, with one or more rows for each pair: grouping in the order of
+-- the queue's index avoids a sort.
 SELECT json_group_array(json_array(group_name, type, n)) FROM (
     SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'pending' AND stop IS NULL
     GROUP BY group_name, urgency, type
 );
 
 -- name: expired_waiting
--- The same of what is counted there, though it has expired.
+-- Return [group, type, count] of the tasks that "waiting" counts although they have expired.
 SELECT json_group_array(json_array(group_name, type, n)) FROM (
     SELECT group_name, type, count(*) AS n FROM taskmill_task AS t
     WHERE status = 'pending' AND {is_expired} GROUP BY group_name, type
 );
 
 -- name: ahead
--- Of each group (?1, or all of them), how many waiting tasks are more urgent than effective priority E, and how many are
--- equally urgent and began to wait before (?2, ?3) or at all. ?4 has rows of [urgency, T1, T2]: tasks of that urgency are
--- more urgent if they have waited since T1, and equally urgent if since T2. What is paused is nobody's rival: ?5 has the
--- groups and ?6 the domains that are. The rows of ?4 are unpacked once, not once for each task that waits.
+-- Count, for group ?1 or for every group, the waiting tasks that are more urgent than effective priority E, those
+-- equally urgent that began to wait before (?2, ?3), and all that are equally urgent. ?4 has rows of [urgency, T1, T2]:
+-- tasks of that urgency are more urgent than E if they have waited since T1, and equally urgent if since T2. Tasks of
+-- the paused groups ?5 and the paused domains ?6 are left out. The rows of ?4 are unpacked once, not once per waiting
+-- task.
 WITH given (urgency, more_since, equal_since) AS MATERIALIZED (
     SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?4)
 )
@@ -62,7 +64,7 @@ SELECT json_group_array(DISTINCT urgency) FROM taskmill_task
 WHERE status = 'pending' AND stop IS NULL AND (?1 IS NULL OR group_name = ?1);
 
 -- name: heads
--- [group, type, urgency, aged_from, paused_at] of the first task of each lane in ?1.
+-- Return [group, type, urgency, aged_from, paused_at] of the first task of each lane in ?1.
 SELECT json_group_array(json_array(t.group_name, t.type, t.urgency, coalesce(t.renewed_at, t.queued_at), t.paused_at))
 FROM json_each(?1) AS lane
 JOIN taskmill_task AS t ON t.id = (
@@ -73,7 +75,8 @@ JOIN taskmill_task AS t ON t.id = (
 );
 
 -- name: crossed
--- Of rows of [group, urgency, type, renewed, since, until]: the waiting tasks of the lane whose age began in that span.
+-- Return the waiting tasks whose age began after "since" and not after "until", for rows of [group, urgency, type,
+-- renewed, since, until].
 SELECT json_group_array(t.id)
 FROM json_each(?1) AS given
 JOIN taskmill_task AS t ON t.status = 'pending' AND t.stop IS NULL AND t.group_name = given.value ->> 0
@@ -82,7 +85,7 @@ JOIN taskmill_task AS t ON t.status = 'pending' AND t.stop IS NULL AND t.group_n
 WHERE t.renewed_at IS NULL OR t.renewed_at > given.value ->> 4 AND t.renewed_at <= given.value ->> 5;
 
 -- name: following
--- For each of the same rows: when the age of the next task of the lane began.
+-- Return, for each row as in crossed, when the age of the next task of the lane began.
 SELECT json_group_array(CASE WHEN given.value ->> 3 THEN (
     SELECT min(renewed_at) FROM taskmill_task
     WHERE status = 'pending' AND stop IS NULL AND group_name = given.value ->> 0 AND urgency = given.value ->> 1

@@ -1,9 +1,9 @@
 -- name: key_holders
--- Of the given [type, key] pairs: the active tasks that hold them, with what events would tell about them, and those that
--- were asked to stop, or have a run added, and have not ended; the id after which there is room for ?2 more, here the last that was given out;
--- whether any task waits for others; whether any is a firing; whether paused time is still to be given back. One statement,
--- because each is a hand-over between threads.
--- ?3 is the present: stored deadlines may have passed.
+-- Look up the given [type, key] pairs, all in one statement because each statement is a hand-over between threads.
+-- Return the active tasks that hold them, each with its description for events; the tasks that gave a key up (asked to
+-- stop, or followed by an added run) and have not ended; the last id used, after which there is room for ?2 more; and
+-- whether any task has open dependencies, any is a cron firing, and any paused time is still to be given back. ?3 is
+-- the present, by which stored deadlines may have passed.
 SELECT
     (
         SELECT json_group_array(json_array(t.type, t.key, json_array(
@@ -31,15 +31,15 @@ SELECT
     EXISTS (SELECT 1 FROM taskmill_ended_pause);
 
 -- name: give_up_keys
--- The given tasks are being replaced.
+-- Ask the given tasks to stop because they are being replaced; this frees their keys.
 UPDATE taskmill_task SET stop = 'supersede' WHERE id IN (SELECT value FROM json_each(?1)) AND stop IS NULL;
 
 -- name: hand_keys_on
--- The given tasks have a run added, which holds the key from now on.
+-- Free the keys of the given tasks: a run was added behind each, and holds the key from now on.
 UPDATE taskmill_task SET gave_key = 1 WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: renew_added
--- [id, new task] rows: the run that requeue has added is as the newest submission wants it.
+-- Overwrite runs that requeue has added with the newest submission, for [id, new task] rows.
 UPDATE taskmill_task SET
     label = task ->> 2, group_name = task ->> 3, priority = task ->> 4, urgency = task ->> 4, payload = task ->> 6,
     tags = task ->> 7, overrides = task ->> 8, created_at = task ->> 9, queued_at = task ->> 10, due_at = task ->> 11,
@@ -49,7 +49,7 @@ FROM (SELECT value ->> 0 AS id, value -> 1 AS task FROM json_each(?1)) AS given
 WHERE taskmill_task.id = given.id;
 
 -- name: raise_priority
--- A more urgent duplicate raises the holder: [id, priority] pairs.
+-- Raise the priority of key holders to that of a more urgent duplicate, for [id, priority] pairs.
 UPDATE taskmill_task SET priority = wanted.value ->> 1
 FROM json_each(?1) AS wanted
 WHERE taskmill_task.id = wanted.value ->> 0;

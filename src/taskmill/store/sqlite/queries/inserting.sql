@@ -1,21 +1,21 @@
 -- name: insert_plain
--- Store new tasks of which nothing more is known than [type, group, priority, payload, created_at]: almost all of them, and
--- each value taken out of the JSON costs. Ids ascend in input order, so the last one tells them all.
+-- Store new tasks that need only [type, group, priority, payload, created_at]. These are almost all tasks, and every
+-- value extracted from JSON costs time. Ids ascend in input order, so the caller computes them from the last one.
 INSERT INTO taskmill_task (type, group_name, priority, urgency, status, payload, created_at, queued_at)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 2, 'pending', value ->> 3, value ->> 4, value ->> 4
 FROM json_each(?1);
 
 -- name: insert_children
--- The same for children: [type, group, priority, payload, created_at, parent_id].
+-- Like insert_plain, for children: [type, group, priority, payload, created_at, parent_id].
 INSERT INTO taskmill_task (type, group_name, priority, urgency, status, payload, created_at, queued_at, parent_id)
 SELECT
     value ->> 0, value ->> 1, value ->> 2, value ->> 2, 'pending', value ->> 3, value ->> 4, value ->> 4, value ->> 5
 FROM json_each(?1);
 
 -- name: insert_keyed
--- The same for tasks with keys, which may stand in the place of others:
--- [type, key, group, priority, payload, created_at, queued_at, replaced, place_id]. One that is queued before it was created
--- has the place of another, but not its age.
+-- Like insert_plain, for tasks with keys, which may take over the position of another task: [type, key, group,
+-- priority, payload, created_at, queued_at, replaced, place_id]. A task with queued_at before created_at has the
+-- position of another task, but not its age.
 INSERT INTO taskmill_task (
     type, key, group_name, priority, urgency, status, payload, created_at, queued_at, replaced, renewed_at, place_id
 )
@@ -25,7 +25,7 @@ SELECT
 FROM json_each(?1);
 
 -- name: insert
--- The same for tasks of which more is known.
+-- Like insert_plain, for tasks with any other option, except links to a parent, dependencies or a series.
 INSERT INTO taskmill_task (
     type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
     created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, renewed_at,
@@ -38,7 +38,7 @@ SELECT
 FROM json_each(?1);
 
 -- name: insert_kin
--- The same for tasks that are tied to others.
+-- Like insert, for children, dependents and occurrences of a series.
 INSERT INTO taskmill_task (
     type, key, label, group_name, priority, urgency, status, payload, tags, overrides,
     created_at, queued_at, due_at, due_is_relative, expires_at, ttl_ms, gate_id, stop, replaced, io, parent_id, series_id,
@@ -53,7 +53,7 @@ SELECT
 FROM json_each(?1);
 
 -- name: insert_tags
--- Make tagged tasks of the given id range findable.
+-- Index the tags of the tasks in the given id range.
 INSERT INTO taskmill_task_tag (name, value, task_id)
 SELECT tag.key, tag.value, t.id
 FROM taskmill_task AS t, json_each(t.tags) AS tag

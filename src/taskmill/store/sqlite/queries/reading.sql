@@ -1,7 +1,7 @@
 -- name: active_rows
--- Records of active tasks. Of a parent also [children, ended, the sum of the fractions that the others have reported]; of a
--- running one, last, how long tasks of its type take that succeed, in milliseconds; and whether
--- its deadline counts. {where} and {order} are put in when it is asked.
+-- Return records of active tasks. A parent also has [children, ended children, sum of the fractions reported by the
+-- live ones]. A running task also has the mean duration of successful tasks of its type, in milliseconds. The last
+-- value is true if its deadline still applies. The caller fills in {where} and {order}.
 SELECT json_group_array(json(row)) FROM (
     SELECT json_array(
         id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,
@@ -19,7 +19,7 @@ SELECT json_group_array(json(row)) FROM (
 );
 
 -- name: history_rows
--- Records of ended tasks.
+-- Return records of ended tasks. The caller fills in {where} and {order}.
 SELECT json_group_array(json(row)) FROM (
     SELECT json_array(
         id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,
@@ -29,7 +29,7 @@ SELECT json_group_array(json(row)) FROM (
 );
 
 -- name: with_expired
--- Put before a statement: read history as if all that has expired were in it.
+-- A WITH clause to put before a statement about history: it adds expired tasks that are not in history yet.
 WITH taskmill_history AS NOT MATERIALIZED (
     SELECT
         id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,
@@ -47,19 +47,19 @@ WITH taskmill_history AS NOT MATERIALIZED (
 );
 
 -- name: has_expired
--- Whether any task has expired and was not moved to history.
+-- True if any task has expired and is not in history yet.
 SELECT EXISTS (SELECT 1 FROM taskmill_task AS t WHERE {is_expired});
 
 -- name: shown_status
--- A fragment: the status of an active task, which is paused if it would wait and its scheduler, domain or group is; or the
--- ending of one that has expired.
+-- Fragment: the status to show for an active task. It is 'paused' for a pending task whose scheduler, domain or group
+-- is paused, and 'expired' for a task that has expired and is not in history yet.
 CASE WHEN {is_expired} THEN 'expired' WHEN status = 'pending' AND EXISTS (
     SELECT 1 FROM taskmill_control AS control
     WHERE {pauses_it} AND (control.resume_at IS NULL OR control.resume_at > {now})
 ) THEN 'paused' ELSE status END;
 
 -- name: among_ids
--- A fragment: the tasks of a list.
+-- Fragment: the tasks of a list of ids.
 id IN (SELECT value FROM json_each(?));
 
 -- name: active_counts
@@ -69,7 +69,7 @@ SELECT json_group_object(shown, n) FROM (SELECT {status} AS shown, count(*) AS n
 SELECT json_group_object(ending, n) FROM (SELECT ending, sum(kept) AS n FROM taskmill_tally GROUP BY ending);
 
 -- name: stats
--- How many tasks of a type ended how, and how long they took together.
+-- Return [number of tasks, total duration in ms] for each ending of a type.
 SELECT json_group_object(ending, json_array(n, ms)) FROM (
     SELECT ending, sum(ended) AS n, sum(duration_ms) AS ms FROM taskmill_tally WHERE type = ?1 GROUP BY ending
 );

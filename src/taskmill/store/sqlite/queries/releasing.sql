@@ -1,5 +1,5 @@
 -- name: releasable
--- Those of the given tasks that nothing holds back any longer.
+-- Return those of the given blocked tasks that nothing holds back any longer.
 SELECT json_group_array(json_array(id, group_name, urgency, type, queued_at, renewed_at, due_at, expires_at,
     {place}, {budget}))
 FROM taskmill_task AS t
@@ -11,14 +11,14 @@ UPDATE taskmill_task SET status = CASE WHEN due_at > ?2 THEN 'scheduled' ELSE 'p
 WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: in_queue
--- The places of those of the given tasks that are in the queue.
+-- Return the positions of those of the given tasks that are in the queue.
 SELECT json_group_array(json_array(id, group_name, urgency, type, queued_at, renewed_at, NULL, expires_at,
     {place}, {budget}))
 FROM taskmill_task
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'pending' AND stop IS NULL;
 
 -- name: capped_parents
--- [id, max_children] of the parents of the given tasks that let only so many children into the queue.
+-- Return [id, max_children] of those parents of the given tasks that limit how many children are in the queue.
 SELECT json_group_array(json_array(id, max_children)) FROM (
     SELECT DISTINCT parent.id, parent.max_children
     FROM json_each(?1) AS given
@@ -28,8 +28,8 @@ SELECT json_group_array(json_array(id, max_children)) FROM (
 );
 
 -- name: let_in
--- The next children of parent ?1 that may enter the queue, of which ?2 may be there. One that waits for children of its
--- own takes no place.
+-- Return the next children of parent ?1 that may enter the queue, of which ?2 may be there at a time. A child that
+-- waits for its own children does not count.
 SELECT json_group_array(id) FROM (
     SELECT id FROM taskmill_task AS t
     WHERE parent_id = ?1 AND held = 1 AND stop IS NULL AND gate_id IS NULL

@@ -4,7 +4,8 @@ SELECT json_group_object(ending, kept) FROM (
 );
 
 -- name: oldest_of_ending
--- The oldest ?2 ended tasks of one ending. Children are kept as long as their parent may want to read about them.
+-- Return the oldest ?2 tasks of one ending, as [ended_at, id]. Children are kept while their parent is active, because
+-- it may read them.
 SELECT json_group_array(json_array(ended_at, id)) FROM (
     SELECT ended_at, id FROM taskmill_history AS h
     WHERE ending = ?1 AND (parent_id IS NULL OR NOT EXISTS (SELECT 1 FROM taskmill_task WHERE id = h.parent_id))
@@ -12,11 +13,11 @@ SELECT json_group_array(json_array(ended_at, id)) FROM (
 );
 
 -- name: first_of_ending
--- When the first task in history with this ending ended.
+-- Return when the oldest task in history with this ending ended.
 SELECT min(ended_at) FROM taskmill_history WHERE ending = ?1;
 
 -- name: older_of_ending
--- Ended tasks of one ending that ended before ?3, at most ?2.
+-- Return at most ?2 tasks of one ending that ended before ?3. Children are kept while their parent is active.
 SELECT json_group_array(id) FROM (
     SELECT id FROM taskmill_history AS h
     WHERE ending = ?1 AND ended_at < ?3
@@ -25,7 +26,7 @@ SELECT json_group_array(id) FROM (
 );
 
 -- name: uncount
--- Take the given history rows out of the tally of what is kept.
+-- Subtract the given history rows from the tally of kept tasks.
 UPDATE taskmill_tally SET kept = kept - gone.n
 FROM (
     SELECT type, group_name, ending, count(*) AS n FROM taskmill_history

@@ -1,6 +1,6 @@
 -- name: revive
--- Bring a dead letter back with its id, its payload and its saved state, and a fresh retry counter. It is released next,
--- unless something holds it back: ?3, or a parent that lets only so many children into the queue.
+-- Bring a dead letter back with its id, payload and saved state, and a fresh retry counter. It is blocked at first; the
+-- caller releases it, unless it has to wait for the task ?3 or for its parent's limit on children in the queue.
 INSERT INTO taskmill_task (
     id, type, key, label, group_name, priority, urgency, status, payload, tags, overrides, attempt, created_at, queued_at,
     gate_id, parent_id, children_after, saved, io, last_error, held, cron
@@ -14,7 +14,7 @@ SELECT
 FROM taskmill_history WHERE id = ?1 AND ending = 'dead_letter';
 
 -- name: recount_child
--- A child has come back: if its parent still waits, it waits for this one too.
+-- Make the parent wait for a child that was brought back.
 UPDATE taskmill_task SET children_ended = children_ended - 1
 WHERE id = (SELECT parent_id FROM taskmill_task WHERE id = ?1) AND children_ended > 0;
 
@@ -29,7 +29,7 @@ UPDATE taskmill_tally SET ended = ended - 1, kept = kept - 1, duration_ms = dura
 WHERE type = ?1 AND group_name = ?2 AND ending = ?3;
 
 -- name: dead_letter
--- The last value is the cron task that it was a firing of.
+-- Return the type, group, duration and key of a dead letter, and the name of the cron task that it was a firing of.
 SELECT
     type, group_name, duration_ms, key,
     (SELECT c.name FROM taskmill_cron AS c WHERE c.name = taskmill_history.tags ->> 'cron' AND c.type = taskmill_history.type)

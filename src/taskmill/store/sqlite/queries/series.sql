@@ -7,8 +7,8 @@ RETURNING id;
 UPDATE taskmill_task SET series_id = ?2 WHERE id = ?1 AND series_id IS NULL;
 
 -- name: of_ended
--- [id, came] of the series whose occurrences are among the given ended tasks: whether such an occurrence was due at the
--- latest beat and has started.
+-- Return [id, came] of the series whose occurrences are among the given ended tasks; came is true if the occurrence
+-- that was due last has started.
 SELECT json_group_array(json_array(id, came)) FROM (
     SELECT series.id, max(ended.started_at IS NOT NULL AND coalesce(ended.due_at, ended.created_at) = series.due_at) AS came
     FROM json_each(?1) AS given
@@ -18,7 +18,7 @@ SELECT json_group_array(json_array(id, came)) FROM (
 );
 
 -- name: of_task
--- The series that a task, active or ended, belongs to.
+-- Return the series of a task, active or ended.
 SELECT series_id FROM taskmill_task WHERE id = ?1 AND series_id IS NOT NULL
 UNION ALL
 SELECT series_id FROM taskmill_history WHERE id = ?1 AND series_id IS NOT NULL;
@@ -30,7 +30,8 @@ SELECT json_array(template, every_ms, first_at, due_at, ttl_ms, runs, max_runs, 
 UPDATE taskmill_series SET first_at = ?2, due_at = ?3, runs = runs + ?4, made_at = ?5 WHERE id = ?1;
 
 -- name: beats_passed
--- [id, every_ms, due_at, the active occurrence] of at most ?2 series of which a beat has come at ?1.
+-- Return [id, every_ms, due_at, active occurrence] of at most ?2 series whose next due time has come at ?1 while an
+-- occurrence is active.
 SELECT json_group_array(json_array(id, every_ms, due_at, task_id)) FROM (
     SELECT series.id, every_ms, due_at, (
         SELECT max(task.id) FROM taskmill_task AS task
@@ -42,24 +43,25 @@ SELECT json_group_array(json_array(id, every_ms, due_at, task_id)) FROM (
 ) AS passed WHERE task_id IS NOT NULL;
 
 -- name: settle_beats
--- At ?4, if no other node has done so: the beats after ?2 up to ?3 are skipped.
+-- Skip the due times after ?2 up to ?3, at ?4, unless another node has done so.
 UPDATE taskmill_series SET due_at = ?3, made_at = ?4 WHERE id = ?1 AND due_at = ?2;
 
 -- name: shift_series
--- The wall clock was stepped by ?1 ms: beats move with it, unless they begin at an instant that has not come.
+-- Move the due times of series by ?1 ms after a step of the wall clock, unless the first one is a fixed instant that
+-- has not come.
 UPDATE taskmill_series SET first_at = first_at + ?1, due_at = due_at + ?1, made_at = made_at + ?1
 WHERE NOT {begins_at_an_instant};
 
 -- name: series_ahead
--- [id, made_at] of series that were written later than the present, ?1.
+-- Return [id, made_at] of series that were written later than the present, ?1.
 SELECT json_group_array(json_array(id, made_at)) FROM taskmill_series WHERE made_at > ?1 AND NOT {begins_at_an_instant};
 
 -- name: move_series
--- By ?2 ms.
+-- Move the due times of a series by ?2 ms.
 UPDATE taskmill_series SET first_at = first_at + ?2, due_at = due_at + ?2, made_at = made_at + ?2 WHERE id = ?1;
 
 -- name: move_occurrences
--- By ?2 ms: those of series ?1 that wait for their time.
+-- Move the waiting occurrences of series ?1 by ?2 ms.
 UPDATE taskmill_task SET due_at = due_at + ?2, expires_at = expires_at + ?2, queued_at = queued_at + ?2
 WHERE series_id = ?1 AND series_id IS NOT NULL AND due_is_relative = 1 AND status IN ('scheduled', 'blocked', 'paused');
 
@@ -70,26 +72,28 @@ UPDATE taskmill_series SET paused = ?2 WHERE id = ?1;
 DELETE FROM taskmill_series WHERE id = ?1;
 
 -- name: occurrence
--- The active occurrence of a series: [id, status, attempt].
+-- Return the active occurrence of a series, as [id, status, attempt].
 SELECT json_array(id, status, attempt) FROM taskmill_task WHERE series_id = ?1 AND series_id IS NOT NULL AND stop IS NULL;
 
 -- name: has_active
 SELECT EXISTS (SELECT 1 FROM taskmill_task WHERE series_id = ?1 AND series_id IS NOT NULL);
 
 -- name: pause_occurrence
--- One that its scheduler, domain or group has paused already has stood still since then.
+-- Pause the occurrence of a series. If its scheduler, domain or group was paused before, it counts as paused since
+-- then.
 UPDATE taskmill_task SET
     status = 'paused',
     paused_at = min(?2, coalesce(max({paused_with_others_since}, coalesce(paused_at, created_at)), ?2))
 WHERE id = ?1 AND status IN ('pending', 'scheduled', 'blocked');
 
 -- name: resume_occurrence
--- ?2 is when it is due now, ?3 the present, ?4 its deadline. It is released next, unless something else holds it back.
+-- Resume the occurrence of a series. It is due at ?2 and expires at ?4; ?3 is the present. The caller releases it,
+-- unless something else blocks it.
 UPDATE taskmill_task SET status = 'blocked', due_at = ?2, queued_at = max(?2, ?3), place_id = NULL, expires_at = ?4
 WHERE id = ?1 AND status = 'paused';
 
 -- name: resume_retry
--- At ?2. One that made way for a more urgent task still does.
+-- Resume an occurrence that has started before, at ?2. A preempted one stays paused.
 UPDATE taskmill_task SET
     status = iif(preempted, 'paused', 'blocked'),
     {pause_given_back}
@@ -108,5 +112,5 @@ JOIN taskmill_task AS t ON t.id = (
     SELECT max(id) FROM taskmill_task WHERE series_id = s.id AND series_id IS NOT NULL);
 
 -- name: server_clock
--- A file has no clock of its own, and no other nodes that would need one.
+-- Return 0: a file has no clock of its own, and no other nodes that would need one.
 SELECT 0;
