@@ -141,7 +141,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
                 "budgets_by_node": {None: [IoBudget(disk_write=120 * MB)]},
             }
         },
-        "Task 7 (d::t) is pending: 80 MB of it are written to disk (disk_write): running tasks have 120 MB, of "
+        "Task 7 (d::t) is pending: it will write 80 MB to disk (disk_write); running tasks already use 120 MB of the "
         "160 MB allowed at once. Priority 128.",
     ),
     (
