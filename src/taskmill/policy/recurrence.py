@@ -36,7 +36,7 @@ def next_occurrence(first_at: int, every: int, last_due: int, now: int) -> Occur
 
 
 def beats_passed(every: int, last_due: int, now: int) -> Occurrence:
-    """Return the latest beat that came while the occurrence of ``last_due`` was active, and how many such there were."""
+    """Return the latest beat that came while the occurrence of ``last_due`` was active, and how many came."""
     count = max(0, (now - last_due) // every)
     return Occurrence(last_due + count * every, count)
 
