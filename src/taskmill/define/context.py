@@ -122,7 +122,7 @@ class Context:
         return None if self._replaced is None else MappingProxyType(self._replaced)
 
     def save(self, **values: Any) -> Awaitable[None]:
-        """Merge ``values`` into :attr:`saved`, durably. ``await`` it in ``async def``; it blocks in ``def`` handlers."""
+        """Merge ``values`` into :attr:`saved` durably. ``await`` it in ``async def``; in ``def`` handlers it blocks."""
         merged = {**self._saved, **values}
         try:
             encoded = json_encode(merged)
