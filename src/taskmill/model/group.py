@@ -1,4 +1,4 @@
-"""Settings of a group; :mod:`taskmill.policy.shares` says how groups share slots."""
+"""The settings of a group; :mod:`taskmill.policy.shares` shares the slots by them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ HEAVIEST = 1e6
 
 
 class Group(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsMeta):
-    """What a group may use: ``min_slots`` first, then a share by ``weight``, at most ``cap``, with starts by ``rate``.
+    """The limits of a group: ``min_slots`` first, then a share by ``weight``, at most ``cap``; ``rate`` limits starts.
 
-    A cap of 0 is refused: tasks that can never run would wait in silence, where a paused group says so and can be
-    resumed on time.
+    A cap of 0 is refused, because its tasks would wait forever without a visible reason. A paused group is visible and
+    can resume at a set time.
     """
 
     weight: float = 1
@@ -46,7 +46,7 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsM
 
     @property
     def has_share(self) -> bool:
-        """Whether it asks for slots to be shared: any weight but 1, or a minimum."""
+        """True if the group turns on sharing: it has a weight other than 1, or a minimum."""
         return self.weight != 1 or self.min_slots > 0
 
 
