@@ -25,7 +25,7 @@ class SafeLogger(_Adapter):
     """A logger whose errors are printed to standard error."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Return ``extra`` unchanged; the base class would overwrite it."""
+        """Keep the caller's ``extra``; the base class would overwrite it."""
         return msg, kwargs
 
     def log(

@@ -1,4 +1,4 @@
-"""The task types of one scheduler. They turn submissions into rows and apply all defaults.
+"""The registry of a scheduler's task types. It turns submissions into rows and applies all defaults.
 
 Precedence, for every option: call > task type > domain > scheduler > built-in.
 """
@@ -115,7 +115,7 @@ class Registry:
             if not isinstance(domain, Domain):
                 raise ConfigError(f"domains must be Domain objects, not {type(domain).__name__}")
             if sum(other.name == domain.name for other in self.domains) > 1:
-                raise ConfigError(f"two domains are named {domain.name!r}")
+                raise ConfigError(f"two domains are named {domain.name!r}; give each its own name")
             for name, handler in domain.types.items():
                 self._types[name] = RegisteredType(handler, domain, self._scheduler_options, shared)
 

@@ -79,7 +79,7 @@ class ThreadExecutor:
 
 
 class ThreadRunning:
-    """A running handler in a thread. The attempt sets ``ctx.cancelled``, so interrupting has nothing to do."""
+    """A running handler in a thread. The attempt sets ``ctx.cancelled``, so :meth:`interrupt` does nothing."""
 
     def interrupt(self) -> None:
         return

@@ -140,7 +140,7 @@ class TaskResumed(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurringSkipped(TaskEvent):
-    """``count`` occurrences were skipped: while this one was active, or before it, while the series was paused or down."""
+    """``count`` occurrences were skipped: while this one was active, or earlier while the series was paused or down."""
 
     count: int
 

@@ -40,7 +40,7 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsM
                 raise ConfigError("cap must be at least 1 or None; to stop a group, pause it")
         _check_slots(self.min_slots, "min_slots")
         if self.cap is not None and self.min_slots > self.cap:
-            raise ConfigError(f"min_slots must not be above cap: {self.min_slots} of at most {self.cap} slots")
+            raise ConfigError(f"min_slots must not be above cap: min_slots is {self.min_slots}, cap is {self.cap}")
         if self.rate is not None and not isinstance(self.rate, RateLimit):
             raise ConfigError(f"rate must be a RateLimit or None, not {type(self.rate).__name__}")
 

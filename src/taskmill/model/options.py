@@ -121,7 +121,7 @@ def _ref(value: object, name: str, error: type[Exception]) -> str:
 
 
 def _depends_on(value: object, name: str, error: type[Exception]) -> tuple[int | str, ...]:
-    """Return the ids and refs of one or many ids, handles and refs."""
+    """Normalize ``depends_on``: one or many ids, handles or refs become a tuple of ids and refs."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         many = list(cast("Iterable[object]", value))
     else:
@@ -213,7 +213,7 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     for layer in layers:
         tags = result.get("tags")
         if "run_at" in layer or "run_after" in layer:
-            # Both set the same thing, so the more specific layer replaces either.
+            # Both options set the due time, so the more specific layer replaces either.
             result.pop("run_at", None)
             result.pop("run_after", None)
         result.update(layer)

@@ -27,7 +27,7 @@ class Reading(msgspec.Struct, frozen=True):
 
     @property
     def rates(self) -> tuple[float, float, float, float]:
-        """In the order of :data:`AXES`."""
+        """The rates in the order of :data:`AXES`."""
         return self.disk_read, self.disk_write, self.net_rx, self.net_tx
 
 
@@ -50,7 +50,7 @@ class Capacity(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def rates(self) -> tuple[float, float, float, float]:
-        """In the order of :data:`AXES`."""
+        """The rates in the order of :data:`AXES`."""
         return self.disk_read, self.disk_write, self.net_rx, self.net_tx
 
 

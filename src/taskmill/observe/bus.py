@@ -183,7 +183,7 @@ def described(task: Claimed | Described, aging: Aging | None, now: int) -> Mappi
 
 
 def _tags(stored: str | None) -> Mapping[str, str]:
-    """Decode tags; return none if they are damaged, so that the event is still announced."""
+    """Decode tags; return an empty mapping if they are damaged, so that the event is still announced."""
     try:
         return decode_tags(stored)
     except (msgspec.MsgspecError, UnicodeError):

@@ -26,7 +26,7 @@ class Knot(msgspec.Struct):
     """How a request is connected to stored tasks. New tasks are numbered downwards from -1."""
 
     edges: dict[int, list[int]] = msgspec.field(default_factory=dict[int, list[int]])
-    """From each waiting task to the tasks it waits for, as far as the request says."""
+    """Maps each waiting task to the tasks it waits for, as far as the request says."""
     awaited: set[int] = msgspec.field(default_factory=set[int])
     """Stored tasks that new tasks wait for."""
     parents: set[int] = msgspec.field(default_factory=set[int])

@@ -275,7 +275,7 @@ def _kin_in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> Kin:
 
 
 def _among_siblings(task: NewTask, holder: Holder, gate_id: int | None) -> NewTask:
-    """Give a replacement the old task's place among siblings limited in number, or let it wait for a free place.
+    """Give a replacement the old task's place in the queue, or let it wait for one, if its siblings there are limited.
 
     A replacement that cannot run yet does not keep the place, because it may wait for a sibling that needs it.
     """

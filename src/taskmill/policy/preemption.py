@@ -18,8 +18,7 @@ from taskmill.model.stages import Claimed
 from taskmill.policy.io_gate import IoGate, IoLoad
 
 PATIENCE_MS = 2000
-"""How long a node waits before it preempts again for a task that a free slot elsewhere, or an earlier preemption,
-should have helped."""
+"""How long a free slot on another node, or an earlier preemption, has to serve a task before a node preempts again."""
 
 _NO_LOAD = IoLoad()
 
@@ -47,7 +46,7 @@ def cluster_victims(
     its rows say, because handlers that do not stop keep theirs.
     """
     load, leaving = Counter(task.node for task in running), Counter(task.node for task in running if task.is_leaving)
-    # Hooks need no slot, so a node may run more tasks than it has slots. The first of them to end then free none.
+    # Hooks need no slot, so a node may run more tasks than it has slots. The first tasks to end then free no slot.
     soon = {id: max(0, leaving[id] - max(0, load[id] - host.slots)) for id, host in nodes.items()}
     free = {id: 0 if id == own else max(0, host.slots - load[id]) for id, host in nodes.items()}
     at_work = sorted(

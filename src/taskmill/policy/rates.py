@@ -1,7 +1,7 @@
 """Token buckets: compute when a rate limit lets the next task start.
 
-One permit costs ``interval`` units of level, in milliseconds, and every millisecond adds ``permits`` units. All
-arithmetic is exact in whole numbers, so no rate drifts.
+A permit costs ``interval_ms`` units of the bucket's level, and each millisecond adds ``permits`` units. All arithmetic
+is exact in whole numbers, so no rate drifts.
 
 Laws: a bucket starts full; its level is never negative and never above the burst; over any time t at most
 burst + permits · t / interval permits are taken. A clock that steps back adds and removes nothing: the bucket continues

@@ -1,12 +1,12 @@
 """Compute when recurring work is due: at beats one interval apart, which never drift and never stall.
 
 A beat is an instant at which an occurrence is due. The interval is real time, so beats move with a step of the wall
-clock (decision 0024). A step that happened while nothing ran is detected later: a stored instant of the past then lies
-in the future.
+clock (decision 0024). A step back that happened while nothing ran is detected later, because the stored instant of
+something that has already happened then lies in the future.
 
-Laws: beats are one interval apart; each is made or skipped once, in ascending order; a beat that comes while the last
-occurrence is active, or while the series is paused, is skipped and never made up for; whatever the clock does, the wait
-for the next occurrence never grows.
+Laws: beats are one interval apart; each becomes an occurrence or is skipped, in ascending order; a beat that comes
+while the last occurrence is active, or while the series is paused, is skipped and never made up for; whatever the clock
+does, the wait for the next occurrence never grows.
 """
 
 from __future__ import annotations

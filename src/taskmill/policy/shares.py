@@ -7,7 +7,8 @@ keeps every group within one slot of its exact share; rounding after each bounde
 
 Laws: all slots are assigned unless demand or caps are smaller; no group gets more than its cap or demand, or less than
 its minimum while the minimums fit; names decide ties only; a group never loses slots by gaining weight. If the minimums
-exceed the slots, they become bounds: the slots are shared by weight up to the minimums, and groups without one wait.
+exceed the slots, they become bounds: the slots are shared by weight up to the minimums, and groups without a minimum
+wait.
 
 With more groups than slots, whole shares would starve some groups. Then a group may hold its exact share rounded up,
 and :mod:`taskmill.policy.turns` makes the shares right over time.

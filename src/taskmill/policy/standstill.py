@@ -1,6 +1,6 @@
 """Paused time: while a task is paused, its age and its deadline stand still.
 
-A timed pause ends at its end even if no process is running then. Paused time before the ``paused_at`` of a task is
+A timed pause ends at its set time even if no process runs then. Paused time before the ``paused_at`` of a task is
 settled: it was already added to the times of the task, or the task was running. So each pause is added once, whichever
 process reaches the task first (docs/decisions/0022).
 """
@@ -16,7 +16,7 @@ from taskmill.policy.rules import Rules
 
 
 class Clocked(Protocol):
-    """The stored fields of a task that its age and deadline follow from."""
+    """The stored fields from which the age and deadline of a task are computed."""
 
     @property
     def type(self) -> str: ...

@@ -1,7 +1,7 @@
 """Decide what happens to a task after an attempt: outcome + retry policy + now → verdict.
 
 Laws: an interruption never uses a retry; ``GiveUp`` never retries; a task is never retried more often than its policy
-allows; a task whose process died three times during an attempt is quarantined, so that one poison task cannot stop the
+allows; a task that was running in three crashes of its process is quarantined, so that one poison task cannot stop the
 rest.
 """
 
@@ -27,7 +27,7 @@ from taskmill.policy.retry import retry_delay_ms
 
 MOST_CRASHES = 3
 PAUSE_MS = 1000
-"""Delay before a task is tried again that could not start or was interrupted from outside: the cause may last."""
+"""Delay before the next attempt of a task that could not start or was interrupted from outside: the cause may last."""
 _CRASHED = "crashed "
 
 

@@ -47,7 +47,7 @@ class CpuPressure:
         self._smoothed: float | None = None
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         self._smoothed = blend(self._smoothed, self._share.read())
         return self._smoothed
 
@@ -68,7 +68,7 @@ class MemoryPressure:
         self._comfortable = comfortable
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         quota = self._cgroup.memory() if self._cgroup else None
         memory: Any = self._psutil.virtual_memory()
         used = 1 - float(memory.available / memory.total)
@@ -88,7 +88,7 @@ class DiskPressure:
         self._smoothed: float | None = None
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         self._smoothed = blend(self._smoothed, busiest(self._disks.rates()))
         return self._smoothed
 
@@ -114,7 +114,7 @@ class NetworkPressure:
         self._smoothed: float | None = None
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         self._smoothed = blend(self._smoothed, min(sum(total(self._network.rates(), 2)) / self.limit, 1.0))
         return self._smoothed
 
@@ -131,7 +131,7 @@ class BatteryPressure:
         self._psutil = psutil_for("BatteryPressure")
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         ask = getattr(self._psutil, "sensors_battery", None)
         battery: Any = ask() if ask else None
         # `power_plugged` may be None (unknown), which must not hold work back.

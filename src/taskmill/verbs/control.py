@@ -17,7 +17,7 @@ from taskmill.verbs.reading import Reading
 
 
 class Control(Reading):
-    """Verbs that act on stored tasks."""
+    """Methods that act on stored tasks."""
 
     async def cancel(self, id: int) -> bool:
         """Cancel a task: at once if it waits; ask it to stop if it runs. Return ``False`` if it had already ended."""

@@ -48,7 +48,7 @@ def first_after(fields: Fields, after: datetime) -> datetime | None:
 
 
 def last_at(fields: Fields, at: datetime) -> datetime | None:
-    """The latest occurrence that is not later than ``at``, in its zone."""
+    """Return the latest occurrence that is not later than ``at``, in its zone."""
     try:
         return _last_at(fields, at.astimezone(UTC), _zone_of(at))
     except OverflowError:
@@ -144,7 +144,7 @@ def _naive(at: datetime) -> datetime:
 
 
 def _floor(wall: datetime) -> datetime:
-    return datetime(wall.year, wall.month, wall.day, wall.hour, wall.minute)  # noqa: DTZ001 - walls have no zone
+    return datetime(wall.year, wall.month, wall.day, wall.hour, wall.minute)  # noqa: DTZ001 - wall times have no zone
 
 
 def _ceiling(wall: datetime) -> datetime:

@@ -22,7 +22,7 @@ from taskmill.policy.cron.registrations import Registration
 from taskmill.policy.verdicts import quarantined
 
 REMEMBERED_AHEAD_MS = 24 * 60 * 60 * 1000
-"""How far ahead runs are remembered: if the clock was ahead by less than this, they do not run again in time."""
+"""Occurrences that ran while the clock was ahead by less than this do not run again when their time comes."""
 
 
 class Difference(NamedTuple):
