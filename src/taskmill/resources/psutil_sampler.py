@@ -37,7 +37,7 @@ class CpuShare:
 
 
 class PsutilSampler:
-    """Reads CPU, disk and network rates from psutil; in a limited container, relative to its limits."""
+    """Reads CPU, disk and network rates from psutil; in a limited container, CPU and disk of the container."""
 
     def __init__(self, *, cgroup: Cgroup | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
         psutil = psutil_for("resources=True")

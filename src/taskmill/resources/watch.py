@@ -4,7 +4,8 @@ They are called in a separate thread, one after the other, because a system file
 may be slow and the event loop must not wait for it. The values are evaluated on the loop.
 
 A source that fails is left out until it answers again, and this is logged once; a missing signal never holds back work.
-If a source does not answer within :data:`PATIENCE` seconds, all values are forgotten until it does.
+If a source does not answer within :data:`PATIENCE` seconds, all readings and pressures are dropped until it does; the
+learned capacity stays.
 """
 
 from __future__ import annotations
