@@ -115,7 +115,7 @@ def test_a_battery_presses_by_what_it_lacks_while_it_is_used(
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Pressure("", lambda: 0.0), "name must be a non-empty text"),
+        (lambda: Pressure("", lambda: 0.0), "name must be a text that is not empty"),
         (lambda: Pressure(5, lambda: 0.0), "name must be a text"),  # type: ignore[arg-type]
         (lambda: Pressure("x", 0.5), "function must be callable"),  # type: ignore[arg-type]
         (lambda: MemoryPressure(comfortable=1), "comfortable must be a number from 0 to less than 1"),

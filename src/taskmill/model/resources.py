@@ -92,7 +92,7 @@ def checked_sources(value: object) -> Sequence[PressureSource]:
     for source in sources:
         name = getattr(source, "name", None)
         if isinstance(source, type) or not isinstance(name, str) or not callable(getattr(source, "pressure", None)):
-            raise ConfigError(f"a pressure source must have a name and a method pressure(); {_shown(source)} does not")
+            raise ConfigError(f"a pressure source has a name and a method pressure(); {_shown(source)} does not")
         if not name:
             raise ConfigError(f"a pressure source needs a name that is not empty: {_shown(source)}")
         if name in names:

@@ -26,7 +26,7 @@ class Pressure:
 
     def __init__(self, name: str, function: Callable[[], float]) -> None:
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"name must be a non-empty text, got {str(name)[:40]!r}")
+            raise ConfigError(f"name must be a text that is not empty, got {str(name)[:40]!r}")
         if not callable(function):
             raise ConfigError(f"function must be callable and return a number from 0 to 1, not {function!r:.60}")
         self.name = name

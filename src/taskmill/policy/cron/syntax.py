@@ -63,7 +63,7 @@ _STRANGERS = (
     (re.compile(r"[A-Za-z]"), "names are not POSIX: use numbers"),
     (re.compile(r"[+]|^-|,-|--"), "numbers have no sign"),
     (re.compile(r"\*"), "'*' must stand alone in its field"),
-    (re.compile(r"^,|,,|,$"), "a list has an empty item"),
+    (re.compile(r"^,|,,|,$"), "a list item is missing between two commas or at an end"),
 )
 
 
@@ -127,7 +127,7 @@ def _strange(field: str, item: str) -> str:
     for pattern, reason in _STRANGERS:
         if pattern.search(field):
             return f"{_shown(field)} is not understood: {reason}"
-    return f"{_shown(item)} is not understood: write a number, or a range such as 1-5"
+    return f"{_shown(item)} is not understood: write a number or a range such as 1-5"
 
 
 def _shown(part: str) -> str:
