@@ -165,7 +165,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
                 "attempt": 1,
             }
         },
-        "Task 7 (d::t) is paused: it was preempted by a more urgent task and returns when no such task waits or runs. "
+        "Task 7 (d::t) is paused: it was preempted for a more urgent task and returns when no such task waits or runs. "
         "Priority 128.",
     ),
     (

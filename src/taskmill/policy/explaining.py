@@ -131,7 +131,7 @@ def _own_holds(situation: Situation, machines: Sequence[NodeMachine], now: int) 
 
 def _why_away(machines: Sequence[NodeMachine], *, for_pressure: bool) -> str:
     if not for_pressure:
-        return "it was preempted by a more urgent task and returns when no such task waits or runs"
+        return "it was preempted for a more urgent task and returns when no such task waits or runs"
     easing = [each.machine for each in machines if each.machine.returns_below is not None]
     if len(easing) < len(machines) or not easing:
         return "it was preempted because of pressure, which has fallen, and returns to the queue"
