@@ -146,7 +146,7 @@ def _content_of(name: str) -> bytes | None:
 
 
 def _zone_by_rules(rules: str) -> tzinfo | None:
-    """Return a zone from POSIX rules, by building a zone file, whose last line holds such rules."""
+    """Return a zone from POSIX rules, by building a zone file that ends with these rules."""
     # The first offset is required: without it any word would be a name of UTC.
     if not _RULES.fullmatch(rules):
         return None

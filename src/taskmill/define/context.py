@@ -58,7 +58,7 @@ ALREADY_DONE = _AlreadyDone()
 
 
 class Context:
-    """Passed to handlers whose first parameter is annotated with this class."""
+    """A running handler's view of its task, passed to handlers whose first parameter is annotated with this class."""
 
     __slots__ = ("_children", "_link", "_progress", "_record", "_replaced", "_saved", "_state", "_task")
 
@@ -104,7 +104,7 @@ class Context:
 
     @property
     def progress(self) -> Progress:
-        """``ctx.progress(0.5, "halfway")``, ``ctx.progress.of(3, 10)``, ``ctx.progress.bytes(total)``."""
+        """Reports progress, as ``ctx.progress(0.5, "halfway")``, ``ctx.progress.of(3, 10)`` or ``.bytes(total)``."""
         return self._progress
 
     def record_io(self, disk_read: int = 0, disk_write: int = 0, net_rx: int = 0, net_tx: int = 0) -> None:

@@ -11,7 +11,7 @@ from taskmill.model.arguments import SettingsMeta, check_arguments
 from taskmill.model.durations import Duration, milliseconds
 
 MOST_PERMITS = 1_000_000
-"""The most permits. More would limit nothing here, and with these a full bucket fits in 64 bits for any interval."""
+"""The largest number of permits. A full bucket still fits in 64 bits, whatever the interval."""
 
 
 class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsMeta):

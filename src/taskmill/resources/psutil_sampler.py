@@ -14,7 +14,7 @@ from taskmill.resources.psutil_library import psutil_for
 
 
 class CpuShare:
-    """The share of the processors in use: of those our control group may use, else of all."""
+    """The share of processor time in use, relative to the limit of our control group or, without one, to all CPUs."""
 
     def __init__(self, what: str, cgroup: Cgroup | None, monotonic: Callable[[], float]) -> None:
         psutil = psutil_for(what)
