@@ -1,4 +1,4 @@
-"""taskmill: durable background work in one SQLite file."""
+"""taskmill: an embedded, durable task scheduler on SQLite or PostgreSQL."""
 
 from taskmill._version import __version__
 from taskmill.define.context import Context

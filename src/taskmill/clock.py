@@ -1,4 +1,4 @@
-"""The system's clock."""
+"""The system clock."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import contextlib
 import time
 from datetime import UTC, datetime, tzinfo
 
-# Time that also passes while a laptop sleeps, where the system offers it.
+# This clock also counts the time that a machine is suspended, where the system has it.
 _BOOT = getattr(time, "CLOCK_BOOTTIME", None)
 _LONGEST_WAIT = 30.0
 
 
 class SystemClock:
-    """Wall time in UTC, and a steady clock that counts suspended time."""
+    """Wall time in UTC, and a monotonic clock that counts suspended time."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -22,7 +22,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def zone(self) -> tzinfo:
-        # Loaded where cron is used: most programs need no zones.
+        # Imported here, because only programs with cron tasks need zones.
         from taskmill.host_zone import host_zone
 
         return host_zone()
@@ -31,7 +31,10 @@ class SystemClock:
         return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
-        """May return early, so that callers look again after a suspend or a step of the wall clock."""
+        """Wait until ``event`` is set or ``until`` is reached.
+
+        It may return earlier, so that callers check again after a suspend or a step of the wall clock.
+        """
         left = _LONGEST_WAIT if until is None else min(until - self.monotonic(), _LONGEST_WAIT)
         if event.is_set() or left <= 0:
             return
@@ -40,7 +43,7 @@ class SystemClock:
                 await event.wait()
 
     def work_begins(self, *, may_block: bool = False) -> None:
-        """Nobody needs to know."""
+        """Do nothing: only test clocks count work."""
 
     def work_ends(self, *, may_block: bool = False) -> None:
-        """Nobody needs to know."""
+        """Do nothing: only test clocks count work."""

@@ -1,4 +1,4 @@
-"""Declarative cron: schedules in strict POSIX syntax, exact over daylight saving, and a scheduler of nothing else."""
+"""Declarative cron: expressions in strict POSIX syntax, exact across DST changes, and a cron-only scheduler."""
 
 from taskmill.cron_scheduler import CronScheduler
 from taskmill.errors import AlreadyActive, DuplicateRegistration, InvalidCronExpression, InvalidRegistration

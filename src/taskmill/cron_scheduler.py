@@ -1,7 +1,7 @@
-"""``CronScheduler``: work by the clock and nothing else, with two verbs.
+"""``CronScheduler``: a scheduler for cron tasks only, with the two methods ``initialize`` and ``stop``.
 
-It is a scheduler in disguise: the same store, the same engine, and a slot for each task. What was declared runs from
-``initialize`` to ``stop``, and may be declared anew after that.
+It wraps an ordinary scheduler, with the same store and one slot per cron task. The declared tasks run from
+``initialize`` to ``stop``; afterwards it can be initialized again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Registrations = Sequence[Cron | CronTuple]
 
 
 class CronScheduler:
-    """Runs declared tasks by the clock: ``initialize`` with the complete list, then ``stop``."""
+    """Runs declared cron tasks, from ``initialize`` with the complete list to ``stop``."""
 
     def __init__(self, store: str | PathLike[str], clock: Clock | None = None) -> None:
         self._clock = SystemClock() if clock is None else checked_clock(clock)
@@ -39,10 +39,10 @@ class CronScheduler:
         return f"<CronScheduler {self._store.name}: {'stopped' if self._life is None else self._life.state}>"
 
     async def initialize(self, registrations: Registrations) -> None:
-        """Run these tasks, and no others, until :meth:`stop`; returns when they are stored and the clock is watched.
+        """Run exactly these tasks until :meth:`stop`; return when they are stored and the scheduler runs.
 
-        ``AlreadyActive`` if it was initialized before and not stopped; ``AlreadyRunning`` if another scheduler runs on
-        the same file. What is wrong with a registration is said before anything is stored.
+        Raise ``AlreadyActive`` if it is initialized and not stopped, and ``AlreadyRunning`` if another scheduler
+        dispatches the same store. A wrong registration raises before anything is stored.
         """
         if self._life is not None:
             raise AlreadyActive(self._life.state)
@@ -58,10 +58,12 @@ class CronScheduler:
             life.begun.set()
 
     async def stop(self, timeout: Duration | None = None) -> None:
-        """Start nothing more and wait for what runs; after ``timeout`` it is cancelled and starts again next time.
+        """Start no more tasks and wait for running ones; after ``timeout`` cancel them.
 
-        May be called at any time, and again: then the shorter ``timeout`` counts. A handler of its own cannot wait
-        for it without a ``timeout``, which is ``InvalidState``.
+        Cancelled tasks restart at the next :meth:`initialize`.
+
+        It may be called at any time and repeatedly; the shortest ``timeout`` counts. A handler of this scheduler that
+        calls it without a ``timeout`` gets ``InvalidState``, because it would wait for itself.
         """
         limit = optional_milliseconds(timeout, "timeout")
         life = self._life
@@ -69,13 +71,13 @@ class CronScheduler:
             return
         if limit is None and life.is_within_handler():
             raise InvalidState(
-                "stop() without a timeout waits for this handler, which would wait for it:"
-                " return from the handler, and call stop() from outside"
+                "stop() without a timeout, called from a handler of this scheduler, would wait for that handler: "
+                "return from the handler and call stop() from outside, or pass a timeout"
             )
         if life.ending is None:
             life.ending = asyncio.get_running_loop().create_task(self._end(life))
         life.stop(math.inf if limit is None else limit / 1000)
-        # Whoever waits may give up; the stop goes on.
+        # The caller may be cancelled; the stop continues.
         await asyncio.shield(life.ending)
 
     async def _end(self, life: _Life) -> None:
@@ -87,13 +89,13 @@ class CronScheduler:
 
 
 class _Life:
-    """From one ``initialize`` to its ``stop``."""
+    """The lifetime from one ``initialize`` to its ``stop``."""
 
     def __init__(self, engine: _Engine) -> None:
         self._engine = engine
         self.state: Literal["initializing", "running"] = "initializing"
         self.begun = asyncio.Event()
-        """Whether ``initialize`` is over, however it went."""
+        """Set when ``initialize`` is over, successful or not."""
         self.ending: asyncio.Task[None] | None = None
         self._grace = math.inf
         self._is_wanted = True
@@ -113,7 +115,7 @@ class _Life:
                 await self._running
             self.state = "running"
             self._running.add_done_callback(_say_if_it_died)
-            # Only when `initialize` has returned: until then a stop must find that nothing has started.
+            # Only after `initialize` has returned: a stop before that must find that nothing has started.
             loop.call_soon(may_go.set)
         except BaseException:
             self._is_wanted = False
@@ -127,7 +129,7 @@ class _Life:
             starting.cancel()
 
     def is_within_handler(self) -> bool:
-        """Whether whoever asks is a handler, for which a stop would wait."""
+        """True if the current asyncio task is a handler that a stop would wait for."""
         return self._engine.is_handler(asyncio.current_task())
 
     def stop(self, grace: float) -> None:
@@ -138,7 +140,7 @@ class _Life:
     async def end(self) -> None:
         await self.begun.wait()
         if self._running is None:
-            return  # it could not begin, which is for its caller to hear
+            return  # `initialize` has failed and raised its error to its caller
         try:
             await self._running
         finally:
@@ -146,14 +148,14 @@ class _Life:
 
 
 def _say_if_it_died(running: asyncio.Task[None]) -> None:
-    """At once: whoever calls ``stop`` hears of it too, but that may be in a month."""
+    """Log the error now; ``stop`` raises it too, but that may be in a month."""
     wrong = None if running.cancelled() else running.exception()
     if wrong is not None:
-        logger.critical("the cron scheduler has died, nothing runs until it is started again", exc_info=wrong)
+        logger.critical("the cron scheduler has died; nothing runs until it is initialized again", exc_info=wrong)
 
 
 class _Engine(Scheduler):
-    """A scheduler of cron tasks alone: each has a slot."""
+    """A scheduler for cron tasks only, with one slot for each."""
 
     def __init__(self, store: AnyStore, registrations: Registrations, clock: Clock) -> None:
         super().__init__(store, cron=registrations, max_concurrency=max(len(registrations), 1), clock=clock)
@@ -163,12 +165,12 @@ class _Engine(Scheduler):
             await self._dispatching.run(lambda _: not is_wanted(), started=started, may_go=may_go)
 
     def is_handler(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether a handler at work is this very task."""
+        """True if this asyncio task is a running handler."""
         dispatcher = self._dispatching.dispatcher if self._is_open else None
         at_work = [] if dispatcher is None else [attempt.running for attempt in dispatcher.workshop.attempts.values()]
         return any(isinstance(running, LoopRunning) and running.task is task for running in at_work)
 
     def hurry(self, grace: float) -> None:
-        """Stop within this time; asked again, within the shorter one."""
+        """Stop within ``grace`` seconds; repeated calls can only shorten the time."""
         if self._is_open:
             self._dispatching.ask_to_stop(grace)

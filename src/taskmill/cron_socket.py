@@ -1,7 +1,7 @@
-"""The part of the ``Store`` socket that cron needs, and the values that pass through it.
+"""The part of the ``Store`` port that cron uses, with its values.
 
-What a task row says about running (its status, its attempts, its retry) is the truth about a firing; what is stored
-about the cron task itself follows it, in the same transactions.
+The task row of a firing (its status, attempts and retry) is the source of truth. The stored state of the cron task
+follows it, in the same transactions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CronDeclaration(NamedTuple):
-    """A declared cron task, and what its firings have in common."""
+    """A declared cron task, with the type, payload and options of its firings."""
 
     registration: Registration
     type: str
@@ -29,7 +29,7 @@ class CronDeclaration(NamedTuple):
 
 
 class CronBeginning(NamedTuple):
-    """What the declarations came to."""
+    """The result of reconciling the declarations with the store."""
 
     states: Sequence[CronState]
     difference: Difference
@@ -45,7 +45,7 @@ class Occasion(NamedTuple):
 
 
 class Fired(NamedTuple):
-    """An occurrence that was fired as this task."""
+    """An occurrence that was fired, and its task."""
 
     name: str
     occurrence: int
@@ -54,14 +54,14 @@ class Fired(NamedTuple):
 
 
 class Firings(NamedTuple):
-    """What became of occasions: what was fired, what was left to another task, and the states as they are now."""
+    """The result of firing: fired occurrences, those left to another task, and the new states."""
 
     fired: Sequence[Fired]
     left: Sequence[tuple[str, str]]
-    """Names whose occurrence another task stands for, and why."""
+    """Cron tasks whose occurrence another task already covers, with the reason."""
     states: Sequence[CronState]
     forgotten: Sequence[str] = ()
-    """Names that are not declared any longer: another node has declared a list without them."""
+    """Cron tasks that are no longer declared, because another node has declared a list without them."""
 
 
 class CronRow(NamedTuple):
@@ -70,22 +70,22 @@ class CronRow(NamedTuple):
     state: CronState
     type: str
     task_id: int | None
-    """The firing at work, if any."""
+    """The active firing, if any."""
     runs: int
     """How often it has fired."""
 
 
 class CronStore(Protocol):
-    """What is durable about cron tasks."""
+    """The storage of cron tasks."""
 
     async def begin_cron(self, declared: Sequence[CronDeclaration], now: int, zone: tzinfo) -> CronBeginning:
-        """Make the declared tasks those that exist, whole or not at all. Nothing runs meanwhile."""
+        """Replace the stored cron tasks with the declared ones, in one transaction. Nothing runs meanwhile."""
         ...
 
     async def fire_cron(self, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> Firings:
-        """Fire those that are due; ``watch_added`` is told of the tasks."""
+        """Fire the occasions that are due; the tasks are reported to ``watch_added``."""
         ...
 
     async def cron_rows(self, names: Sequence[str] | None = None) -> list[CronRow]:
-        """These cron tasks, or all, in the order of their declaration."""
+        """Return these cron tasks, or all, in the order of their declaration."""
         ...

@@ -1,6 +1,6 @@
-"""Tell an exit that the program has asked for from one that a handler raised.
+"""Distinguish an exit of the program from one that a handler raised.
 
-``sys.exit()`` in a handler is a failure of that handler: its neighbours and the event loop know nothing of it. The same
+``sys.exit()`` in a handler is a failure of that handler only: other tasks and the event loop continue. The same
 exception, raised by a signal handler of the program while a task's code happens to run, means that the program ends.
 """
 

@@ -1,20 +1,19 @@
-"""The zone that this machine lives in, by its IANA name where it has one.
+"""Find the time zone of this machine, with its IANA name if possible.
 
-Cron needs the zone and not the present offset: only the zone knows that 02:30 in July is another distance from UTC
-than in January. The C library is asked nothing, since it answers with offsets; what it reads is read here, in its
-order:
+Cron needs the zone and not the current offset, because the offset changes with daylight saving time. The C library
+returns only offsets, so this module reads the same sources in the same order:
 
 1. ``TZ``: a name, a file, or rules such as ``CET-1CEST,M3.5.0,M10.5.0/3``. Empty is UTC.
-2. ``/etc/localtime``: mostly a link into the database of zones, and then its name is that of the zone.
-3. ``/etc/timezone``: a name, believed only if ``/etc/localtime`` is missing or has the same content: containers are
-   given the file of their host and keep a name of their own.
+2. ``/etc/localtime``: usually a link into the zone database; the zone's name is the name of the linked file.
+3. ``/etc/timezone``: a name. It counts only if ``/etc/localtime`` is missing or has the same content, because a
+   container may mount that file from its host and keep a name of its own.
 4. The content of ``/etc/localtime``: a zone without a name.
 
-A machine that says nothing is in UTC, as it is for its C library. One that says something that cannot be understood
-is refused: a misspelled ``TZ`` would run the nightly work at another hour, every night.
+Without any of these the zone is UTC, as for the C library. A value that cannot be understood is an error: with a
+misspelled ``TZ``, nightly work would silently run at the wrong hour.
 
-Windows has none of these and names its zones in its own way: there ``TZ`` must be set, and the package ``tzdata``
-is installed with taskmill because the system has no database either.
+Windows has none of these sources and its own zone names. There ``TZ`` must be set; the package ``tzdata`` is installed
+with taskmill, because Windows has no zone database.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ _RULES = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?[0-9][!-~]*")
 
 
 def host_zone(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> tzinfo:
-    """The zone of this machine; ``root`` is where ``etc`` is."""
+    """Return the zone of this machine; ``root`` is the directory that contains ``etc``."""
     said = environment.get("TZ")
     if said is not None:
         return _zone_of_tz(said)
     if sys.platform == "win32":
         raise ConfigError(
-            "the zone of this machine is not known: set the environment variable TZ, such as Europe/Berlin"
+            "the time zone of this machine is not known: set the environment variable TZ, such as Europe/Berlin"
         )
     return _zone_of_system(root / "etc" / "localtime", root / "etc" / "timezone")
 
@@ -56,7 +55,9 @@ def _zone_of_tz(said: str) -> tzinfo:
         return UTC
     zone = _zone_of_file(Path(name)) if name.startswith("/") else _zone_named(name) or _zone_by_rules(name)
     if zone is None:
-        raise ConfigError(f"the environment variable TZ is no zone that is known here: {said!r}")
+        raise ConfigError(
+            f"the environment variable TZ names an unknown time zone: {said!r}; use an IANA name such as Europe/Berlin"
+        )
     return zone
 
 
@@ -65,7 +66,7 @@ def _zone_of_system(localtime: Path, timezone: Path) -> tzinfo:
     if linked is not None:
         zone = _zone_named(linked) or _zone_of_file(localtime)
         if zone is None:
-            raise ConfigError(f"{localtime} leads to the zone {linked!r}, which is not known here: install tzdata")
+            raise ConfigError(f"{localtime} links to the zone {linked!r}, which is not known here: install tzdata")
         return zone
     by_content = _zone_of_file(localtime)
     written = _name_written(timezone)
@@ -83,7 +84,7 @@ def _zone_of_system(localtime: Path, timezone: Path) -> tzinfo:
 
 
 def _name_by_links(path: Path) -> str | None:
-    """The name of the zone that ``path`` links to, directly or by way of other links."""
+    """Return the name of the zone that ``path`` links to, directly or through other links."""
     unknown: str | None = None
     for _ in range(_MOST_LINKS):
         if not path.is_symlink():
@@ -98,7 +99,7 @@ def _name_by_links(path: Path) -> str | None:
 
 
 def _name_in_database(path: Path) -> str | None:
-    """What follows the folder of zones, whatever database it is; some have every zone in several variants."""
+    """Return the part of a path after the zone database's folder, without the variant that some databases add."""
     folders = [place for place, part in enumerate(path.parts) if part.startswith(_DATABASE)]
     if not folders:
         return None
@@ -119,7 +120,7 @@ def _zone_named(name: str) -> tzinfo | None:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, LookupError):
-        # Every name of UTC means it, database or not.
+        # UTC needs no database, whichever of its names is used.
         return UTC if name in _NAMES_OF_UTC else None
 
 
@@ -145,8 +146,8 @@ def _content_of(name: str) -> bytes | None:
 
 
 def _zone_by_rules(rules: str) -> tzinfo | None:
-    """A zone by the rules of POSIX: read as the last line of a file of zones, where the same rules stand."""
-    # The first offset must be there: without it any word would be a name of UTC.
+    """Return a zone from POSIX rules, by building a zone file that ends with these rules."""
+    # The first offset is required: without it any word would be a name of UTC.
     if not _RULES.fullmatch(rules):
         return None
     counts = struct.pack(">6l", 0, 0, 0, 0, 1, 4)

@@ -1,8 +1,8 @@
 """Loggers that never raise.
 
-The filters, handlers, formatters and record factories of a program are code of its own, and some of them raise. A log
-record is written in the midst of other work: between the claim of a task and its verdict, in the thread of a handler,
-while a turn is applied. That work must not end for it.
+Logging filters, handlers, formatters and record factories are code of the program, and some of them raise. taskmill
+logs in the middle of other work: between the claim of a task and its verdict, in the thread of a handler, while a turn
+is applied. A logging error must not end that work.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ else:
 
 
 class SafeLogger(_Adapter):
-    """A logger of the program's own logging; what that raises is printed to the standard error output."""
+    """A logger whose errors are printed to standard error."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Leave ``extra`` as the caller gave it."""
+        """Keep the caller's ``extra``; the base class would overwrite it."""
         return msg, kwargs
 
     def log(
@@ -46,7 +46,7 @@ class SafeLogger(_Adapter):
                 *args,
                 exc_info=exc_info,
                 stack_info=stack_info,
-                # This frame is not the caller.
+                # Skip this frame.
                 stacklevel=stacklevel + 1,
                 extra=extra,
             )
@@ -57,11 +57,11 @@ class SafeLogger(_Adapter):
 
 
 def _report() -> None:
-    """Print what logging raised, as ``logging.Handler.handleError`` does."""
+    """Print the error that logging raised, as ``logging.Handler.handleError`` does."""
     if logging.raiseExceptions and sys.stderr:
         try:
             sys.stderr.write("--- Logging error ---\n" + traceback.format_exc())
-        except Exception:  # noqa: BLE001 - the stream may be the program's own, and there is no other place to complain
+        except Exception:  # noqa: BLE001 - the program may have replaced the stream, and there is no other place to report
             return
 
 

@@ -1,10 +1,10 @@
-"""Moving a queue with its history to another store: what ``taskmill move`` does, for programs.
+"""Move a queue with its history to another store, as ``taskmill move`` does.
 
 ::
 
     moved = move("tasks.db", "postgresql://ann@db.example/app")
 
-It may be killed at any moment and called again with the same words: it goes on where it was.
+A move may be killed at any moment. Called again with the same arguments, it resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ def move(
     *,
     watch: Callable[[Step], None] = lambda _step: None,
 ) -> Moved:
-    """Move everything from one store to another, or go on with that; returns when the target is the queue.
+    """Move everything from one store to another, or resume such a move; return when the target is the queue.
 
-    Blocks for as long as it takes; from an event loop call it in a thread. ``watch`` is told how far it is.
+    This blocks until the move is complete; from an event loop, call it in a thread. ``watch`` is called with the
+    progress.
     """
     with _taken(source, "source", must_exist=True) as origin, _taken(target, "target", origin) as goal:
         return journey.move(origin, goal, SystemClock().now_ms, watch)
 
 
 def undo(source: str | os.PathLike[str], target: str | os.PathLike[str] | None) -> str:
-    """Give up a move that has not ended: the source is the queue again. Returns where it was to go.
+    """Abort an unfinished move, so that the source is the queue again; return the name of the intended target.
 
-    Without a ``target``, which must be lost for good then, the source is opened as it was when it was moved.
+    Use ``target=None`` only if the target is lost for good: the source is then reopened as it was when it was moved.
     """
     with _taken(source, "source", must_exist=True) as origin:
         if target is None:

@@ -1,4 +1,4 @@
-"""Sources of pressure: what makes less urgent tasks wait. ``Scheduler(pressure=[CpuPressure(), ...])``."""
+"""Pressure sources, which make less urgent tasks wait: ``Scheduler(pressure=[CpuPressure(), ...])``."""
 
 from taskmill.resources.psi import PsiPressure
 from taskmill.resources.psutil_sampler import PsutilSampler

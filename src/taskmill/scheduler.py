@@ -1,7 +1,7 @@
-"""``Scheduler``: the composition root. Only this file knows which adapters fill the sockets.
+"""``Scheduler``: the composition root. Only this file chooses the adapters behind the ports.
 
-They are loaded when a scheduler is made or opened: a module that only defines tasks, as worker processes import them,
-needs none of the machinery.
+Adapters are imported when a scheduler is created or opened, so that a module that only defines tasks, such as one that
+a worker process imports, stays cheap to import.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ _LOADED_WHEN_OPENED = (
     "taskmill.verbs.group_pictures",
     "taskmill.verbs.node_pictures",
 )
-"""Modules that are imported where they are needed. An open scheduler must not have to read them: by then the process
-may have no file descriptors left, or may have dropped the privileges to read them."""
+"""Modules that other code imports lazily. They are imported when a scheduler opens, because later the process may have
+no file descriptors left, or may have dropped the privileges to read them."""
 
 
 class Scheduler(Submitting, Tuning, Running, Measuring):
-    """Durable background work in one file.
+    """A durable task scheduler on an SQLite file, in memory, or on PostgreSQL.
 
-    ``async with Scheduler("tasks.db", domains=[...])`` opens it; :meth:`run`, :meth:`run_until_idle` or
-    :meth:`running` dispatch. Without dispatching it still submits, reads and controls.
+    ``async with Scheduler("tasks.db", domains=[...])`` opens it; :meth:`run`, :meth:`run_until_idle` and
+    :meth:`running` dispatch. A scheduler that does not dispatch can still submit, read and control tasks.
     """
 
     @check_arguments
@@ -130,7 +130,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         self._needs_processes = any(registered.in_process for registered in self._registry)
         with _loading():
             if crons:
-                # A zone that cannot be told is a mistake of whoever set the machine up, and said now.
+                # Raise an unknown time zone now, and not when the first cron task is due.
                 self._clock.zone()
             if self._needs_processes:
                 from taskmill.execute.in_processes import check_importable
@@ -159,13 +159,13 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._context_token is not None:
-            # A context manager closed elsewhere than it was opened (a fixture) has nothing to restore.
+            # A scheduler closed in another context than it was opened in (a fixture) has nothing to restore.
             with contextlib.suppress(ValueError):
                 current_scheduler.reset(self._context_token)
         await self.close()
 
     async def open(self) -> None:
-        """Create the store or bring it up to date. Nothing else in it changes before dispatching starts."""
+        """Create the store or migrate its schema. Nothing else in it changes before dispatching starts."""
         with _loading():
             from taskmill.observe.bus import EventBus
             from taskmill.runtime.announcer import Announcer
@@ -176,7 +176,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             for module in _LOADED_WHEN_OPENED:
                 importlib.import_module(module)
         if self._is_open:
-            raise InvalidState("this scheduler is open already")
+            raise InvalidState("this scheduler is already open")
         await self._store.open()
         try:
             self._waiters = Waiters()
@@ -230,7 +230,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         return Executors(LoopExecutor(), ThreadExecutor(self._clock), processes)
 
     def _measure_io(self) -> Callable[[int], IoBudget | None] | None:
-        """What tells how much a worker process has moved, where the machine is watched."""
+        """Return the function that measures the IO of a worker process; ``None`` without ``resources``."""
         if self._resources is None:
             return None
         from taskmill.resources.process_io import process_io
@@ -240,12 +240,12 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
 
 @contextlib.contextmanager
 def _loading() -> Generator[None, None, None]:
-    """Say what to do when a part of taskmill cannot be read."""
+    """Turn an OS error during an import into a ``StoreError`` that says what to do."""
     try:
         yield
     except OSError as wrong:
         raise StoreError(
-            f"a part of taskmill cannot be loaded: {wrong.strerror or wrong} ({wrong.filename}); "
+            f"a module of taskmill cannot be loaded: {wrong.strerror or wrong} ({wrong.filename}); "
             "if there are too many open files, close some or raise the limit (ulimit -n)"
         ) from wrong
 
@@ -255,17 +255,17 @@ def _declared_cron(cron: object, domains: Iterable[Domain]) -> tuple[Sequence[Cr
         return (), domains
     if not isinstance(cron, list | tuple):
         raise ConfigError(f"cron must be a list or tuple of Cron, not {type(cron).__name__}")
-    # Loaded where there is any: most programs have none.
+    # Imported here, because most programs have no cron tasks.
     from taskmill.runtime.cron_tasks import declared_cron
 
     return declared_cron(cast("Sequence[object]", cron), domains)
 
 
 def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: object) -> Callable[..., Watch] | None:
-    """How the machine is watched, if it is."""
+    """Return a factory for the resource watch; ``None`` if nothing is to be watched."""
     sources, limit = checked_sources(pressure), checked_bandwidth(bandwidth_limit)
     if chosen is None and limit is not None:
-        # What goes over the network has to be measured to be limited.
+        # A bandwidth limit needs measurements of the network.
         chosen = Resources()
     if chosen is None and not sources:
         return None
@@ -293,7 +293,7 @@ def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: obj
 
 
 def lasting_store(store: str | PathLike[str], clock: Clock) -> AnyStore:
-    """A store that can be opened again after it was closed, with what it held: in memory, too."""
+    """Return a store that keeps its content when it is closed and opened again, also in memory."""
     from taskmill.store.opening import open_store
 
     if store == ":memory:":

@@ -1,4 +1,4 @@
-"""The socket of whoever wants to know what writing costs."""
+"""The port through which a store reports the cost of writing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Protocol
 
 
 class StoreMeter(Protocol):
-    """Is told what writing costs, on the event loop; durations are seconds."""
+    """Receives the cost of writing, on the event loop; durations are in seconds."""
 
     def committed(self, seconds: float, requests: int) -> None:
-        """A transaction of so many requests took so long, from asking for the write lock to the end of its commit."""
+        """Record a transaction: its duration, from requesting the write lock to the commit, and its requests."""
         ...
 
     def synced(self, seconds: float) -> None:
-        """What was committed was forced to the disk."""
+        """Record the duration of forcing committed data to disk."""
         ...

@@ -39,8 +39,8 @@ def test_a_hold_carries_the_numbers() -> None:
     assert second == IoHold("net_rx", running=100, ahead=61, wanted=10, allowed=160)
     assert second.as_hold().reason == "io"
     assert second.as_hold().detail == (
-        "10 B of it are received (net_rx): running tasks have 100 B, tasks that wait before it 61 B, "
-        "of 160 B allowed at once"
+        "it will receive 10 B (net_rx); running tasks already use 100 B, and tasks ahead of it reserve 61 B, "
+        "of the 160 B allowed at once"
     )
 
 

@@ -152,5 +152,5 @@ def test_a_hold_says_the_numbers() -> None:
         "the pressure is 0.80 (disk), and tasks of priority 192 or less urgent wait until it is at most 0.50"
     )
     eased = pressure_hold(Limit(192, 0.5), 0.1, {"cpu": 0.45})
-    assert eased.detail.endswith("until it is at most 0.40, having been above 0.50")
+    assert eased.detail.endswith("until it is at most 0.40, because it was above 0.50")
     assert "0.00 (no source)" in pressure_hold(Limit(192, 0.5), 0.1, {}).detail

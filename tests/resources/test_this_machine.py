@@ -111,9 +111,9 @@ def test_the_kernel_tells_its_stalls(resource: PsiResource) -> None:
     try:
         text = Path(f"/proc/pressure/{resource}").read_text(encoding="ascii")
     except OSError as missing:
-        with pytest.raises(ConfigError, match="does not tell its pressure"):
+        with pytest.raises(ConfigError, match="does not report its pressure"):
             PsiPressure(resource)
-        pytest.skip(f"this kernel does not tell its pressure: {missing}")
+        pytest.skip(f"this kernel does not report its pressure: {missing}")
     source = PsiPressure(resource)
     assert source.name == f"psi_{resource}"
     assert 0 <= source.pressure() <= 1

@@ -1,4 +1,4 @@
-"""Which handlers a cron task may have: a task, or a callable, that needs no arguments."""
+"""Check the handler of a cron task: it must be a task or a callable that needs no arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NOT_BY_THE_CLOCK = frozenset({"run_after", "run_at", "every", "max_runs", "depe
 
 
 def handler_refusal(handler: object) -> str | None:
-    """Why the clock cannot call ``handler``, or ``None``."""
+    """Return why ``handler`` cannot be the handler of a cron task, or ``None``."""
     if isinstance(handler, Task):
         task = cast("Task[..., Any]", handler)
         try:
@@ -20,15 +20,15 @@ def handler_refusal(handler: object) -> str | None:
         except SubmissionError as wrong:
             return f"handler must need no arguments: {wrong}"
         strange = sorted(_NOT_BY_THE_CLOCK.intersection(options))
-        return f"handler must not have the option {strange[0]}: the clock says when it runs" if strange else None
+        return f"handler must not have the option {strange[0]}: the expression says when it runs" if strange else None
     if not callable(handler):
         return f"handler must be a task or a callable without arguments, not {type(handler).__name__}"
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        return "handler must be a function that is done when it returns, not one that yields"
+        return "handler must be a plain function or a coroutine function, not a generator"
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):
-        return None  # what is written in C may not tell; the call will
+        return None  # functions written in C may have no signature; the call will show
     try:
         signature.bind()
     except TypeError as wrong:

@@ -1,4 +1,4 @@
-"""What a program declares about groups, rates and aging, checked."""
+"""Check the groups, caps, rates and aging that a program declares."""
 
 from __future__ import annotations
 

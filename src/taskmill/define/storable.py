@@ -1,4 +1,4 @@
-"""Which annotations a payload can be stored by: all that msgspec understands, and paths."""
+"""Check that values of an annotation can be stored as JSON: all types that msgspec supports, and paths."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 
 
 def unstorable(annotation: Any) -> str | None:
-    """The name of a type inside ``annotation`` that cannot be stored as JSON, or ``None``."""
-    # Imported here: only programs that define handlers with rich types pay for it.
+    """Return the name of a type inside ``annotation`` that cannot be stored as JSON, or ``None``."""
     if annotation in _PLAIN:
         return None
+    # Imported here, so that only programs with rich handler types pay for it.
     from msgspec import inspect
 
     seen: set[int] = set()

@@ -1,7 +1,7 @@
-"""The worker process: takes calls from its scheduler through a socket and runs them, one at a time.
+"""The worker process: receives calls from its scheduler through a socket and runs them, one at a time.
 
-Laws: it never outlives its scheduler, because its attempts would run beside those of the next one; it answers
-each call once; it decides nothing about cancellation, which is a signal that ends the process.
+Laws: it never outlives its scheduler, because its attempts would run beside those of the next scheduler; it answers
+each call once; cancellation is not its decision but a signal that ends the process.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from taskmill.execute.results import error_text, outcome_of_exception, outcome_o
 from taskmill.model.outcome import RawOutcome
 from taskmill.model.signals import GiveUp, RetryLater
 
-# How long an idle worker may take to end in good order once its scheduler has let it go.
+# Seconds that an idle worker has to exit gracefully once its scheduler has closed the socket.
 FAREWELL = 2.0
 LONGEST_TRACEBACK = 20_000
 
 
 def main(channel: int, inherited: Sequence[int], argv: Sequence[str]) -> None:
-    """Serve calls. On Linux the kernel ends this process with its scheduler; the end of the socket tells too."""
+    """Serve calls until the scheduler closes the socket or, on Linux, until the kernel ends this process with it."""
     _reset_signals()
-    # What this process starts in turn must not hold the socket or the right to dispatch.
+    # Child processes of this process must not keep the socket or the dispatch lock open.
     for descriptor in (channel, *inherited):
         os.set_inheritable(descriptor, False)
     os.register_at_fork(after_in_child=partial(_close_once, list(inherited)))
@@ -50,13 +50,13 @@ def main(channel: int, inherited: Sequence[int], argv: Sequence[str]) -> None:
 
 
 def _close_once(descriptors: list[int]) -> None:
-    """Close descriptors in a forked child; in a child of that child their numbers may belong to other files."""
+    """Close descriptors in a forked child, but not in its own children: the numbers may belong to other files there."""
     while descriptors:
         os.close(descriptors.pop())
 
 
 def _reset_signals() -> None:
-    """Whatever the scheduler's process does with signals, SIGTERM ends this one and Ctrl-C does not."""
+    """Make SIGTERM end this process and Ctrl-C not, whatever handlers the scheduler's process has."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -75,19 +75,19 @@ class _Worker:
         threading.Thread(target=self._listen, name="taskmill-scheduler-watch", daemon=True).start()
         while (call := self._calls.get()) is not None:
             answer = self._run(call)
-            # Prints of a handler must not wait in a buffer that a later kill would drop.
+            # Flush, because a later kill would drop buffered output of the handler.
             for stream in (sys.stdout, sys.stderr):
                 _flush(stream)
             self._busy = False
             self._send(answer)
 
     def _listen(self) -> None:
-        """In a thread of its own, so that the end of the scheduler is noticed in the midst of a call."""
+        """Read messages in a separate thread, so that the end of the scheduler is noticed during a call."""
         try:
             # A broken channel means the same as a closed one: the scheduler is gone.
             with contextlib.suppress(OSError):
                 self._receive()
-        except Exception:  # noqa: BLE001 - a worker that cannot listen must end, whatever the reason
+        except Exception:  # noqa: BLE001 - a worker that cannot read messages must end, whatever the reason
             traceback.print_exc()
         if not self._busy:
             self._calls.put(None)
@@ -110,7 +110,7 @@ class _Worker:
             with self._sending:
                 self._channel.sendall(data)
         except OSError:
-            # Nobody is there any more.
+            # The scheduler is gone.
             os._exit(1)
 
     def _run(self, call: Call) -> Answer:
@@ -135,7 +135,7 @@ def _call(handler: TaskType, call: Call, link: ChildLink) -> Any:
     if part.wants_context:
         stripped = call.record
         if stripped is None:
-            raise ConfigError(f"{call.handler.type_name}: its worker process found another handler of that name")
+            raise ConfigError(f"{call.handler.type_name}: the worker process found another handler of that name")
         record = msgspec.structs.replace(stripped, payload=msgspec.json.decode(call.payload))
         args = [Context(lambda: record, link, call.saved, _NoState(), call.replaced, call.children), *args]
     context = contextvars.copy_context()
@@ -153,7 +153,7 @@ def _answer(outcome: RawOutcome, raised: BaseException | None) -> Answer:
 
 
 def _traceback(raised: BaseException) -> str:
-    """Format the traceback of what a handler raised, as far as its own classes let that happen."""
+    """Format the traceback of an exception; return a note if the exception's own methods prevent that."""
     try:
         told = "".join(traceback.format_exception(raised))
     except BaseException as broken:  # noqa: BLE001 - the answer must be sent
@@ -162,7 +162,7 @@ def _traceback(raised: BaseException) -> str:
 
 
 def _flush(stream: Any) -> None:
-    """Flush an output, which a handler may have closed or replaced by anything."""
+    """Flush an output stream, which a handler may have closed or replaced."""
     try:
         stream.flush()
     except Exception:  # noqa: BLE001 - the answer must be sent
@@ -170,7 +170,7 @@ def _flush(stream: Any) -> None:
 
 
 class _NoState(dict[type, Any]):
-    """State objects live in the scheduler's process."""
+    """Raises an error for every lookup, because state objects live in the scheduler's process."""
 
     def __contains__(self, kind: object) -> bool:
         raise ConfigError(

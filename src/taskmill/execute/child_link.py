@@ -1,7 +1,7 @@
-"""How the Context of a handler in a worker process reaches the scheduler: messages, few of them.
+"""The link from a Context in a worker process to the scheduler: messages over a socket.
 
-Reports are throttled here, before they cost anything: one is sent at once if none was sent lately, otherwise
-the latest one is sent when its time has come, or when the handler ends.
+Progress reports are throttled here, before they cost anything. A report is sent at once if none was sent recently;
+otherwise the latest one is sent after the interval, or when the handler ends.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from taskmill.model.submission import Submission
 
 REPORT_INTERVAL = 0.05
 
-# One sequence for all calls: the answer to a request of the last one must not pass for another's.
+# One sequence for all calls, so that a late answer to an earlier call is never taken for an answer to this one.
 _numbers = itertools.count()
 _encode = msgspec.json.Encoder().encode
 _check = msgspec.json.Decoder(ProgressReport).decode
 
 
 class ChildLink:
-    """Serves one call. A thread that the handler left behind finds it closed."""
+    """Serves one call. A thread that outlives its handler finds the link closed."""
 
     stop_requested = False
-    """Always: a worker process is not asked to stop, it is ended."""
+    """Always False: a worker process is not asked to stop, it is killed."""
 
     def __init__(self, send: Callable[[FromWorker], None]) -> None:
         self._send = send
@@ -61,7 +61,7 @@ class ChildLink:
         self._timer: threading.Thread | None = None
         self._has_held_back = threading.Event()
         self._asked: dict[int, Future[Any]] = {}
-        """Requests that have not been answered."""
+        """Unanswered requests, by number."""
 
     def report(self, progress: ProgressReport) -> None:
         self._held_back = progress
@@ -100,14 +100,14 @@ class ChildLink:
         try:
             self._send(request(number))
         except BaseException:
-            # It was not sent, so nobody will answer.
+            # It was not sent, so no answer will come.
             del self._asked[number]
             raise
         return future
 
     def answered(self, answer: RequestAnswer) -> None:
         future = self._asked.pop(answer.number, None)
-        # A handler cancels it when it gives up waiting.
+        # The handler cancels the future when it stops waiting.
         if future is not None and future.set_running_or_notify_cancel():
             if answer.refusal is not None:
                 future.set_exception(answer.refusal.unpacked())
@@ -115,7 +115,7 @@ class ChildLink:
                 future.set_result(answer.stored)
 
     def close(self) -> None:
-        """Send the last report and what was moved, and wait for answers that nobody has waited for."""
+        """Send the last report and the moved bytes, and wait for the answers that the handler did not wait for."""
         with self._reporting:
             self._send_held_back()
             if self._moved != NO_IO:
@@ -127,7 +127,7 @@ class ChildLink:
     def _send_in_time(self) -> None:
         while not self._closed:
             self._has_held_back.wait()
-            # Cleared before the report is taken, so that one made in between is looked for again.
+            # Clear before taking the report, so that a report made in between is not missed.
             self._has_held_back.clear()
             time.sleep(max(0.0, self._next_report - time.monotonic()))
             with self._reporting:
@@ -138,7 +138,7 @@ class ChildLink:
         if held_back is None or self._closed:
             return
         self._next_report = time.monotonic() + REPORT_INTERVAL
-        # A report is a courtesy: one that holds something else than numbers and text fails no handler.
+        # A malformed report must not fail the handler.
         with contextlib.suppress(TypeError, ValueError):
             _check(_encode(held_back))
             self._send(Reported(held_back))
@@ -161,7 +161,7 @@ def _handles(stored: Sequence[Stored]) -> list[Handle[Any]]:
 
 
 class Elsewhere:
-    """The scheduler, as far as a worker process can reach it: not at all."""
+    """Stands in for the scheduler, which a worker process cannot reach: every method raises ``InvalidState``."""
 
     async def cancel(self, id: int) -> bool:
         raise _out_of_reach(id)
@@ -180,4 +180,4 @@ _ELSEWHERE = Elsewhere()
 
 
 def _out_of_reach(id: int) -> InvalidState:
-    return InvalidState(f"task {id} cannot be watched from a worker process; use finalize, or depends_on")
+    return InvalidState(f"task {id} cannot be watched from a worker process; use finalize or depends_on instead")

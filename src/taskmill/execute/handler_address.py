@@ -1,8 +1,8 @@
-"""Where a worker process finds a handler: the name of its module and its name in there.
+"""The address by which a worker process imports a handler: its module and its qualified name.
 
-The address is made from the function that was registered, never from stored data. A handler of the program's
-own script lives in ``__main__``, which is another module in every process; its address says how to load that
-script again, under the name ``__mp_main__``, as :mod:`multiprocessing` does when it spawns.
+The address is made from the registered function, never from stored data. A handler of the program's own script is in
+``__main__``, which is a different module in every process. Its address says how to load that script again under the
+name ``__mp_main__``, as :mod:`multiprocessing` does when it spawns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _loading_main = False
 
 
 class Address(msgspec.Struct, frozen=True):
-    """The way to one handler. ``main_name`` or ``main_path`` is set when its module is ``__main__``."""
+    """The address of one handler. ``main_name`` or ``main_path`` is set if its module is ``__main__``."""
 
     type_name: str
     module: str
@@ -36,11 +36,11 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def check_importable(function: Callable[..., Any], type_name: str) -> None:
-    """Refuse a handler that another process could not find."""
+    """Raise ``ConfigError`` if another process could not import the handler."""
     if _loading_main:
         raise ConfigError(
-            "a worker process loads the main script to find a handler, and the script makes a scheduler; "
-            'let it do so under `if __name__ == "__main__":`'
+            "a worker process loads the main script to find a handler, and the script creates a scheduler; "
+            'create it under `if __name__ == "__main__":`'
         )
     if sys.platform == "win32" or getattr(sys, "frozen", False):
         raise ConfigError(f'{type_name}: run_in="process" needs a POSIX system and an ordinary Python interpreter')
@@ -78,7 +78,7 @@ def address_of(function: Callable[..., Any], type_name: str) -> Address:
 
 
 def find_handler(address: Address) -> TaskType:
-    """The registered handler at this address, imported if need be."""
+    """Return the registered handler at this address, importing its module if needed."""
     module = _main_again(address) if address.module == MAIN else importlib.import_module(address.module)
     found = _look_up(module, address.name)
     if isinstance(found, Task):
@@ -98,7 +98,7 @@ def _can_load_again(address: Address) -> bool:
 def _main_again(address: Address) -> ModuleType:
     global _loading_main  # noqa: PLW0603 - like the import lock, it concerns the whole process
     if MAIN_AGAIN not in sys.modules:
-        # Only the handlers of scripts pay for this import.
+        # Imported here, so that only handlers in scripts pay for it.
         from multiprocessing import spawn
 
         _loading_main = True

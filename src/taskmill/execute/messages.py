@@ -1,4 +1,4 @@
-"""What a scheduler and a worker process say to each other: JSON messages, each behind its length."""
+"""The messages between a scheduler and a worker process: JSON, each prefixed with its length."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ANSWERS: dict[str, type[RawOutcome]] = {kind.__name__: kind for kind in (Succee
 
 
 class Call(msgspec.Struct, tag=True):
-    """To the worker: run this handler. ``record`` lacks the payload, which travels as text, once."""
+    """To the worker: run this handler. ``record`` lacks the payload, which is sent once, as text."""
 
     handler: Address
     part: PartName
@@ -39,7 +39,7 @@ class Call(msgspec.Struct, tag=True):
 
 
 class Refusal(msgspec.Struct):
-    """Why a request was refused: the error that its caller gets, as it would on the loop."""
+    """The error that a refused request raises in the handler, the same as on the event loop."""
 
     error: str
     message: str
@@ -57,7 +57,7 @@ class Refusal(msgspec.Struct):
 
 
 class RequestAnswer(msgspec.Struct, tag=True):
-    """To the worker: what it asked for is durable, or was refused."""
+    """To the worker: a request is durable or was refused."""
 
     number: int
     stored: list[Stored]
@@ -71,7 +71,7 @@ class Reported(msgspec.Struct, tag=True):
 
 
 class Moved(msgspec.Struct, tag=True):
-    """From the worker: what the handler says it has moved."""
+    """From the worker: the bytes that the handler reported as moved."""
 
     io: IoBudget
 
@@ -84,14 +84,14 @@ class SaveRequest(msgspec.Struct, tag=True):
 
 
 class WireSubmission(msgspec.Struct):
-    """A submission. Unless its payload ``is_checked`` already, the scheduler checks it against the handler."""
+    """A submission. The scheduler checks its payload against the handler unless it ``is_checked`` already."""
 
     type: str
     payload: str
     is_checked: bool
     options: dict[str, Any]
     check: bool
-    """False if the type need not be known."""
+    """False if the task type need not be registered."""
 
     @classmethod
     def of(cls, submission: Submission) -> WireSubmission:
@@ -144,7 +144,7 @@ def framed(message: ToWorker | FromWorker) -> bytes:
 
 
 class Unframer:
-    """Cuts a stream of bytes into message bodies."""
+    """Splits a stream of bytes into message bodies."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()

@@ -1,4 +1,4 @@
-"""What a handler returned or raised, as an outcome. Nothing here raises, whatever the handler's own classes do."""
+"""Turn the result or exception of a handler into an outcome. Nothing here raises, whatever the handler's classes do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def outcome_of_exception(wrong: BaseException) -> RawOutcome:
         case asyncio.CancelledError():
             return Interrupted()
         case RetryLater():
-            # A subclass may have an __init__ of its own and never have called ours.
+            # A subclass may have overridden __init__ without calling super().
             after_ms: object = getattr(wrong, "after_ms", None)
             return Failed(error_text(wrong), after_ms if isinstance(after_ms, int) else None)
         case GiveUp():
@@ -38,7 +38,7 @@ def outcome_of_exception(wrong: BaseException) -> RawOutcome:
 
 
 def error_text(wrong: BaseException) -> str:
-    """``ValueError: what it said``; of the words that handlers use on purpose, what they said."""
+    """Return ``ValueError: message`` or, for ``RetryLater`` and ``GiveUp``, the message alone."""
     if isinstance(wrong, RetryLater | GiveUp) and (said := message_of(wrong)):
         return said
     return exception_text(wrong)

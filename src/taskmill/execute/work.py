@@ -1,4 +1,4 @@
-"""What an executor gets and gives: a piece of work, and a handle to interrupt it."""
+"""The interface of executors: they take a piece of work and return a handle to interrupt it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from taskmill.model.outcome import RawOutcome
 from taskmill.model.records import HistoryRecord, TaskRecord
 
 Ended = Callable[[RawOutcome], None]
-"""Called on the loop, once, when the handler is really over."""
+"""Called once, on the event loop, when the handler has really ended."""
 
 HOLD = 0.25
-"""Real seconds for which a handler that nothing could run keeps its slot: a whole queue is not tried in vain."""
+"""Seconds of real time that a task keeps its slot if no thread or process could be started for it.
+
+Without this delay the whole queue would be tried in vain.
+"""
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class Running(Protocol):
     """A started handler."""
 
     def interrupt(self) -> None:
-        """Ask it to stop; asked again, end it, if anything can."""
+        """Ask the handler to stop; on the second call, end it by force where that is possible."""
         ...
 
 

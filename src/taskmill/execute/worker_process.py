@@ -1,8 +1,8 @@
-"""One worker process as the scheduler sees it: start it, talk to it, end it, and know when it is dead.
+"""One worker process on the scheduler's side: start it, exchange messages, end it, and notice its death.
 
-Its death is told by the operating system, not by the end of the socket: a process that the handler forked may
-keep the socket open. The worker leads a process group of its own: Ctrl-C in a terminal passes it by, and what a
-handler started is ended with it.
+The operating system reports its death; the end of the socket does not, because a process that the handler forked may
+keep the socket open. The worker leads its own process group, so that Ctrl-C in a terminal does not reach it and the
+processes that a handler started end with it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collections.abc import Callable, Sequence
 
 from taskmill.execute.messages import FromWorker, Unframer, decode_from_worker
 
-# How long a worker may take between the request to end and its end, in real time.
+# Seconds of real time that a worker has to end after the request to end, before it is killed.
 PATIENCE = 5.0
 CHUNK = 256 * 1024
 
-# The life of the worker is tied to ours before anything else: until then a killed scheduler would leave it behind,
-# and with it the right to dispatch. sys.path follows, since it may be what makes taskmill importable.
+# The worker first ties its life to ours: until then a killed scheduler would leave it behind, and with it the dispatch
+# lock. sys.path follows, because taskmill may be importable only with it.
 _PROGRAM = """\
 import os, signal, sys
 if sys.platform == "linux":
@@ -40,7 +40,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class WorkerProcess:
-    """Owned by the event loop; start it from the loop's thread, for Linux ties its life to that thread."""
+    """A worker process. Create it on the event loop's thread, because Linux ties its life to that thread."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ class WorkerProcess:
         self._patience: asyncio.TimerHandle | None = None
         self._problem: str | None = None
         self.interrupted = False
-        """Whether it was told to end in the midst of a call."""
+        """True if it was terminated or killed on request."""
         self.gone: asyncio.Future[None] = self._loop.create_future()
-        """Done when it is dead and buried."""
+        """Done when the process is dead and reaped."""
         self._loop.add_reader(self._socket, self._readable)
         try:
             threading.Thread(target=self._await_death, name="taskmill-worker-watch", daemon=True).start()
         except RuntimeError:
-            # No thread is left to watch it.
+            # The system has no thread left to watch it.
             self._disconnect()
             self.kill()
             self._process.wait()
@@ -94,7 +94,7 @@ class WorkerProcess:
         return self._process.pid
 
     def is_usable(self) -> bool:
-        """Whether it may be given a call: nobody has ended it, and its end of the socket is open."""
+        """True if it can take a call: it was not ended, and its end of the socket is open."""
         if self.interrupted or self._dead or not self._connected:
             return False
         try:
@@ -110,7 +110,7 @@ class WorkerProcess:
             self._writable()
 
     def terminate(self) -> None:
-        """Ask it to end; ask again, or wait, and it is killed."""
+        """Send SIGTERM; on the second call, or after :data:`PATIENCE` seconds, kill the process."""
         if self.interrupted:
             self.kill()
             return
@@ -123,12 +123,12 @@ class WorkerProcess:
         self._signal(signal.SIGKILL)
 
     def retire(self) -> None:
-        """Let an idle worker end in good order."""
+        """Let an idle worker exit gracefully."""
         self._retired = True
         self._disconnect()
 
     def obituary(self) -> str:
-        """How it died, for people."""
+        """Return a sentence on how the process died."""
         if self._problem is not None:
             return self._problem
         status = self._process.returncode
@@ -139,18 +139,18 @@ class WorkerProcess:
         return f"the worker process died with signal {-status}"
 
     def _signal(self, number: signal.Signals) -> None:
-        # Until it has been reaped, here and on the loop, its number belongs to nobody else.
+        # Until the process has been reaped, its pid cannot belong to another process.
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
 
     def _writable(self) -> None:
         try:
-            # What does not fit now is sent when the socket is writable again.
+            # The rest is sent when the socket is writable again.
             with contextlib.suppress(BlockingIOError):
                 del self._outgoing[: self._socket.send(self._outgoing)]
         except OSError:
-            # It is gone, and the news of its death is on the way.
+            # The process is gone; `_bury` will be called soon.
             self._outgoing.clear()
         if self._outgoing:
             self._loop.add_writer(self._socket, self._writable)
@@ -158,7 +158,7 @@ class WorkerProcess:
             self._loop.remove_writer(self._socket)
 
     def _readable(self) -> bool:
-        """Read once; whether there may be more."""
+        """Read once; return True if there may be more."""
         try:
             data = self._socket.recv(CHUNK)
         except BlockingIOError:
@@ -171,7 +171,7 @@ class WorkerProcess:
         try:
             messages = [decode_from_worker(body) for body in self._unframer.feed(data)]
         except ValueError as wrong:
-            self._problem = f"the worker process sent what cannot be read: {wrong}"
+            self._problem = f"the worker process sent a message that cannot be read: {wrong}"
             self._signal(signal.SIGKILL)
             self._disconnect()
             return False
@@ -187,19 +187,19 @@ class WorkerProcess:
             self._socket.close()
 
     def _await_death(self) -> None:
-        """In a thread. Where the system can, it does not reap, so that the process number stays taken."""
+        """Wait in a thread for the process to die; where possible without reaping it, so that its pid stays taken."""
         if hasattr(os, "waitid"):
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         else:
             self._process.wait()
-        # A loop that has been closed meanwhile has nobody left to be told.
+        # If the loop was closed meanwhile, nothing waits for the news.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._bury)
 
     def _bury(self) -> None:
         self._dead = True
-        # Its last words may still be in the socket.
+        # Its last messages may still be in the socket.
         while self._connected and self._readable():
             pass
         self._disconnect()
@@ -221,6 +221,6 @@ def _command_line(channel: int, inherited: Sequence[int]) -> list[str]:
         inherited=ascii(tuple(inherited)),
         argv=ascii(sys.argv),
     )
-    # The options of this interpreter (-O, -I, -X, -W), as multiprocessing passes them on.
+    # Pass on the options of this interpreter (-O, -I, -X, -W), as multiprocessing does.
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [sys.executable, *flags, "-c", program]

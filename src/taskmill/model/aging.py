@@ -1,4 +1,4 @@
-"""Aging as a value; :mod:`taskmill.policy.aging` says what it means."""
+"""The setting ``aging``; :mod:`taskmill.policy.aging` applies it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Aging(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
-    """Tasks grow more urgent as they wait: after ``grace``, by ``step`` each ``interval``, up to ``ceiling``.
+    """Tasks become more urgent as they wait: after ``grace``, by ``step`` each ``interval``, up to ``ceiling``.
 
-    A task at or past ``urgent`` may take the next free slot whatever the share of its group; ``None``: none may.
+    A task at or past ``urgent`` may take the next free slot even if its group has used up its share. With ``None``, no
+    task may.
     """
 
     grace: Duration = 300
@@ -39,9 +40,9 @@ class Aging(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
         if self.urgent is not None and priority_value(self.urgent, "urgent") < ceiling:
             raise ConfigError(
                 f"urgent {int(self.urgent)} is more urgent than ceiling {ceiling}, so no task would ever age to it: "
-                f"let urgent be {ceiling} or a larger number, or ceiling {int(self.urgent)} or a smaller one"
+                f"set urgent to {ceiling} or a larger number, or ceiling to {int(self.urgent)} or a smaller one"
             )
-        # One form for one duration, so that equal policies are equal however they were written, stored or read.
+        # Normalized, so that equal policies compare equal, however they were written, stored or read.
         msgspec.structs.force_setattr(self, "grace", timedelta(milliseconds=grace))
         msgspec.structs.force_setattr(self, "interval", timedelta(milliseconds=interval))
 

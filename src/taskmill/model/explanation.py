@@ -1,4 +1,4 @@
-"""Why a task waits."""
+"""The result of ``explain``: why a task waits."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ Reason = Literal[
     "share",
     "ahead",
 ]
-"""The stable words for what can hold a task back."""
+"""The stable words for the reasons that can hold a task back."""
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """One thing that keeps a task from starting: a stable word, and the numbers in a sentence."""
+    """One reason that keeps a task from starting: a stable word, and a sentence with numbers."""
 
     reason: Reason
     detail: str
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task waits for. ``str()`` reads as a sentence.
+    """Why a task waits. ``str()`` reads as a sentence.
 
-    ``ahead`` counts the tasks that start before it as things are. ``estimated_start`` is a guess from what was
-    measured, and ``None`` where there is nothing to guess from.
+    ``ahead`` counts the tasks that would start before it now. ``estimated_start`` is an estimate from recent endings,
+    or a known due time; ``None`` if neither exists.
     """
 
     task_id: int

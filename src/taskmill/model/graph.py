@@ -1,4 +1,4 @@
-"""How tasks hang together, for display."""
+"""The graph of connected tasks, for display."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from taskmill.model.records import HistoryRecord, TaskRecord
 
 
 class Dependency(NamedTuple):
-    """``task_id`` waits, or waited, for ``on_id``; ``open`` while it still does."""
+    """``task_id`` depends on ``on_id``; ``open`` is true while it still waits for it."""
 
     task_id: int
     on_id: int
@@ -19,14 +19,14 @@ class Dependency(NamedTuple):
 
 
 class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything tied to one task, directly or through others: parents, children, dependencies and dependents.
+    """The tasks connected to one task, directly or not: parents, children, dependencies and dependents.
 
-    ``tasks`` maps ids to records, active or ended; a task that was pruned from history is missing there.
+    ``tasks`` maps ids to records, active or ended. Tasks pruned from history are missing.
     """
 
     tasks: Mapping[int, TaskRecord | HistoryRecord]
     dependencies: Sequence[Dependency]
 
     def children(self, id: int) -> list[int]:
-        """The children of a task, in the order of their ids."""
+        """Return the children of a task, in the order of ``tasks``."""
         return [task.id for task in self.tasks.values() if task.parent_id == id]

@@ -1,4 +1,4 @@
-"""Settings of a group; :mod:`taskmill.policy.shares` says how groups share slots."""
+"""The settings of a group; :mod:`taskmill.policy.shares` shares the slots by them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ HEAVIEST = 1e6
 
 
 class Group(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsMeta):
-    """What a group may use: ``min_slots`` first, then a share by ``weight``, at most ``cap``, with starts by ``rate``.
+    """The limits of a group: ``min_slots`` first, then a share by ``weight``, at most ``cap``; ``rate`` limits starts.
 
-    A cap of 0 is refused: tasks that can never run would wait in silence, where a paused group says so and can be
-    resumed on time.
+    A cap of 0 is refused, because its tasks would wait forever without a visible reason. A paused group is visible and
+    can resume at a set time.
     """
 
     weight: float = 1
@@ -40,13 +40,13 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsM
                 raise ConfigError("cap must be at least 1 or None; to stop a group, pause it")
         _check_slots(self.min_slots, "min_slots")
         if self.cap is not None and self.min_slots > self.cap:
-            raise ConfigError(f"min_slots must not be above cap: {self.min_slots} of at most {self.cap} slots")
+            raise ConfigError(f"min_slots must not be above cap: min_slots is {self.min_slots}, cap is {self.cap}")
         if self.rate is not None and not isinstance(self.rate, RateLimit):
             raise ConfigError(f"rate must be a RateLimit or None, not {type(self.rate).__name__}")
 
     @property
     def has_share(self) -> bool:
-        """Whether it asks for slots to be shared: any weight but 1, or a minimum."""
+        """True if the group turns on sharing: it has a weight other than 1, or a minimum."""
         return self.weight != 1 or self.min_slots > 0
 
 

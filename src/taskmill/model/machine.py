@@ -1,4 +1,4 @@
-"""What a dispatcher has seen of its machine and its tasks, for restarts and for those who ask from elsewhere."""
+"""What a dispatcher has measured of its machine and tasks. It is stored for restarts and for other processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskmill.model.throttle import Limit
 
 
 class MovedIo(msgspec.Struct, frozen=True, array_like=True):
-    """What the runs of a task type have moved together, in bytes."""
+    """The bytes that all runs of a task type have moved together."""
 
     type: str
     runs: int
@@ -23,34 +23,34 @@ class MovedIo(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def means(self) -> tuple[float, float, float, float]:
-        """By axis, per run."""
+        """The mean bytes per run, by axis."""
         runs = self.runs
         return self.disk_read / runs, self.disk_write / runs, self.net_rx / runs, self.net_tx / runs
 
 
 class Machine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Pressure as it was when the limits in force changed, and capacity."""
+    """The capacity of a machine, and its pressure when the limits in force last changed."""
 
     known: Capacity = UNKNOWN_CAPACITY
-    """What was learned."""
+    """The learned capacity."""
     capacity: Capacity = UNKNOWN_CAPACITY
-    """What the IO gate goes by."""
+    """The capacity that the IO gate uses."""
     limits: tuple[Limit, ...] = ()
-    """Those that hold tasks back."""
+    """The limits that hold tasks back."""
     easing: float = 0.0
     pressures: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])
-    """By source, while tasks wait for them to fall."""
+    """The pressure by source, while tasks wait for it to fall."""
     returns_below: float | None = None
-    """Tasks have made way, and return when the pressure is this low."""
+    """The pressure at which preempted tasks return; ``None`` if pressure keeps none away."""
 
 
 class NodeMachine(NamedTuple):
-    """What one of the nodes that dispatch has seen of its machine."""
+    """What one dispatching node has measured of its machine."""
 
     node: int | None
     machine: Machine
     is_here: bool = False
-    """Whether this scheduler is that node."""
+    """True if this scheduler is that node."""
 
 
 UNSEEN = Machine()

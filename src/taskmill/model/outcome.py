@@ -1,4 +1,4 @@
-"""How an attempt ended, as the runtime saw it. :mod:`taskmill.policy.verdicts` says what follows from it."""
+"""How an attempt ended. :mod:`taskmill.policy.verdicts` decides what happens to its task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class StopReason(StrEnum):
     CANCEL = "cancel"
     SUPERSEDE = "supersede"
     FAIL = "fail"
-    """A child has failed, and with it the task."""
+    """A child has failed, which fails the task."""
     TIMEOUT = "timeout"
     SHUTDOWN = "shutdown"
     PREEMPT = "preempt"
@@ -21,13 +21,13 @@ class StopReason(StrEnum):
     EASE = "ease"
     """The machine is under pressure."""
     CUT_OFF = "cut_off"
-    """This node cannot prove that it is alive: others may run its tasks."""
+    """This node could not renew its lease, so other nodes may run its tasks."""
     OUTSIDE = "outside"
-    """Something else than the scheduler has cancelled the handler, such as the end of its event loop."""
+    """Something other than the scheduler cancelled the handler, such as the end of its event loop."""
 
     @property
     def ends_task(self) -> bool:
-        """Whether the task itself is over, whatever its handler says."""
+        """True if the task itself ends, whatever its handler returns."""
         return self in (StopReason.CANCEL, StopReason.SUPERSEDE, StopReason.FAIL)
 
 
@@ -38,46 +38,46 @@ class Succeeded(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False):
-    """The handler raised, or exceeded its timeout. ``after_ms`` is what ``RetryLater`` asked for."""
+    """The handler raised or exceeded its timeout. ``after_ms`` is the delay given to ``RetryLater``, if any."""
 
     error: str
     after_ms: int | None = None
 
 
 class GaveUp(msgspec.Struct, frozen=True, gc=False):
-    """The handler said that it cannot succeed."""
+    """The handler raised ``GiveUp``, or its result cannot be stored."""
 
     error: str
 
 
 class Unrunnable(msgspec.Struct, frozen=True, gc=False):
-    """The handler could not be called: the stored task does not fit it. Mended code can revive the task."""
+    """The handler could not be called, because the stored task does not fit it. Fixed code can revive the task."""
 
     error: str
 
 
 class Stopped(msgspec.Struct, frozen=True, gc=False):
-    """The attempt ended because it was asked to, for a reason that is not a failure."""
+    """The attempt ended because it was asked to stop, for a reason that is not a failure."""
 
     reason: StopReason
     note: str | None = None
 
 
 class Crashed(msgspec.Struct, frozen=True, gc=False):
-    """The process that ran the handler died under it."""
+    """The process that ran the handler died."""
 
     error: str
 
 
 class Interrupted(msgspec.Struct, frozen=True, gc=False):
-    """The handler let its cancellation through; the attempt knows why it was cancelled, if it was."""
+    """The handler ended with ``CancelledError``. The attempt knows why, if the scheduler cancelled it."""
 
     from_outside: bool = False
-    """True if something else than the scheduler cancelled it; otherwise it may have cancelled itself."""
+    """True if something other than the scheduler cancelled it; if false, it may have cancelled itself."""
 
 
 class Unstarted(msgspec.Struct, frozen=True, gc=False):
-    """There was nothing to run the handler in, and nothing is wrong with the task."""
+    """No thread or process could be started for the handler, which is not the task's fault."""
 
     error: str
 

@@ -1,4 +1,4 @@
-"""Progress: what a handler reported, and what users read."""
+"""The progress of a task: as reported, as stored, and as users read it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StoredProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TaskProgress(msgspec.Struct, frozen=True):
-    """How far a task has come. ``rate`` is bytes per second, ``eta`` the time left at that rate."""
+    """The progress of a task. ``rate`` is in bytes per second, ``eta`` is the remaining time at that rate."""
 
     fraction: float | None = None
     message: str | None = None

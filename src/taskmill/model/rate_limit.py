@@ -1,4 +1,4 @@
-"""Rate limits as values; :mod:`taskmill.policy.rates` says what they mean."""
+"""Rate limits as values; :mod:`taskmill.policy.rates` applies them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from taskmill.model.arguments import SettingsMeta, check_arguments
 from taskmill.model.durations import Duration, milliseconds
 
 MOST_PERMITS = 1_000_000
-"""More is no limit to an engine of this kind, and a full bucket still fits in 64 bits whatever its interval."""
+"""The largest number of permits. A full bucket still fits in 64 bits, whatever the interval."""
 
 
 class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsMeta):
     """At most ``permits`` starts per ``interval``, spread evenly, after a first burst of at most ``burst``.
 
-    A token bucket that starts full. ``burst`` defaults to ``permits``; a burst of 1 spaces all starts evenly.
+    It is a token bucket that starts full. ``burst`` defaults to ``permits``; a burst of 1 spaces all starts evenly.
     """
 
     permits: int
@@ -31,20 +31,20 @@ class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Setti
         ms = milliseconds(self.interval, "interval")
         if ms == 0:
             raise ConfigError("interval must be longer than zero")
-        # One form for one duration, so that equal limits are equal however they were written, stored or read.
+        # Normalized, so that equal limits compare equal, however they were written, stored or read.
         msgspec.structs.force_setattr(self, "interval", timedelta(milliseconds=ms))
 
     @classmethod
     @check_arguments
     def per_second(cls, n: int, burst: int | None = None) -> RateLimit:
-        """``n`` starts per second."""
+        """Return a limit of ``n`` starts per second."""
         _check_count(n, "n", "; for less than one per second use per_minute or RateLimit(1, interval)")
         return cls(n, 1, burst)
 
     @classmethod
     @check_arguments
     def per_minute(cls, n: int, burst: int | None = None) -> RateLimit:
-        """``n`` starts per minute."""
+        """Return a limit of ``n`` starts per minute."""
         _check_count(n, "n", "; for less than one per minute use RateLimit(1, interval)")
         return cls(n, 60, burst)
 
@@ -54,7 +54,7 @@ class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Setti
 
     @property
     def capacity(self) -> int:
-        """How many permits a full bucket holds."""
+        """The number of permits in a full bucket."""
         return self.permits if self.burst is None else self.burst
 
 

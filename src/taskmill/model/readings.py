@@ -1,4 +1,4 @@
-"""What a machine is doing at one moment, and what it can do."""
+"""The load of a machine at one moment, and its capacity."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from taskmill.errors import ConfigError
 from taskmill.model.io_budget import AXES, Axis
 
 HIGHEST_RATE = 2.0**50
-"""A pebibyte per second. Whoever reports more has misread a counter."""
+"""A pebibyte per second. A higher value is a misread counter."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One look at a machine: ``cpu`` from 0 to 1, the others in bytes per second.
+    """One measurement of a machine: ``cpu`` from 0 to 1, the rates in bytes per second.
 
-    ``disk_busy`` is the share of the time in which the disk was at work, where the system tells. Values are taken as
-    they come; :mod:`taskmill.policy.smoothing` leaves out what cannot be true.
+    ``disk_busy`` is the share of time in which the disk was busy, if the system reports it. Values are not checked
+    here; :mod:`taskmill.policy.smoothing` ignores impossible ones.
     """
 
     cpu: float = 0.0
@@ -27,12 +27,12 @@ class Reading(msgspec.Struct, frozen=True):
 
     @property
     def rates(self) -> tuple[float, float, float, float]:
-        """In the order of :data:`AXES`."""
+        """The rates in the order of :data:`AXES`."""
         return self.disk_read, self.disk_write, self.net_rx, self.net_tx
 
 
 class Capacity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a machine can sustain, in bytes per second; 0 on an axis: not known."""
+    """The rates that a machine can sustain, in bytes per second; 0 means not known."""
 
     disk_read: float = 0.0
     disk_write: float = 0.0
@@ -50,7 +50,7 @@ class Capacity(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def rates(self) -> tuple[float, float, float, float]:
-        """In the order of :data:`AXES`."""
+        """The rates in the order of :data:`AXES`."""
         return self.disk_read, self.disk_write, self.net_rx, self.net_tx
 
 

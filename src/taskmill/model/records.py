@@ -1,4 +1,4 @@
-"""What users read about a task: one record while it is active, another once it has ended."""
+"""The records of tasks that users read: one type for active tasks, one for ended tasks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class HistoryRecord(_Described, frozen=True, kw_only=True):
 
 
 class TypeStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What history tells about a task type, over everything that ever ended."""
+    """The statistics of a task type, over all its ended tasks, pruned ones included."""
 
     count: int
     completed: int

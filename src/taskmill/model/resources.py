@@ -1,4 +1,4 @@
-"""Where readings and pressure come from, as settings; :mod:`taskmill.resources` has those that are built in."""
+"""The settings for samplers and pressure sources; :mod:`taskmill.resources` has the built-in ones."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _SHORTEST_MS, _LONGEST_MS = 10, 3_600_000
 
 @runtime_checkable
 class ResourceSampler(Protocol):
-    """Something that can say what the machine is doing. It is asked in a thread and may take its time."""
+    """Measures the load of the machine. It is called in a thread and may be slow."""
 
     def sample(self) -> Reading:
-        """What the machine has done since it was asked before."""
+        """Return the load since the previous call."""
         ...
 
 
 @runtime_checkable
 class PressureSource(Protocol):
-    """Something that can say how hard pressed the machine is. It is asked in a thread and may take its time."""
+    """Measures one kind of pressure on the machine. It is called in a thread and may be slow."""
 
     @property
     def name(self) -> str:
-        """What the snapshot calls it."""
+        """The name of the source in snapshots."""
         ...
 
     def pressure(self) -> float:
-        """From 0, nothing to worry about, to 1, nothing more to give."""
+        """Return the pressure, from 0 (none) to 1 (exhausted)."""
         ...
 
 
 class Resources(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
-    """How the machine is watched: by ``sampler``, each ``interval``; ``None`` is psutil.
+    """How the machine is measured: by ``sampler`` (psutil if ``None``), each ``interval``.
 
-    ``capacity`` is what the machine can sustain, in bytes per second. An axis that is 0 in it is learned.
+    ``capacity`` is the capacity of the machine in bytes per second. An axis that is 0 is learned.
     """
 
     sampler: ResourceSampler | None = None
@@ -64,7 +64,7 @@ class Resources(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
             raise ConfigError(
                 f"capacity must be an IoBudget in bytes per second, or None to learn it, not {_shown(self.capacity)}"
             )
-        # One form for one duration, so that equal settings are equal however they were written.
+        # Normalized, so that equal settings compare equal, however they were written.
         msgspec.structs.force_setattr(self, "interval", timedelta(milliseconds=ms))
 
     @property
@@ -73,7 +73,7 @@ class Resources(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
 
 
 def checked_resources(value: object) -> Resources | None:
-    """The setting ``resources``: ``True`` is psutil each second, ``None`` and ``False`` watch nothing."""
+    """Check the setting ``resources``: ``True`` is psutil each second, ``None`` and ``False`` measure nothing."""
     if value is None or value is False:
         return None
     if value is True:
@@ -84,7 +84,7 @@ def checked_resources(value: object) -> Resources | None:
 
 
 def checked_sources(value: object) -> Sequence[PressureSource]:
-    """The setting ``pressure``: sources with names of their own."""
+    """Check the setting ``pressure``: a list of sources with unique names."""
     if isinstance(value, str | bytes | type) or not isinstance(value, Iterable):
         raise ConfigError(f"pressure must be a list of pressure sources, not {_shown(value)}")
     names: set[str] = set()
@@ -96,13 +96,13 @@ def checked_sources(value: object) -> Sequence[PressureSource]:
         if not name:
             raise ConfigError(f"a pressure source needs a name that is not empty: {_shown(source)}")
         if name in names:
-            raise ConfigError(f"two pressure sources are called {name!r}; the snapshot could not tell them apart")
+            raise ConfigError(f"two pressure sources are called {name!r}; give each its own name")
         names.add(name)
     return cast("tuple[PressureSource, ...]", sources)
 
 
 def checked_bandwidth(value: object) -> float | None:
-    """The setting ``bandwidth_limit``: bytes per second, both ways together."""
+    """Check the setting ``bandwidth_limit``: bytes per second, received and sent together."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):

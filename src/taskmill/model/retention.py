@@ -1,4 +1,4 @@
-"""How much history is kept."""
+"""The setting ``retention``: how much history to keep."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.status import Ending, choice
 
 PRUNE_BITE = 500
-"""How many tasks are moved or removed at once, so that nobody waits long behind it."""
+"""The most tasks moved or removed in one transaction, so that other writers do not wait long."""
 
 
 class PruneRule(NamedTuple):
-    """Of tasks with these endings, taken together, keep the newest ``max_count`` that are not too old."""
+    """Keep the newest ``max_count`` tasks with any of these endings, if they are not older than ``max_age_ms``."""
 
     endings: tuple[Ending, ...]
     max_count: int | None
@@ -26,9 +26,9 @@ class PruneRule(NamedTuple):
 @check_settings
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """At most ``max_count`` ended tasks, none older than ``max_age``; ``None`` is no limit.
+    """Keep at most ``max_count`` ended tasks, none older than ``max_age``; ``None`` means no limit.
 
-    ``per_status`` keeps single endings by limits of their own, a number or a ``Retention``:
+    ``per_status`` gives single endings their own limits, as a number or a ``Retention``:
     ``{"completed": 1_000, "dead_letter": Retention(max_count=None)}``.
     """
 
@@ -47,7 +47,7 @@ class Retention:
                 _check_count(rule, f"per_status[{name!r}]")
 
     def rules(self) -> list[PruneRule]:
-        """One rule per ending that has its own, and one for all the others together."""
+        """Return one rule for each ending with its own limit, and one for all other endings together."""
         own = {Ending(name): rule for name, rule in self.per_status.items()}
         rules = [self._own_rule(ending, rule) for ending, rule in own.items()]
         others = tuple(ending for ending in Ending if ending not in own)

@@ -1,4 +1,4 @@
-"""Retry policies as values; :mod:`taskmill.policy.retry` says what they mean."""
+"""Retry policies as values; :mod:`taskmill.policy.retry` applies them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from taskmill.model.durations import Duration, milliseconds
 @check_settings
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often, and after which delays, a failed task is tried again.
+    """How often, and after which delays, a failed task is retried.
 
-    Build one with :meth:`none`, :meth:`constant`, :meth:`linear` or :meth:`exponential`. ``retries`` counts the
+    Create one with :meth:`none`, :meth:`constant`, :meth:`linear` or :meth:`exponential`. ``retries`` counts the
     attempts after the first.
     """
 
@@ -43,20 +43,20 @@ class Retry:
     @classmethod
     @check_arguments
     def none(cls) -> Retry:
-        """Never retry."""
+        """Return a policy that never retries."""
         return cls(0)
 
     @classmethod
     @check_arguments
     def constant(cls, n: int, delay: Duration) -> Retry:
-        """``n`` retries, each after ``delay``."""
+        """Return a policy of ``n`` retries, each after ``delay``."""
         ms = milliseconds(delay, "delay")
         return cls(n, "constant", initial_ms=ms, maximum_ms=ms)
 
     @classmethod
     @check_arguments
     def linear(cls, n: int, initial: Duration, increment: Duration, maximum: Duration) -> Retry:
-        """``n`` retries; the delay starts at ``initial`` and grows by ``increment`` up to ``maximum``."""
+        """Return a policy of ``n`` retries; the delay grows from ``initial`` by ``increment`` up to ``maximum``."""
         return cls(
             n,
             "linear",
@@ -70,9 +70,9 @@ class Retry:
     def exponential(
         cls, n: int, initial: Duration, maximum: Duration, factor: float = 2, jitter: bool = False
     ) -> Retry:
-        """``n`` retries; the delay is multiplied by ``factor`` each time, up to ``maximum``.
+        """Return a policy of ``n`` retries; the delay starts at ``initial`` and is multiplied by ``factor`` each time.
 
-        With ``jitter`` each delay is picked uniformly between zero and that.
+        It is at most ``maximum``. With ``jitter`` each delay is chosen uniformly between zero and that value.
         """
         return cls(
             n,

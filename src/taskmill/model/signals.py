@@ -1,4 +1,4 @@
-"""Words a handler raises to say how its attempt ended. Any other exception is a failure that follows the policy."""
+"""Exceptions that a handler raises to control retries. Any other exception is a failure that follows the policy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from taskmill.model.durations import Duration, optional_milliseconds
 
 
 class RetryLater(Exception):
-    """This attempt failed, try again: after ``after`` if given, else by the policy."""
+    """Fail this attempt and retry: after ``after`` if given, else by the policy."""
 
     def __init__(self, message: str = "", after: Duration | None = None) -> None:
         super().__init__(message)
@@ -15,4 +15,4 @@ class RetryLater(Exception):
 
 
 class GiveUp(Exception):
-    """This task cannot succeed, do not retry."""
+    """End the task as failed, without a retry."""

@@ -1,4 +1,4 @@
-"""What is known about a task that waits, and about what else there is."""
+"""The input of ``explain``: the stored state of a waiting task, and the rest of the queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from taskmill.model.status import Status
 
 
 class Situation(msgspec.Struct, array_like=True):
-    """What is stored about a task that can hold it back."""
+    """The stored fields of a task that can hold it back."""
 
     id: int
     type: str
@@ -43,11 +43,11 @@ class Situation(msgspec.Struct, array_like=True):
     paused_at: int | None
     interrupted: bool
     clock_from: int
-    """Where its time-to-live counts from."""
+    """The instant from which its TTL counts."""
     place_id: int
-    """The task whose place in the queue it has; else its own id."""
+    """The task whose place in the queue it took over; its own id if none."""
     may_expire: bool
-    """True if it ends when its deadline has passed."""
+    """True if it expires when its deadline has passed."""
     io: str | None = None
 
     @property
@@ -56,38 +56,38 @@ class Situation(msgspec.Struct, array_like=True):
 
 
 class Surroundings(msgspec.Struct, kw_only=True):
-    """What else there is."""
+    """The rest of the queue and the machines."""
 
     running: Counter[tuple[str, str]]
-    """By group and type."""
+    """Running tasks, by group and type."""
     waiting: Counter[tuple[str, str]]
-    """By group and type."""
+    """Waiting tasks, by group and type."""
     ahead: int = 0
     recent: tuple[int, int | None, int | None] = (0, None, None)
-    """How many tasks ended lately, and when the first and the last of them did."""
+    """The number of tasks that ended recently, and when the first and the last of them ended."""
     is_dispatching: bool = True
     unknown_types: Collection[str] = ()
-    """Those of all these types that no handler is registered for where tasks are run."""
+    """The types among these without a handler in any scheduler that runs tasks."""
     budget: IoBudget | None = None
-    """What the task is expected to move."""
+    """The expected IO of the task."""
     budgets_by_node: Mapping[int | None, Sequence[IoBudget]] = msgspec.field(
         default_factory=dict["int | None", "Sequence[IoBudget]"]
     )
-    """What those are expected to move that run, by where they do."""
+    """The expected IO of running tasks, by node."""
     machines: Sequence[NodeMachine] = ()
-    """Of the nodes on which it may start."""
+    """The machines of the nodes on which it may start."""
 
     def budgets_on(self, node: int | None) -> Sequence[IoBudget]:
         return self.budgets_by_node.get(node, ())
 
 
 class GroupLoad(NamedTuple):
-    """How the groups stand."""
+    """The load of all groups."""
 
     running: Counter[tuple[str, str]]
-    """By group and type."""
+    """Running tasks, by group and type."""
     waiting: Counter[tuple[str, str]]
-    """By group and type."""
+    """Waiting tasks, by group and type."""
     next_priority: Mapping[str, int]
-    """The effective priority of the task that a group would start next."""
+    """The effective priority of the next task of each group."""
     controls: Controls

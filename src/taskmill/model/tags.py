@@ -1,4 +1,4 @@
-"""Tags: up to 32 short labels on a task, by which it can be found."""
+"""Tags: up to 32 short labels by which a task can be found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_VALUE = 256
 
 
 def valid_tags(tags: object) -> dict[str, str]:
-    """A checked copy of ``tags``, or :class:`InvalidTag` that says which one is wrong."""
+    """Return a checked copy of ``tags``, or raise :class:`InvalidTag` that names the wrong one."""
     if not isinstance(tags, Mapping):
         raise InvalidTag(f"tags must map names to values, not {type(tags).__name__}")
     if len(tags) > MOST_TAGS:  # pyright: ignore[reportUnknownArgumentType]
@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def decode_tags(tags: str | None) -> dict[str, str]:
-    """Tags as they are stored, as users read them."""
+    """Decode stored tags."""
     return _decode(tags) if tags else {}
 
 

@@ -1,4 +1,4 @@
-"""Stored names of task types: ``"domain::task"``."""
+"""The stored names of task types: ``"domain::task"``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Throttling as a value; :mod:`taskmill.policy.throttling` says what it means."""
+"""The setting ``throttle``; :mod:`taskmill.policy.throttling` applies it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Limit(NamedTuple):
 
 DEFAULT_LIMITS = (Limit(Priority.LOW, 0.50), Limit(Priority.NORMAL, 0.75))
 DEFAULT_GAP = 0.10
-"""How far below ``preempt_above`` the pressure has to come, unless the policy says."""
+"""The default distance of ``resume_below`` below ``preempt_above``."""
 
 
 class ThrottlePolicy(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
     """Which tasks wait under which pressure: ``[(priority, limit), ...]``.
 
     A task of such a priority, or a less urgent one, waits while the pressure is above the limit. With ``easing`` it
-    waits until the pressure is that much below the limit, so that a pressure that hovers at the limit does not start
-    and stop tasks all the time.
+    waits until the pressure is that much below the limit, so that a pressure around the limit does not start and stop
+    tasks all the time.
 
-    Above ``preempt_above`` running tasks that would not be started now make way as well. They return when the pressure
-    has come down to ``resume_below``, by default 0.1 less.
+    Above ``preempt_above``, running tasks that could not start now are preempted. They return when the pressure has
+    fallen to ``resume_below``, by default 0.1 lower.
     """
 
     limits: Iterable[tuple[int, float]] = DEFAULT_LIMITS
@@ -46,7 +46,9 @@ class ThrottlePolicy(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
         _check_share(self.easing, "easing")
         if self.preempt_above is None:
             if self.resume_below is not None:
-                raise ConfigError("resume_below says when tasks return that made way, so it needs preempt_above")
+                raise ConfigError(
+                    "resume_below is the pressure at which preempted tasks return; it needs preempt_above"
+                )
             return
         above = _check_share(self.preempt_above, "preempt_above")
         if self.resume_below is None:
@@ -54,12 +56,12 @@ class ThrottlePolicy(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
         elif _check_share(self.resume_below, "resume_below") > above:
             raise ConfigError(
                 f"resume_below must not be above preempt_above: tasks would return at {self.resume_below:g} "
-                f"only to make way above {above:g}"
+                f"only to be preempted above {above:g}"
             )
 
     @property
     def by_urgency(self) -> tuple[Limit, ...]:
-        """The limits, for the least urgent priority first."""
+        """The limits, the least urgent priority first."""
         return cast("tuple[Limit, ...]", self.limits)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a task after an attempt: the value that the store commits under the attempt's token."""
+"""What happens to a task after an attempt: the value that the store commits under the attempt's token."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class End(msgspec.Struct, frozen=True, gc=False):
 
 
 class TryAgain(msgspec.Struct, frozen=True, gc=False):
-    """The task returns to the waiting room at the price of one retry; ``due_at`` of ``None`` is at once."""
+    """The task returns to the queue and uses one retry; it is due at ``due_at``, or at once if that is ``None``."""
 
     error: str
     due_at: int | None
 
 
 class Return(msgspec.Struct, frozen=True, gc=False):
-    """The task returns to the waiting room without using a retry: it was interrupted, or its process crashed.
+    """The task returns to the queue without using a retry: it was interrupted, or its process crashed.
 
-    ``due_at`` of ``None`` is at once. A task that was ``started`` has met its time-to-live.
+    It is due at ``due_at``, or at once if that is ``None``. A task that was ``started`` can no longer expire.
     """
 
     crashed: bool = False
@@ -35,15 +35,18 @@ class Return(msgspec.Struct, frozen=True, gc=False):
 
 
 class MakeWay(msgspec.Struct, frozen=True, gc=False):
-    """The task is paused, without cost, until no more urgent one needs its slot, or the pressure has fallen."""
+    """The task was preempted: it is paused, without using a retry, until no more urgent task needs its slot.
+
+    With ``for_pressure`` it is paused until the pressure has fallen.
+    """
 
     for_pressure: bool = False
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
-    """The attempt is over; what the task does next waits for its children to end.
+    """The attempt is over, and the task waits for its children to end.
 
-    ``result`` is what the handler returned; without one, the task was asked to stop.
+    ``result`` is the handler's result; it is ``None`` if the task was asked to stop.
     """
 
     result: str | None

@@ -1,4 +1,4 @@
-"""The event bus: bounded queues, so that a slow listener loses events, is told how many, and slows nobody."""
+"""The event bus. Queues are bounded: a slow listener loses events, learns how many, and slows down nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CAPACITY = 10_000
 
 
 class Listener:
-    """An async iterator of events; it listens from the moment it is created until it is closed or the bus is."""
+    """An async iterator of events. It listens from its creation until it, or the bus, is closed."""
 
     def __init__(self, bus: EventBus, kinds: tuple[type[Event], ...], domain: str | None, type: str | None) -> None:
         self._bus = bus
@@ -59,7 +59,7 @@ class Listener:
         self.end()
 
     def end(self) -> None:
-        """No more events will come."""
+        """End the iteration after the queued events."""
         self._closed = True
         self._wake.set()
 
@@ -67,7 +67,7 @@ class Listener:
         return not self._kinds or issubclass(kind, self._kinds)
 
     def offer(self, event: Event) -> None:
-        """Take an event; one that is not about a task passes the filters for tasks."""
+        """Queue an event that passes the filters. Events that are not about a task always pass."""
         if self._domain is not None and getattr(event, "domain", self._domain) != self._domain:
             return
         if self._type is not None and getattr(event, "type", self._type) != self._type:
@@ -80,13 +80,13 @@ class Listener:
 
 
 class EventBus:
-    """Numbers events and offers them to listeners. Building an event costs only if someone wants it."""
+    """Numbers events and offers them to listeners. Events are built only if a listener wants them."""
 
     def __init__(self, clock: Clock, aging: Aging | None = None) -> None:
         self._clock = clock
         self.aging = aging
         self.meter: Meter | None = None
-        """Counts events, whether anyone listens or not."""
+        """Counts events, with or without listeners; None if metrics are off."""
         self._listeners: list[Listener] = []
         self._seq = 0
 
@@ -143,7 +143,7 @@ class EventBus:
         return bool(self._listeners)
 
     def is_wanted(self, kind: str) -> bool:
-        """Whether anyone listens for this kind of event, or counts it."""
+        """True if a listener wants this kind of event, or if events are counted."""
         if self.meter is not None:
             return True
         return bool(self._listeners) and any(listener.wants(event_kind(kind)) for listener in self._listeners)
@@ -159,7 +159,7 @@ builtin_type = type
 
 
 def event_kind(name: str) -> type[Any]:
-    """The class of an event. They are loaded when somebody listens, for they make a third of the import time."""
+    """Return an event class. They are imported on first use, because they are a third of the import time."""
     kind: type[Any] = getattr(importlib.import_module("taskmill.model.events"), name)
     return kind
 
@@ -183,7 +183,7 @@ def described(task: Claimed | Described, aging: Aging | None, now: int) -> Mappi
 
 
 def _tags(stored: str | None) -> Mapping[str, str]:
-    """Tags that cannot be read must not keep anyone from hearing about the task."""
+    """Decode tags; return an empty mapping if they are damaged, so that the event is still announced."""
     try:
         return decode_tags(stored)
     except (msgspec.MsgspecError, UnicodeError):

@@ -1,9 +1,9 @@
-"""Counting what happens, for whoever scrapes.
+"""The counters behind the metrics.
 
-A meter exists once somebody asks for it (:class:`taskmill.metrics.Collector`); until then nothing is counted. It is
-written by the event loop alone and read by any thread: readers copy, writers never wait. Nothing is queued, so nothing
-can overflow, and what a meter remembers does not grow with the number of tasks: names of groups and task types beyond
-:data:`MOST_NAMES` are counted together as :data:`OTHER`. Decision 0017 says why these counters are our own.
+They exist once a :class:`taskmill.metrics.Collector` asks for them; until then nothing is counted. Only the event loop
+writes them, and any thread may read them: readers copy, writers never wait. Their memory does not grow with the number
+of tasks: groups and task types beyond :data:`MOST_NAMES` are counted together as :data:`OTHER`. Decision 0017 explains
+why these counters do not come from a metrics library.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ GATES: tuple[Reason, ...] = (
     "slots",
     "share",
 )
-"""The reasons for which a dispatcher passes over what waits in its queue."""
+"""The reasons for which a dispatcher passes over waiting tasks."""
 
 K = TypeVar("K")
 
 
 class Histogram:
-    """How many values fell below each bound, and their sum. A value on a bound is below it."""
+    """Counts values by upper bound (inclusive), and sums them."""
 
     __slots__ = ("_bounds", "_counts", "_sum")
 
@@ -60,7 +60,7 @@ class Histogram:
         self._sum += value
 
     def read(self) -> tuple[list[tuple[float, int]], float]:
-        """For each bound, and for infinity, how many values were not above it; and the sum of all."""
+        """Return, for each bound and for infinity, how many values were not above it; and the sum of all values."""
         counts, total = self._counts.copy(), self._sum
         below, read = 0, list[tuple[float, int]]()
         for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
@@ -70,19 +70,19 @@ class Histogram:
 
 
 class Meter:
-    """The counters of one scheduler in this process, since somebody first asked for them."""
+    """The counters of one scheduler in this process, since a collector first asked for them."""
 
     def __init__(self) -> None:
         self.events = dict.fromkeys(event_kinds(), 0)
-        """Announced events, by the name of their class; each crossing of a line by aging is a ``TaskAged``."""
+        """Announced events, by class name; each line that aging crosses is one ``TaskAged``."""
         self.waits: dict[str, Histogram] = {}
-        """By group, from submission or from when it was due to the first start; the wait that aging counts."""
+        """Seconds from submission, or from the due time, to the first start, by group; the wait that aging counts."""
         self.runs: dict[tuple[str, str], Histogram] = {}
-        """By task type and what became of the attempt."""
+        """Seconds per attempt, by task type and by what happened to the task afterwards."""
         self.denials: dict[Reason, int] = dict.fromkeys(GATES, 0)
-        """How often a hold began, by its reason."""
+        """How often a hold began, by reason."""
         self.excess: dict[str, int] = {}
-        """By group, slots it was given beyond its weight because others could not use theirs."""
+        """Slots that a group got beyond its weight because others could not use theirs, by group."""
         self.commit_seconds = Histogram(STORE_BOUNDS)
         self.commit_requests = Histogram(BATCH_BOUNDS)
         self.sync_seconds = Histogram(STORE_BOUNDS)
@@ -91,13 +91,13 @@ class Meter:
         self.events[kind] = self.events.get(kind, 0) + count
 
     def dispatched(self, task: Claimed) -> None:
-        """An attempt begins. Only the first tells how long a task has waited: later ones have run meanwhile."""
+        """Count the start of an attempt. Only the first attempt counts as a wait: later ones include run time."""
         if task.attempt == 1 and task.stop is None:
             waits = self.waits.get(task.group)
             if waits is None:
                 waits = _kept(self.waits, task.group, OTHER, WAIT_BOUNDS)
             aged_from = task.queued_at if task.renewed_at is None else task.renewed_at
-            # A wall clock that was set back in this moment must not make sums shrink.
+            # A wall clock that was just set back must not make the sum shrink.
             waits.observe(max(task.started_at - aged_from, 0) / 1000)
 
     def attempts_over(self, judged: Iterable[Judged]) -> None:
@@ -129,7 +129,7 @@ def _kept(known: dict[K, Histogram], key: K, instead: K, bounds: tuple[float, ..
 
 
 def outcome_word(verdict: TryAgain | Return | MakeWay | Wait) -> str:
-    """What became of an attempt that its task has outlived."""
+    """Return the metric label of an attempt after which its task is still active."""
     match verdict:
         case TryAgain():
             return "retried"
@@ -142,8 +142,8 @@ def outcome_word(verdict: TryAgain | Return | MakeWay | Wait) -> str:
 
 
 def event_kinds() -> list[str]:
-    """Every kind of event that can be announced, by name."""
-    # Loaded here, not with this module: programs that count nothing need not wait for it.
+    """Return the names of all kinds of events."""
+    # Imported here, so that programs without metrics do not pay for it.
     module = importlib.import_module("taskmill.model.events")
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, module.Event)]
     return sorted(kind.__name__ for kind in kinds if not kind.__subclasses__())

@@ -1,10 +1,10 @@
-"""What of a plan may start, by the true numbers of a cluster.
+"""Decide which planned starts a cluster still has room for.
 
-A node plans with a picture of the others that may be old. The transaction that claims knows what really runs: what was
-planned starts in its order as far as that allows, and the rest waits for another plan.
+A node plans with a view of the other nodes that may be old. The claiming transaction knows what really runs. Planned
+tasks start in their order as far as the real numbers allow; the rest waits for another plan.
 
-Laws: with the picture it was planned with, everything starts; with any other, no cap, no share and no permit is
-exceeded by what starts, whatever the others have begun meanwhile; whoever passes over shares still minds caps.
+Laws: if the view has not changed, everything starts; otherwise the starts exceed no cap, share or permit, whatever the
+other nodes have started meanwhile; a task that may exceed the share of its group still obeys caps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from taskmill.policy.shares import allocate
 
 
 def admitted(plan: Admission, elsewhere: Elsewhere, permits: Mapping[Scope, int]) -> list[int]:
-    """Those of the starts that may take place. ``permits`` has what rate limits have left, of those that matter."""
+    """Return the ids of the tasks that may start; ``permits`` holds the permits left of the rate limits involved."""
     room = None if elsewhere == plan.planned else _Room(plan, elsewhere)
     left = dict(permits)
     allowed: list[int] = []
@@ -36,7 +36,7 @@ def admitted(plan: Admission, elsewhere: Elsewhere, permits: Mapping[Scope, int]
 
 
 class _Room:
-    """What is taken in the whole cluster, while starts are admitted one after the other."""
+    """The slots taken in the whole cluster, updated as starts are admitted one by one."""
 
     def __init__(self, plan: Admission, elsewhere: Elsewhere) -> None:
         self._plan = plan
@@ -47,7 +47,7 @@ class _Room:
         self._limits = None if plan.claims is None else self._shares(plan.claims, elsewhere)
 
     def _shares(self, claims: Mapping[str, Claim], elsewhere: Elsewhere) -> dict[str, int]:
-        # A group that only others have work of was not asked about; what it holds is not there to be shared.
+        # The plan does not know groups that have work on other nodes only; their slots are not there to be shared.
         unknown = sum(held for group, held in elsewhere.groups.items() if group not in claims)
         true = {group: claim._replace(running=self._groups[group]) for group, claim in claims.items()}
         slots = max(self._plan.slots + elsewhere.slots - unknown, 0)

@@ -1,8 +1,8 @@
-"""Circles that a request would close with stored tasks: a new task must not wait for one that waits for it.
+"""Find dependency cycles that a request would close with stored tasks.
 
-Three things tie the two together. A submission waits for stored tasks that it depends on; a stored task waits for its
-children, new ones included; and whoever waits for a task that is replaced waits for its replacement. All submissions of
-a request are judged at once, so that the cost grows with the request and not with its square.
+Three relations connect new and stored tasks. A new task waits for the stored tasks it depends on. A stored parent waits
+for its children, new ones included. A task that waits for a replaced task waits for the replacement. All submissions
+of a request are checked together, so that the cost grows linearly with the request.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ from taskmill.policy.dependencies import find_circle
 from taskmill.policy.duplicates import Holder, Name, is_stored
 from taskmill.policy.references import depends_on, references, standing_for
 
-WAITS_FOR_ITSELF = "a task would wait for itself: what it depends on waits for it already"
+WAITS_FOR_ITSELF = "depends_on: a task would wait for itself, because a task it depends on already waits for it"
 
 
 class Knot(msgspec.Struct):
-    """How a request is tied to stored tasks. New tasks are numbered downwards from -1."""
+    """How a request is connected to stored tasks. New tasks are numbered downwards from -1."""
 
     edges: dict[int, list[int]] = msgspec.field(default_factory=dict[int, list[int]])
-    """Who waits for whom, as far as the request says."""
+    """Maps each waiting task to the tasks it waits for, as far as the request says."""
     awaited: set[int] = msgspec.field(default_factory=set[int])
-    """Stored tasks that new ones wait for."""
+    """Stored tasks that new tasks wait for."""
     parents: set[int] = msgspec.field(default_factory=set[int])
     replaced: dict[int, int] = msgspec.field(default_factory=dict[int, int])
-    """Stored tasks, and the new ones that take their places."""
+    """Maps stored tasks to the new tasks that replace them."""
 
     @property
     def waiting(self) -> set[int]:
-        """Stored tasks that new ones are waited for by, or that are waited for in their stead."""
+        """Stored tasks that will wait for new tasks, or that new tasks replace."""
         return self.parents | self.replaced.keys()
 
     def closes_circle(self, waits: Iterable[tuple[int, int]]) -> bool:
-        """Whether a circle comes about; ``waits`` tells who waits for whom among the stored tasks."""
+        """True if the request closes a cycle; ``waits`` has pairs of stored tasks, the first waiting for the second."""
         edges = {node: [self.replaced.get(on, on) for on in ons] for node, ons in self.edges.items()}
         for waiting, on in waits:
-            # What is replaced waits for nobody any longer.
+            # A replaced task no longer waits for anything.
             if waiting not in self.replaced:
                 edges.setdefault(waiting, []).append(self.replaced.get(on, on))
         return find_circle(edges) is not None
 
 
 def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> Knot:
-    """What there is to know about a request before stored tasks are looked at."""
+    """Return the connections of a request, before any stored task is read."""
     knot = Knot()
     refs = references(request)
     if isinstance(refs, SubmissionError):
-        return knot  # it is refused in any case
+        return knot  # the request is refused anyway
     standing = standing_for(request)
     nodes = [_node(request[at], at, holders) for at in standing]
     for at, task in enumerate(request):
         node = nodes[at]
         if standing[at] != at or node > 0:
-            continue  # another is stored in its stead, or was
-        # A ref that nobody has is refused in any case.
+            continue  # another task, new or stored, represents this submission
+        # A request with an unknown ref is refused anyway.
         on = [
             one if isinstance(one, int) else nodes[refs[one]]
             for one in depends_on(task)
@@ -71,7 +71,7 @@ def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> Knot:
         parent_id = (task.kin or NO_KIN).parent_id
         if (holder := holder_of(task, holders)) is not None:
             if task.on_duplicate is OnDuplicate.REQUEUE:
-                # A run that is added is a sibling of the one it follows.
+                # An added run is a sibling of the run it follows.
                 parent_id = holder.parent_id
                 before = holder.gate_id if holder.rests else holder.id
                 if before is not None and not holder.gate_stops:
@@ -92,6 +92,6 @@ def holder_of(task: NewTask, holders: Mapping[Name, Holder]) -> Holder | None:
 
 
 def _node(task: NewTask, at: int, holders: Mapping[Name, Holder]) -> int:
-    """A new task, or the stored one that the submission turns out to be."""
+    """Return the number of the new task, or of the stored task that the submission resolves to."""
     holder = holder_of(task, holders)
     return -1 - at if holder is None or is_stored(task.on_duplicate, holder) else holder.id

@@ -1,7 +1,7 @@
-"""Who waits for whom: what the ending of a task means for those that depend on it, and circles, which are refused.
+"""Decide what the ending of a task means for its dependents, and find dependency cycles, which are refused.
 
-Laws: a task that depends on others starts after all of them have ended; whatever their endings, it is released or it
-ends, and never waits for a task that has ended.
+Laws: a dependent starts only after all its dependencies have ended; whatever their endings, it is released or it ends,
+and it never waits for a task that has ended.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Answer = Literal["met", "fails", "fails alone"]
 
 
 def answer_ending(ending: Ending, policy: OnDependencyFailure, *, contained: bool = False) -> Answer:
-    """What a dependent does when a task it depends on has ended.
+    """Decide what happens to a dependent when one of its dependencies has ended.
 
-    ``fails alone`` means that its own dependents are not failed in turn; of such a task they hear that it is
-    ``contained``.
+    ``fails alone`` means that the dependent fails but its own dependents do not; for them this function is called with
+    ``contained=True``.
     """
     if ending is Ending.COMPLETED or policy is OnDependencyFailure.IGNORE or contained:
         return "met"
@@ -26,7 +26,7 @@ def answer_ending(ending: Ending, policy: OnDependencyFailure, *, contained: boo
 
 
 def find_circle(edges: Mapping[int, Sequence[int]]) -> list[int] | None:
-    """Nodes that wait for each other in a circle, in order, or ``None``."""
+    """Return the nodes of one cycle, in order, or ``None`` if there is none."""
     done: set[int] = set()
     for start in edges:
         path: list[int] = []

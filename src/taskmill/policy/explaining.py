@@ -1,4 +1,4 @@
-"""Why a task waits: every hold with its numbers, in the order in which they bind.
+"""Explain why a task waits: every hold with its numbers, in the order in which they apply.
 
 The rules are those of :mod:`taskmill.policy.holds`, by which the picker starts tasks, asked about one task.
 """
@@ -31,7 +31,7 @@ from taskmill.policy.throttling import holding_limit, pressure_hold
 from taskmill.policy.wording import clock_text, group_text, plural, rate_text, span_text, when_text
 
 _QUEUEING: frozenset[Reason] = frozenset({"slots", "share", "ahead", "group_cap", "domain_cap"})
-"""Holds that end when other tasks do."""
+"""Holds that end when other tasks end."""
 _OPEN_ENDED: frozenset[Reason] = frozenset(
     {
         "no_dispatcher",
@@ -44,7 +44,7 @@ _OPEN_ENDED: frozenset[Reason] = frozenset(
         "io",
     }
 )
-"""Holds of which nobody knows when they end."""
+"""Holds whose end cannot be estimated."""
 _ORDER: Sequence[Reason] = (
     "no_handler",
     "domain_paused",
@@ -56,7 +56,7 @@ _ORDER: Sequence[Reason] = (
 )
 """The order in which limits are listed."""
 ENOUGH_ENDINGS = 5
-"""Fewer say nothing about how fast tasks end."""
+"""The fewest recent endings from which a start is estimated."""
 
 
 def explain(situation: Situation, around: Surroundings, rules: Rules, now: int) -> Explanation:
@@ -78,7 +78,7 @@ def explain(situation: Situation, around: Surroundings, rules: Rules, now: int) 
 
 
 def about_ended(record: TaskRecord | HistoryRecord) -> Explanation:
-    """A task that has ended waits for nothing."""
+    """Return the explanation of a task that waits for nothing, usually because it has ended."""
     if isinstance(record, HistoryRecord):
         why = f": {record.error}" if record.error else ""
         said = f"ended as {record.ending} at {record.ended_at:%Y-%m-%d %H:%M:%S} UTC{why}"
@@ -117,14 +117,14 @@ def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: 
 def _own_holds(situation: Situation, machines: Sequence[NodeMachine], now: int) -> Iterator[Hold]:
     if situation.stop is not None:
         failed = situation.stop == StopReason.FAIL
-        why = "a child of it has failed" if failed else f"it was asked to stop ({situation.stop})"
+        why = "one of its children has failed" if failed else f"it was asked to stop ({situation.stop})"
         yield Hold("stopping", f"{why}, and it ends when its descendants and its hook are done")
     if situation.dependencies:
         tasks = plural(len(situation.dependencies), "task that has", "tasks that have")
         ids = ", ".join(map(str, situation.dependencies[:5])) + (", …" if len(situation.dependencies) > 5 else "")
         yield Hold("dependency", f"it depends on {tasks} not ended: {ids}")
     if situation.gate_id is not None:
-        yield Hold("replaced_task", f"task {situation.gate_id}, which it replaces, is still being stopped")
+        yield Hold("replaced_task", f"task {situation.gate_id}, which it replaces or follows, has not ended yet")
     if situation.held:
         parent = f"task {situation.parent_id}"
         most = plural(situation.max_siblings or 1, "child", "children")
@@ -142,15 +142,15 @@ def _own_holds(situation: Situation, machines: Sequence[NodeMachine], now: int) 
 
 def _why_away(machines: Sequence[NodeMachine], *, for_pressure: bool) -> str:
     if not for_pressure:
-        return "it made way for a more urgent task and returns when none waits or runs"
+        return "it was preempted for a more urgent task and returns when no such task waits or runs"
     easing = [each.machine for each in machines if each.machine.returns_below is not None]
     if len(easing) < len(machines) or not easing:
-        return "it made way under pressure, which has fallen, and returns to the queue"
-    # It returns as soon as one of them lets it.
+        return "it was preempted because of pressure, which has fallen, and returns to the queue"
+    # It returns as soon as the pressure on one node allows it.
     machine = min(easing, key=lambda machine: max(machine.pressures.values(), default=0.0))
     name, pressure = max(machine.pressures.items(), key=lambda source: source[1], default=("no source", 0.0))
-    until = f"returns when that, now {pressure:.2f} ({name}), is at most {machine.returns_below or 0.0:.2f}"
-    return f"it made way under pressure and {until}"
+    until = f"returns when the pressure, now {pressure:.2f} ({name}), is at most {machine.returns_below or 0.0:.2f}"
+    return f"it was preempted because of pressure and {until}"
 
 
 _PAUSE_REASONS: Mapping[ScopeKind, Reason] = {
@@ -167,7 +167,7 @@ def _pauses(situation: Situation, rules: Rules, now: int) -> Iterator[Hold]:
         what = "the scheduler" if scope == EVERYTHING else f"its {scope.kind} {scope.name!r}"
         if scope.kind is ScopeKind.GROUP:
             what = f"its {group_text(scope.name)}"
-        until = "stays so until it is resumed" if pause.until is None else f"resumes {when_text(pause.until, now)}"
+        until = "stays paused until it is resumed" if pause.until is None else f"resumes {when_text(pause.until, now)}"
         yield Hold(_PAUSE_REASONS[scope.kind], f"{what} has been paused since {clock_text(pause.since)} and {until}")
 
 
@@ -209,18 +209,20 @@ def _limits(situation: Situation, seen: _Seen) -> Iterator[Hold]:
         limit = rules.rate(scope) if scope.kind in (ScopeKind.GROUP, ScopeKind.TYPE) else None
         match held.reason:
             case "no_handler":
-                yield Hold(held.reason, f"no handler for {scope.name} is registered where tasks are run")
+                yield Hold(held.reason, f"no handler for {scope.name} is registered in any scheduler that runs tasks")
             case "group_cap" | "domain_cap":
-                yield Hold(held.reason, f"{what} runs {held.used} of at most {held.limit}")
+                most = plural(held.limit, "task", "tasks")
+                yield Hold(held.reason, f"{what} runs {held.used} of at most {most}")
             case "group_rate" | "type_rate" if limit is not None:
                 when = when_text(seen.next_permit(scope, limit), seen.at)
-                yield Hold(held.reason, f"{what} may start {rate_text(limit)}; the next permit comes {when}")
+                rate = rate_text(limit)
+                yield Hold(held.reason, f"the rate limit of {what} is {rate}; the next permit comes {when}")
             case _:
                 pass  # pauses are explained before, and alone
 
 
 def _machine(around: Surroundings, effective: int) -> list[Hold]:
-    """What holds it on every node; of several nodes that hold it, the one that does so for the fewest reasons."""
+    """Return the holds of the node with the fewest; there are none if one node could start the task."""
     none: list[Hold] = []
     return min((list(_on_machine(each, around, effective)) for each in around.machines), key=len, default=none)
 
@@ -260,7 +262,7 @@ def shares(
     now: int,
     unknown_types: Collection[str],
 ) -> dict[str, int]:
-    """The share of every group that has work, in slots, given what runs and waits by group and type."""
+    """Return the share of every group that has work, in slots; ``running`` and ``waiting`` are by group and type."""
     busy = by_group(running)
     ready = _may_start(waiting, _Seen(running, rules.at(now), now, unknown_types))
     claims: dict[str, Claim] = {}
@@ -278,7 +280,7 @@ def by_group(load: Counter[tuple[str, str]]) -> Counter[str]:
 
 
 def _may_start(waiting: Counter[tuple[str, str]], seen: _Seen) -> Counter[str]:
-    """Count the tasks of each group that could start, given slots: a task that a limit holds back earns no share."""
+    """Count the tasks of each group that only need a slot; tasks held back for other reasons get no share."""
     ready: Counter[str] = Counter()
     rules = seen.rules
     if rules.is_paused(EVERYTHING):
@@ -356,10 +358,10 @@ def _summary(
         share, slots = share_of(situation.group, around, rules, now), rules.declared.max_concurrency
         parts.append(f"the share of its {group_text(situation.group)} is {share} of {plural(slots, 'slot', 'slots')}")
     if expires_at is not None and not situation.interrupted:
-        when = f"{span_text(expires_at - now)} after it goes on" if shown.stand_still else when_text(expires_at, now)
+        when = f"{span_text(expires_at - now)} after it resumes" if shown.stand_still else when_text(expires_at, now)
         parts.append(f"expires {when} unless it starts before")
     if start is not None and holds:
         is_guess = _QUEUEING.intersection(hold.reason for hold in holds)
-        basis = f", a guess from the last {around.recent[0]} tasks that ended" if is_guess else ""
+        basis = f", estimated from the last {around.recent[0]} tasks that ended" if is_guess else ""
         parts.append(f"expected to start {when_text(start, now)}{basis}")
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."

@@ -1,15 +1,15 @@
-"""The IO gate: whether what a task will move fits beside what running tasks move.
+"""Admit tasks whose IO budgets fit beside those of the running tasks.
 
-On each axis the budgets of running tasks and of the candidate must fit into 80 % of what the machine can move there in
-two seconds; the rest is for everyone else on the machine.
+On each axis the budgets of the running tasks and the candidate must fit into 80 % of what the machine can move there in
+two seconds. The rest is left to other programs on the machine.
 
-Whoever ranks before is served before. The gate is asked about tasks in the order in which they rank, and the first that
-is held back on an axis is counted from then on as if it ran. So no later task takes what it waits for: the axis on
-which it does not fit is closed to later tasks until it has started, and on others its room is kept. Those that are held
-behind it keep nothing: of many that wait, few could use it.
+Tasks are checked in rank order. The first task that does not fit on an axis reserves its whole budget, as if it ran,
+so no later task can take the room it waits for: that axis is closed to later tasks until it has started, and its room
+on the other axes is kept. Tasks held behind it reserve nothing, because few of many waiting tasks could use the room.
 
-Laws: a task with no budget on an axis is not held by it; one always may run, whatever its budget, where nobody with a
-budget runs or waits before it; what is not known holds nobody back; every finite queue drains, in any number of slots.
+Laws: a task without a budget on an axis is never held by it; a task always may run, whatever its budget, if no task
+with a budget on its axes runs or waits ahead of it; an unknown capacity holds no task back; every finite queue drains
+with any number of slots.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SHARE = 0.8
 WINDOW_SECONDS = 2.0
 
 _WORDS: dict[Axis, str] = {
-    "disk_read": "read from disk",
-    "disk_write": "written to disk",
-    "net_rx": "received",
-    "net_tx": "sent",
+    "disk_read": "read {} from disk",
+    "disk_write": "write {} to disk",
+    "net_rx": "receive {}",
+    "net_tx": "send {}",
 }
 
 
@@ -38,31 +38,31 @@ class IoHold(NamedTuple):
 
     axis: Axis
     running: int
-    """What running tasks have on it."""
+    """The sum of the budgets of running tasks."""
     ahead: int
-    """What is kept for tasks that wait for their turn before it."""
+    """The room reserved for waiting tasks ahead of it."""
     wanted: int
     allowed: int
 
     def as_hold(self) -> Hold:
-        """What ``explain`` says."""
-        ahead = f", tasks that wait before it {bytes_text(self.ahead)}" if self.ahead else ""
+        """Return the hold that ``explain`` shows."""
+        ahead = f", and tasks ahead of it reserve {bytes_text(self.ahead)}," if self.ahead else ""
         return Hold(
             "io",
-            f"{bytes_text(self.wanted)} of it are {_WORDS[self.axis]} ({self.axis}): running tasks have "
-            f"{bytes_text(self.running)}{ahead}, of {bytes_text(self.allowed)} allowed at once",
+            f"it will {_WORDS[self.axis].format(bytes_text(self.wanted))} ({self.axis}); running tasks already use "
+            f"{bytes_text(self.running)}{ahead} of the {bytes_text(self.allowed)} allowed at once",
         )
 
 
 class IoLoad:
-    """What running tasks have in their budgets. Changed as they start and end, so that nobody has to add it up."""
+    """The summed budgets of running tasks, updated as tasks start and end."""
 
     __slots__ = ("amounts", "counts")
 
     def __init__(self, running: Iterable[IoBudget | None] = ()) -> None:
         self.amounts = [0, 0, 0, 0]
         self.counts = [0, 0, 0, 0]
-        """How many tasks have a budget on an axis."""
+        """The number of tasks with a budget on each axis."""
         for budget in running:
             self.add(budget)
 
@@ -73,7 +73,7 @@ class IoLoad:
         self._change(budget, -1)
 
     def without(self, budgets: Iterable[IoBudget | None]) -> IoLoad:
-        """What would be left if those with these budgets had ended."""
+        """Return the load that remains if tasks with these budgets end."""
         other = IoLoad()
         other.amounts, other.counts = list(self.amounts), list(self.counts)
         for budget in budgets:
@@ -90,7 +90,7 @@ class IoLoad:
 
 
 class IoGate:
-    """Asked about the candidates of one turn, in the order in which they rank."""
+    """Checks the candidates of one turn, in rank order."""
 
     __slots__ = ("_ahead", "_allowed", "_counts", "_running")
 
@@ -101,12 +101,12 @@ class IoGate:
         self._ahead = [0, 0, 0, 0]
 
     def admit(self, budget: IoBudget | None) -> IoHold | None:
-        """``None``: it may start, and is counted as running. Else what holds it, and it is counted as waiting."""
+        """Return ``None`` and count the task as running if it fits; otherwise return the hold and reserve its room."""
         if budget is None:
             return None
         held = self._hold(budget)
         if held is not None and held.ahead:
-            # Somebody waits for this axis already. Only the first who does keeps room: of many, few could use it.
+            # A task ahead already waits for this axis. Only the first such task reserves room.
             return held
         taken = self._running if held is None else self._ahead
         for index, amount in enumerate(budget.amounts):
@@ -117,11 +117,11 @@ class IoGate:
 
     @property
     def keeps_room(self) -> bool:
-        """Whether anybody waits."""
+        """True if a held task has reserved room."""
         return any(self._ahead)
 
     def is_behind(self, budget: IoBudget | None) -> bool:
-        """Whether a task would be held behind one that waits already. So it is from then on: nobody has to ask."""
+        """True if the task is held behind one that already waits; it then stays held for the rest of this turn."""
         return budget is not None and (held := self._hold(budget)) is not None and held.ahead > 0
 
     def _hold(self, budget: IoBudget) -> IoHold | None:

@@ -1,7 +1,7 @@
-"""What tasks of a type move, learned from what they did move: the budget of ``io="learn"``.
+"""Learn the IO budget of a task type from what its runs moved, for ``io="learn"``.
 
-Laws: nothing is known before one of them has ended; over the first runs it is their mean; later ones count for a
-little each, so that a type whose work has changed is known again soon; always between the least and the most seen.
+Laws: there is no budget before the first run has ended; over the first 50 runs it is their mean; each later run counts
+for a fiftieth, so the budget follows a type whose work changes; it always lies between the least and the most seen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from taskmill.model.io_budget import LEARN, MOST_BYTES, IoBudget, readable_budge
 from taskmill.model.machine import MovedIo
 
 RUNS = 50
-"""How many runs have their say; each later one counts for a fiftieth."""
+"""The budget is the plain mean of this many runs; each later run counts for a fiftieth."""
 
 
 class LearnedIo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,26 +27,26 @@ class LearnedIo(msgspec.Struct, frozen=True, omit_defaults=True):
     net_tx: float = 0.0
 
     def budget(self) -> IoBudget | None:
-        """What to expect of the next run; ``None`` if nothing is known."""
+        """Return the expected budget of the next run; ``None`` before the first run."""
         if not self.runs:
             return None
         return _whole((self.disk_read, self.disk_write, self.net_rx, self.net_tx))
 
 
 def learned_from(moved: MovedIo) -> LearnedIo:
-    """What is known from all runs there ever were."""
+    """Return the starting point for learning, from the stored totals of all runs."""
     return LearnedIo(min(moved.runs, RUNS), *moved.means)
 
 
 def expected_io(io: str, moved: MovedIo | None) -> IoBudget | None:
-    """What a task with this stored budget is expected to move, given what runs of its type have moved."""
+    """Return the budget of a task: the stored ``io`` or, if that is ``learn``, the one learned from past runs."""
     if io == LEARN:
         return None if moved is None else learned_from(moved).budget()
     return readable_budget(io)
 
 
 def learned_io(before: LearnedIo | None, actual: IoBudget) -> LearnedIo:
-    """What is known once another run has moved ``actual``."""
+    """Return the new mean after a run that moved ``actual``."""
     before = before or LearnedIo()
     runs = min(before.runs + 1, RUNS)
     means = (before.disk_read, before.disk_write, before.net_rx, before.net_tx)
@@ -54,7 +54,7 @@ def learned_io(before: LearnedIo | None, actual: IoBudget) -> LearnedIo:
 
 
 def mean_io(moved: MovedIo | None) -> IoBudget | None:
-    """The mean of all runs; ``None`` if there were none."""
+    """Return the mean of all runs; ``None`` if there were none."""
     return None if moved is None else _whole(moved.means)
 
 

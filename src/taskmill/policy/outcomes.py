@@ -1,8 +1,8 @@
-"""What an attempt that was asked to stop really ended as.
+"""Decide how an attempt ended that was asked to stop.
 
-Laws: a success that comes after a cancellation is dropped; a timeout is a failure whatever the handler said
-afterwards; work that was finished in time for a shutdown, or before it made way, counts; a cancellation that the
-scheduler did not send is an interruption, and no failure.
+Laws: a success that comes after a cancellation is dropped; a timeout is a failure, whatever the handler did afterwards;
+a success that comes during a shutdown or a preemption counts; a cancellation that the scheduler did not send is an
+interruption and not a failure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which waiting task is next: the most urgent, then the longest waiting, then the lowest id of a place."""
+"""Rank waiting tasks: the most urgent first, then the longest waiting, then the lowest place id."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SMALLEST_FRONT = 32
 
 
 def front_size(lanes: int) -> int:
-    """How many places of each lane are kept in sight, so that memory stays flat however many lanes there are."""
+    """Return how many places of each lane to keep in memory, so that memory is bounded for any number of lanes."""
     return max(SMALLEST_FRONT, min(LARGEST_FRONT, MOST_IN_SIGHT // max(lanes, 1)))
 
 
 def rank(lane: Lane, place: Place) -> Rank:
-    """Smaller is sooner."""
+    """Return the rank of a place in its lane; smaller runs sooner."""
     return lane.urgency, place.queued_at, place.place_id

@@ -1,12 +1,12 @@
-"""When recurring work is due: beats one interval apart, which never drift and never stall.
+"""Compute when recurring work is due: at beats one interval apart, which never drift and never stall.
 
-A beat is an instant at which an occurrence is due. The length of the interval is what counts, so beats move with a step
-of the wall clock (decision 0024). A step that was not noticed, because nothing ran, is found by evidence: an instant in
-the future at which something has already happened.
+A beat is an instant at which an occurrence is due. The interval is real time, so beats move with a step of the wall
+clock (decision 0024). A step back that happened while nothing ran is detected later, because the stored instant of
+something that has already happened then lies in the future.
 
-Laws: beats are one interval apart; each is made or skipped once, in ascending order; a beat that comes while the last
-occurrence is active, or while the series is paused, is skipped and never made up for; whatever the clock does, the next
-occurrence is at most as far away as it was when it was made.
+Laws: beats are one interval apart; each becomes an occurrence or is skipped, in ascending order; a beat that comes
+while the last occurrence is active, or while the series is paused, is skipped and never made up for; whatever the clock
+does, the wait for the next occurrence never grows.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ CLOCK_STEP_MS = 1000
 
 
 class Occurrence(NamedTuple):
-    """The next one, and how many before it are skipped."""
+    """The next due instant, and the number of beats skipped before it."""
 
     due_at: int
     skipped: int
 
 
 def next_occurrence(first_at: int, every: int, last_due: int, now: int) -> Occurrence:
-    """The occurrence after ``last_due`` that has not passed at ``now``."""
+    """Return the first occurrence after ``last_due`` that has not passed at ``now``."""
     following = last_due + every
     if now > following:
         behind = -(-(now - first_at) // every)
@@ -36,13 +36,13 @@ def next_occurrence(first_at: int, every: int, last_due: int, now: int) -> Occur
 
 
 def beats_passed(every: int, last_due: int, now: int) -> Occurrence:
-    """The latest beat that has come while the occurrence of ``last_due`` was active, and how many there were."""
+    """Return the latest beat that came while the occurrence of ``last_due`` was active, and how many came."""
     count = max(0, (now - last_due) // every)
     return Occurrence(last_due + count * every, count)
 
 
 def put_back_by(happened_at: int, now: int) -> int:
-    """By how much the wall clock was put back at least, given an instant of the past: 0 if there is no proof."""
+    """Return by how much, at least, the wall clock was set back, given a past instant; 0 if that proves nothing."""
     return happened_at - now if happened_at - now >= CLOCK_STEP_MS else 0
 
 

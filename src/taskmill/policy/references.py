@@ -1,6 +1,6 @@
-"""Dependencies inside one request: submissions name each other by ``ref``, and name stored tasks by id.
+"""Check the dependencies of one request: submissions name each other by ``ref``, and name stored tasks by id.
 
-Submissions with one key are stored as one task, the last of them, so a ``ref`` to any of them means that one.
+Submissions with the same key are stored as one task, the last of them, so a ``ref`` to any of them means that task.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ DependencyState = Ending | Literal["active"]
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """What became of the tasks that new ones depend on, and which requests would close a circle with stored tasks."""
+    """The states of the tasks that new tasks depend on, and the requests that would close a cycle with stored tasks."""
 
     states: Mapping[int, DependencyState] = msgspec.field(default_factory=dict[int, DependencyState])
     circular: Mapping[int, str] = msgspec.field(default_factory=dict[int, str])
-    """By their numbers, and what is wrong with them."""
+    """Maps the number of a request to its error message."""
 
 
 NO_NEEDS = Needs()
@@ -39,18 +39,18 @@ def failure_policy(task: NewTask) -> OnDependencyFailure:
 
 
 def references(request: Sequence[NewTask]) -> dict[str, int] | SubmissionError:
-    """Where in the request each ``ref`` is."""
+    """Return the index in the request of each ``ref``, or an error if two submissions have the same."""
     refs: dict[str, int] = {}
     for index, task in enumerate(request):
         if task.kin is not None and task.kin.ref is not None:
             if task.kin.ref in refs:
-                return SubmissionError(f"ref {task.kin.ref!r} names two submissions of one request")
+                return SubmissionError(f"ref: two submissions of one request have the ref {task.kin.ref!r}")
             refs[task.kin.ref] = index
     return refs
 
 
 def refuse_dependencies(request: Sequence[NewTask], needs: Needs, first_id: int) -> SubmissionError | None:
-    """What is wrong with the dependencies of a request, if anything is; ``first_id`` is the next id to be given out."""
+    """Return the error in the dependencies of a request, or ``None``; ``first_id`` is the next id to be assigned."""
     if not any(task.kin is not None and (task.kin.depends_on or task.kin.ref) for task in request):
         return None
     refs = references(request)
@@ -76,15 +76,17 @@ def _wrong_dependency(
             return InvalidDependency(f"depends_on: no task has the id {dependency}", dependency)
         if policy is OnDependencyFailure.IGNORE:
             return None
-        what = "has been pruned from history, so nobody knows how it ended"
+        what = (
+            "has been pruned from history, so its ending is unknown; use on_dependency_failure='ignore' to run anyway"
+        )
         return InvalidDependency(f"depends_on: task {dependency} {what}", dependency)
     if state != "active" and answer_ending(state, policy) != "met":
-        return DependencyFailed(f"depends_on: task {dependency} has ended as {state} already", dependency)
+        return DependencyFailed(f"depends_on: task {dependency} has already ended as {state}", dependency)
     return None
 
 
 def _circle(request: Sequence[NewTask], refs: Mapping[str, int]) -> CyclicDependency | None:
-    """A circle among the submissions themselves."""
+    """Return the error for a cycle among the submissions themselves, or ``None``."""
     nodes: dict[int, list[int]] = {}
     standing = standing_for(request)
     for index, task in enumerate(request):
@@ -98,7 +100,7 @@ def _circle(request: Sequence[NewTask], refs: Mapping[str, int]) -> CyclicDepend
 
 
 def standing_for(request: Sequence[NewTask]) -> list[int]:
-    """For each submission, the index of the one that is stored in its stead."""
+    """Return, for each submission, the index of the submission that is stored for it."""
     final = {(task.type, task.key): index for index, task in enumerate(request) if task.key is not None}
     return [index if task.key is None else final[task.type, task.key] for index, task in enumerate(request)]
 

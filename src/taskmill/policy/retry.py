@@ -1,4 +1,4 @@
-"""How long to wait before a retry.
+"""Compute the delay before a retry.
 
 Laws: a delay is never negative and never above ``maximum``; without jitter it never shrinks as retries grow.
 """
@@ -10,7 +10,7 @@ from taskmill.model.retry import Retry
 
 
 def retry_delay_ms(retry: Retry, retries_so_far: int, random: float = 1.0) -> int:
-    """The delay before retry number ``retries_so_far + 1``; ``random`` in [0, 1] serves jitter only."""
+    """Return the delay before retry number ``retries_so_far + 1``; ``random`` in [0, 1] is used for jitter only."""
     match retry.shape:
         case "constant":
             delay = retry.initial_ms

@@ -1,7 +1,7 @@
-"""Readings over time: each counts for 30 %, what was seen before for the rest.
+"""Smooth readings over time with an exponentially weighted moving average (alpha 0.3).
 
-Laws: the first reading is taken as it is; a smoothed value lies between the one before and the reading; what cannot be
-true (NaN, infinite, negative, more than any machine moves) changes nothing; a share above 1 is 1.
+Laws: the first reading is taken as it is; a smoothed value lies between the previous value and the reading; an
+impossible reading (NaN, infinite, negative, more than any machine moves) changes nothing; a share above 1 counts as 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ALPHA = 0.3
 
 
 def smoothed(before: Reading | None, now: Reading) -> Reading:
-    """The reading that counts from now on."""
+    """Return the smoothed reading after ``now``; ``before`` is the previous smoothed reading."""
     last = before or Reading()
     busy = None if now.disk_busy is None else blend(last.disk_busy, clean_share(now.disk_busy))
     disk_read, disk_write, net_rx, net_tx = (
@@ -25,23 +25,23 @@ def smoothed(before: Reading | None, now: Reading) -> Reading:
 
 
 def blend(before: float | None, now: float | None) -> float:
-    """One value smoothed; ``None``: there is none, before or now."""
+    """Smooth one value; ``None`` means that there is no value."""
     if now is None:
         return 0.0 if before is None else before
     if before is None:
         return now
-    # By way of the difference, so that rounding never leaves the span between the two.
+    # Clamped, because rounding must not leave the span between the two.
     return min(max(before + ALPHA * (now - before), min(before, now)), max(before, now))
 
 
 def clean_share(value: object) -> float | None:
-    """A number from 0 to 1; ``None`` if it is no such thing."""
+    """Return ``value`` as a number from 0 to 1; ``None`` if it is not a share."""
     number = _number(value)
     return None if number is None or number < 0 or number == float("inf") else min(number, 1.0)
 
 
 def clean_rate(value: object) -> float | None:
-    """Bytes per second; ``None`` if that cannot be."""
+    """Return ``value`` as bytes per second; ``None`` if it is not a possible rate."""
     number = _number(value)
     return number if number is not None and 0 <= number <= HIGHEST_RATE else None
 

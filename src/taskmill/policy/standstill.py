@@ -1,8 +1,8 @@
-"""How the clocks of a waiting task stand: whatever pauses it, its age and its deadline wait with it.
+"""Paused time: while a task is paused, its age and its deadline stand still.
 
-A pause that has an end has ended then, whether or not anybody was there to end it. What lies before the ``paused_at``
-of a task is settled: it was added to its times already, or the task was running. So a pause is added once, whoever
-comes to the task first (docs/decisions/0022).
+A timed pause ends at its set time even if no process runs then. Paused time before the ``paused_at`` of a task is
+settled: it was already added to the times of the task, or the task was running. So each pause is added once, whichever
+process reaches the task first (docs/decisions/0022).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from taskmill.policy.rules import Rules
 
 
 class Clocked(Protocol):
-    """What is stored about a task with clocks."""
+    """The stored fields from which the age and deadline of a task are computed."""
 
     @property
     def type(self) -> str: ...
@@ -39,10 +39,10 @@ class Clocked(Protocol):
 
 
 class Clocks(NamedTuple):
-    """How a task looks at a moment."""
+    """The status, waiting time and deadline of a task at one instant."""
 
     status: Status
-    """What is paused with others is paused."""
+    """``paused`` also for a pending task whose group, domain or scheduler is paused."""
     waited: int
     expires_at: int | None
     stand_still: bool
@@ -68,25 +68,25 @@ def clocks(task: Clocked, rules: Rules, now: int) -> Clocks:
 
 
 class Perishable(Protocol):
-    """What is stored about a task that may expire."""
+    """The stored field of a task that may expire."""
 
     @property
     def may_expire(self) -> bool | int: ...
 
 
 def has_expired(task: Perishable, shown: Clocks, now: int) -> bool:
-    """True if the task is past its deadline, whether or not it was moved to history."""
+    """True if the task is past its deadline, even if it was not yet moved to history."""
     return bool(task.may_expire) and shown.expires_at is not None and shown.expires_at <= now
 
 
 def owed_at_most(controls: Controls, now: int) -> int:
-    """How much time the pauses that are over may still have to give back to a task."""
+    """Return an upper bound of the paused time that ended pauses may still have to add to a task."""
     pauses = (*controls.pauses.values(), *(pause for _, pause in controls.ended_pauses))
     return sum(pause.until - pause.since for pause in pauses if pause.until is not None and pause.until <= now)
 
 
 def pauses_of(rules: Rules, group: str, type: str, settled_at: int | None) -> list[Pause]:
-    """The pauses that concern tasks of this type in this group, ended ones included, as far as they are not settled."""
+    """Return the pauses that apply to this type and group, ended ones included, without the part settled before."""
     return [
         Pause(pause.since if settled_at is None else max(pause.since, settled_at), pause.until)
         for pause in (*rules.pauses(group, type).values(), *rules.owed(group, type))
@@ -94,7 +94,7 @@ def pauses_of(rules: Rules, group: str, type: str, settled_at: int | None) -> li
 
 
 class Waiting(Clocked, Protocol):
-    """A task whose times move when a pause has ended."""
+    """The stored fields of a task whose times move when a pause has ended."""
 
     @property
     def queued_at(self) -> int: ...
@@ -103,19 +103,19 @@ class Waiting(Clocked, Protocol):
 
 
 class Settled(NamedTuple):
-    """The times of a task with those of ended pauses added."""
+    """The times of a task after ended pauses were added."""
 
     queued_at: int
     renewed_at: int | None
     expires_at: int | None
     paused_at: int
-    """What lies before this is settled now."""
+    """Paused time before this instant is settled now."""
 
 
 def settled(task: Waiting, rules: Rules) -> Settled | None:
-    """Give the time of ended pauses back to a task that does not run; ``None`` if it is owed nothing.
+    """Add the time of ended pauses to a task that does not run; return ``None`` if there is none to add.
 
-    If something else still pauses the task, only the time before that began is given back: the rest is when that ends.
+    If another pause still holds the task, only the time before that pause is added; the rest follows when it ends.
     """
     holding = [pause.since for pause in rules.pauses(task.group, task.type).values()]
     if task.status is Status.PAUSED:
@@ -140,7 +140,7 @@ def settled(task: Waiting, rules: Rules) -> Settled | None:
 
 
 def stood_still(pauses: Iterable[Pause], since: int, now: int) -> int:
-    """For how long, from ``since`` to ``now``, anything was paused."""
+    """Return how long, between ``since`` and ``now``, at least one of the pauses was in force."""
     total, reached = 0, since
     for pause in sorted(pauses, key=lambda pause: pause.since):
         end = now if pause.until is None else min(pause.until, now)

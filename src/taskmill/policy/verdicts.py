@@ -1,8 +1,8 @@
-"""What becomes of a task after an attempt: outcome + retry policy + now → verdict.
+"""Decide what happens to a task after an attempt: outcome + retry policy + now → verdict.
 
-Laws: an interruption never costs a retry; ``GiveUp`` never retries; a task is never retried more often than its
-policy says; a task whose process died under it three times is quarantined, so that one poison task cannot stop
-the rest.
+Laws: an interruption never uses a retry; ``GiveUp`` never retries; a task is never retried more often than its policy
+allows; a task that was running in three crashes of its process is quarantined, so that one poison task cannot stop the
+rest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from taskmill.policy.retry import retry_delay_ms
 
 MOST_CRASHES = 3
 PAUSE_MS = 1000
-"""Before a task that could not run is tried again, though nothing is wrong with it: what kept it may last."""
+"""Delay before the next attempt of a task that could not start or was interrupted from outside: the cause may last."""
 _CRASHED = "crashed "
 
 
@@ -41,9 +41,9 @@ def judge(
     random: float = 1.0,
     leaving: bool = False,
 ) -> Verdict:
-    """Return the verdict on an attempt; ``retries`` and ``crashes`` are those before it.
+    """Return the verdict on an attempt; ``retries`` and ``crashes`` count those before it.
 
-    ``leaving`` is true if this scheduler starts nothing more: the next one may start the task at once.
+    ``leaving`` is true if this scheduler is shutting down; the next one may then start the task without delay.
     """
     pause_ends = None if leaving else now + PAUSE_MS
     match outcome:
@@ -75,7 +75,7 @@ def judge(
 
 
 def _after_interruption(reason: StopReason, pause_ends: int | None) -> Verdict:
-    """The task is not over, or not yet."""
+    """Return the verdict on an attempt that was stopped for a reason other than cancel and supersede."""
     match reason:
         case StopReason.FAIL:
             return Wait(None)
@@ -90,7 +90,7 @@ def _after_interruption(reason: StopReason, pause_ends: int | None) -> Verdict:
 
 
 def quarantined(crashes: int, *, stopping: bool = False) -> bool:
-    """Whether a task has crashed too often. One that was being cancelled gets as many tries again, for its hook."""
+    """True if a task has crashed too often. A task being cancelled gets three more attempts, to run its hook."""
     return crashes >= (2 * MOST_CRASHES if stopping else MOST_CRASHES)
 
 
@@ -99,5 +99,5 @@ def crash_message(crashes: int, error: str | None = None) -> str:
 
 
 def is_crash(error: str | None) -> bool:
-    """Whether a dead letter is one because its process died under it too often."""
+    """True if the error of a dead letter is that of a task quarantined after crashes."""
     return error is not None and error.startswith(_CRASHED)

@@ -1,4 +1,4 @@
-"""Counters that only grow, as rates."""
+"""Turn counters that only grow into rates."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable, Mapping
 
 Counts = Mapping[str, tuple[float, ...]]
-"""What each device has counted."""
+"""The counters of each device."""
 
 SHORTEST = 0.05
-"""Seconds. Over less, a rate is mostly chance, and the one before is given again."""
+"""Seconds. Over a shorter span a rate is mostly noise, so the previous rates are returned again."""
 
 
 class Counters:
-    """The rates of several devices, each a row of counters, since they were asked for before.
+    """The rates of several devices since the previous call, each device with a row of counters.
 
-    Rates need a span of time: whoever asks right after they were made waits for a moment, once. A device that was not
-    there before counts from now on; one that counts from zero again, or less than before, is left out once.
+    A rate needs a span of time, so a first call right after construction sleeps for up to :data:`SHORTEST`. A new
+    device has a rate from the second call on. A device whose counters went back is left out once.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Counters:
         self._rates: Counts | None = None
 
     def rates(self) -> Counts:
-        """Per second and device."""
+        """Return the rates per second, by device."""
         now = self._monotonic()
         if now - self._at < SHORTEST:
             if self._rates is not None:
@@ -56,5 +56,5 @@ def _difference(before: tuple[float, ...] | None, now: tuple[float, ...]) -> tup
 
 
 def total(rates: Counts, width: int) -> tuple[float, ...]:
-    """All devices together."""
+    """Return the sums over all devices."""
     return tuple(sum(row[index] for row in rates.values()) for index in range(width))

@@ -1,4 +1,4 @@
-"""What psutil counts: processors, disks, networks."""
+"""Read the counters of processors, disks and networks from psutil."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NOT_DISKS = ("loop", "ram", "zram", "sr", "fd")
 
 
 def cpu_counts(psutil: ModuleType) -> Counts:
-    """Seconds that all processors together were at work, and seconds in all."""
+    """Return the busy seconds and the total seconds of all processors together."""
     times: Any = psutil.cpu_times()
-    # Time of guests is counted as time of users, too.
+    # User time already includes guest time.
     whole = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     return {"cpu": (whole - times.idle - getattr(times, "iowait", 0.0), whole)}
 
 
 def disk_counts(psutil: ModuleType, block: Path = _BLOCK) -> Counts:
-    """Bytes read, bytes written, and milliseconds at work, of each real disk."""
+    """Return bytes read, bytes written and busy milliseconds of each physical disk."""
     disks: dict[str, Any] = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
     return {
         name: (disk.read_bytes, disk.write_bytes, _milliseconds_at_work(disk))
@@ -35,12 +35,12 @@ def _milliseconds_at_work(disk: Any) -> float:
     busy = getattr(disk, "busy_time", None)
     if busy is not None:
         return float(busy)
-    # Without a counter of its own: what single requests took, which may overlap.
+    # No busy counter: fall back to the time of single requests, which may overlap.
     return float(getattr(disk, "read_time", 0) + getattr(disk, "write_time", 0))
 
 
 def is_disk(name: str, block: Path = _BLOCK) -> bool:
-    """Whether it is a disk of its own: no partition, and nothing that stores its bytes on others, counted there."""
+    """True for a physical disk: not a partition, and not a device on top of others, whose bytes count there."""
     if name.startswith(_NOT_DISKS):
         return False
     if not block.is_dir():
@@ -53,10 +53,10 @@ def is_disk(name: str, block: Path = _BLOCK) -> bool:
 
 
 def network_counts(psutil: ModuleType, net: Path = _NET) -> Counts:
-    """Bytes received and sent by each interface that leads out of the machine."""
+    """Return bytes received and sent by each interface that leads out of the machine."""
     found: dict[str, Any] = psutil.net_io_counters(pernic=True, nowrap=False) or {}
     names = [name for name in found if not is_loopback(name)]
-    # Bridges and tunnels pass on what is counted at the hardware; a container may have nothing but those.
+    # Bridges and tunnels forward bytes that count at the hardware; a container may have only such interfaces.
     hardware = [name for name in names if (net / name / "device").exists()]
     return {name: (found[name].bytes_recv, found[name].bytes_sent) for name in hardware or names}
 
@@ -66,7 +66,7 @@ def is_loopback(name: str) -> bool:
 
 
 def link_speed(psutil: ModuleType, net: Path = _NET) -> float | None:
-    """Bytes per second of all interfaces that are up, as far as they say; ``None`` if none does."""
+    """Return the summed speed, in bytes per second, of all interfaces that are up; ``None`` if none reports one."""
     stats: dict[str, Any] = psutil.net_if_stats()
     names = [name for name, stat in stats.items() if stat.isup and not is_loopback(name)]
     hardware = [name for name in names if (net / name / "device").exists()]

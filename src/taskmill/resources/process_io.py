@@ -1,7 +1,7 @@
-"""What a process has moved: for handlers that run in a process of their own.
+"""Measure the disk IO of a worker process.
 
-A worker runs one handler at a time, so what it has moved between two looks is the work of that handler, including that
-of child processes which have ended and were waited for. Networks are not counted by process.
+A worker runs one handler at a time, so the bytes it moved between two measurements belong to that handler. They include
+those of child processes that have ended and were waited for. Network bytes are not counted per process.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from taskmill.resources.psutil_library import psutil_for
 
 
 def process_io(pid: int) -> IoBudget | None:
-    """Bytes to and from disk so far; ``None`` if the process is gone or the system does not tell."""
+    """Return the bytes read and written so far; ``None`` if the process is gone or the system does not report them."""
     try:
         psutil = psutil_for("the IO of processes")
     except ConfigError:
-        # A sampler of the user's own does without psutil.
+        # psutil is not needed with a custom sampler.
         return None
     try:
         counters = psutil.Process(pid).io_counters()

@@ -1,4 +1,4 @@
-"""Pressure stall information of Linux: the share of time in which something waited for a processor, disk or memory."""
+"""Linux pressure stall information (PSI): the share of time in which tasks waited for CPU, disk or memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SYSTEM = Path("/proc/pressure")
 
 
 class PsiPressure:
-    """The share of the last 10 seconds in which at least one task of the machine waited for ``resource``.
+    """The share of the last 10 seconds in which at least one process of the machine waited for ``resource``.
 
-    In a control group of its own, such as a container, only what runs there counts.
+    In a control group, such as a container, only its own processes count.
     """
 
     def __init__(self, resource: PsiResource, *, system: Path = _SYSTEM, cgroup: Cgroup | None = None) -> None:
@@ -29,17 +29,17 @@ class PsiPressure:
             self.pressure()
         except (OSError, ValueError) as missing:
             raise ConfigError(
-                f"this system does not tell its pressure: {self.file} cannot be read ({missing}). It takes Linux 4.20 "
-                "or newer with CONFIG_PSI, and psi=1 at boot where it is off by default"
+                f"this system does not report its pressure: {self.file} cannot be read ({missing}). It needs Linux "
+                "4.20 or newer with CONFIG_PSI, and the boot option psi=1 where it is off by default"
             ) from missing
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         return some_avg10(self.file.read_text(encoding="ascii"))
 
 
 def some_avg10(text: str) -> float:
-    """``some avg10=1.53 avg60=...`` is 0.0153."""
+    """Return the ``some avg10`` value as a fraction: ``some avg10=1.53 avg60=...`` is 0.0153."""
     for line in text.splitlines():
         words = line.split()
         if words[:1] == ["some"]:

@@ -1,4 +1,4 @@
-"""The one place that loads psutil."""
+"""The only place that imports psutil."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INSTALL = 'pip install "taskmill[monitor]"'
 
 
 def psutil_for(what: str) -> ModuleType:
-    """psutil, or an error that says what needs it and how to get it."""
+    """Return psutil, or raise an error that names the feature and how to install it."""
     try:
         import psutil
     except ImportError as missing:

@@ -1,4 +1,4 @@
-"""The sampler that is built in: psutil, and the limits of the control group we are in."""
+"""The built-in sampler: psutil, and the limits of our control group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskmill.resources.psutil_library import psutil_for
 
 
 class CpuShare:
-    """The share of the processors that is used: of those of our control group if it is limited, else of all."""
+    """The share of processor time in use, relative to the limit of our control group or, without one, to all CPUs."""
 
     def __init__(self, what: str, cgroup: Cgroup | None, monotonic: Callable[[], float]) -> None:
         psutil = psutil_for(what)
@@ -37,7 +37,7 @@ class CpuShare:
 
 
 class PsutilSampler:
-    """What the machine does, by psutil. In a container that is limited, the limits are the machine."""
+    """Reads CPU, disk and network rates from psutil; in a limited container, CPU and disk of the container."""
 
     def __init__(self, *, cgroup: Cgroup | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
         psutil = psutil_for("resources=True")
@@ -53,23 +53,23 @@ class PsutilSampler:
 
     @property
     def bounds(self) -> IoBudget:
-        """Bytes per second that our control group may move; 0: as many as the machine can."""
+        """Bytes per second that our control group may move; 0 means no limit."""
         quota = self._cgroup.io() if self._cgroup else None
         return quota.allowed if quota else NO_IO
 
     def sample(self) -> Reading:
-        """What happened since the last sample, or since the sampler was made."""
+        """Return the rates since the last sample, or since the sampler was created."""
         disks = self._disks.rates()
         read, written, _ = total(disks, 3)
         busy: float | None = busiest(disks)
         group = self._group_disk.rates()
         if group:
-            # How long the disk was at work tells nothing about a group that may not use all of it.
+            # The busy time of the disk says nothing about a group that may use only a part of it.
             (read, written), busy = total(group, 2), None
         received, sent = total(self._network.rates(), 2)
         return Reading(self._cpu.read(), read, written, received, sent, busy)
 
 
 def busiest(disks: Counts) -> float | None:
-    """The share of the time in which the disk with the most work was at it; ``None`` if nobody tells."""
+    """Return the busy share of the busiest disk; ``None`` if no disk reports it."""
     return min(max((row[2] for row in disks.values()), default=0.0) / 1000, 1.0) if disks else None

@@ -1,6 +1,6 @@
-"""Sources of pressure that are built in, and one for any signal of your own.
+"""The built-in pressure sources, and ``Pressure`` for a signal of your own.
 
-Each has a ``name`` and ``pressure()``, from 0 to 1; nothing else is asked of a source.
+A source is any object with a ``name`` and a method ``pressure()`` that returns a number from 0 to 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from taskmill.resources.psutil_sampler import CpuShare, busiest
 class Pressure:
     """A signal of your own: ``Pressure("queue", lambda: len(queue) / 1000)``.
 
-    The function returns a number from 0, nothing to worry about, to 1. It is called in a thread.
+    The function returns a number from 0 (no pressure) to 1. It is called in a thread.
     """
 
     def __init__(self, name: str, function: Callable[[], float]) -> None:
@@ -33,12 +33,12 @@ class Pressure:
         self._function = function
 
     def pressure(self) -> float:
-        """What the function says."""
+        """Call the function."""
         return self._function()
 
 
 class CpuPressure:
-    """The share of the processors that is used, smoothed."""
+    """The smoothed share of the processors in use."""
 
     name = "cpu"
 
@@ -47,15 +47,15 @@ class CpuPressure:
         self._smoothed: float | None = None
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         self._smoothed = blend(self._smoothed, self._share.read())
         return self._smoothed
 
 
 class MemoryPressure:
-    """How scarce memory is: nothing while at most the ``comfortable`` share of it is in use, 1 when all of it is.
+    """How scarce memory is: 0 while at most the ``comfortable`` share of it is in use, 1 when all of it is.
 
-    Memory that is used is no trouble by itself. By default, then, the pressure is 0.5 when three quarters are in use.
+    Used memory is not a problem by itself. With the default, the pressure is 0.5 when three quarters are in use.
     """
 
     name = "memory"
@@ -68,7 +68,7 @@ class MemoryPressure:
         self._comfortable = comfortable
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         quota = self._cgroup.memory() if self._cgroup else None
         memory: Any = self._psutil.virtual_memory()
         used = 1 - float(memory.available / memory.total)
@@ -78,7 +78,7 @@ class MemoryPressure:
 
 
 class DiskPressure:
-    """The share of the time in which the busiest disk is at work, smoothed."""
+    """The smoothed share of time in which the busiest disk is busy."""
 
     name = "disk"
 
@@ -88,15 +88,15 @@ class DiskPressure:
         self._smoothed: float | None = None
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         self._smoothed = blend(self._smoothed, busiest(self._disks.rates()))
         return self._smoothed
 
 
 class NetworkPressure:
-    """How much of ``limit``, in bytes per second, is received and sent, smoothed.
+    """The smoothed share of ``limit``, in bytes per second, that is received and sent.
 
-    Without a limit it is what the links of the machine say they can carry.
+    The default limit is the summed speed that the network links of the machine report.
     """
 
     name = "network"
@@ -106,7 +106,7 @@ class NetworkPressure:
         if limit is None:
             limit = link_speed(psutil)
             if limit is None:
-                raise ConfigError("no link says how fast it is: give NetworkPressure a limit, in bytes per second")
+                raise ConfigError("no link reports its speed: give NetworkPressure a limit, in bytes per second")
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
             raise ConfigError(f"limit must be bytes per second, more than 0, got {str(limit)[:40]}")
         self.limit = float(limit)
@@ -114,15 +114,15 @@ class NetworkPressure:
         self._smoothed: float | None = None
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         self._smoothed = blend(self._smoothed, min(sum(total(self._network.rates(), 2)) / self.limit, 1.0))
         return self._smoothed
 
 
 class BatteryPressure:
-    """What the battery lacks while it is being used: 0 on mains power, 0.7 at 30 % of charge.
+    """The missing charge of the battery while the machine runs on it: 0 on mains power, 0.7 at 30 % of charge.
 
-    A machine without a battery, or one whose system does not tell, has no such pressure.
+    The pressure is 0 without a battery, or if the system does not report one.
     """
 
     name = "battery"
@@ -131,10 +131,10 @@ class BatteryPressure:
         self._psutil = psutil_for("BatteryPressure")
 
     def pressure(self) -> float:
-        """From 0 to 1."""
+        """Return the pressure from 0 to 1."""
         ask = getattr(self._psutil, "sensors_battery", None)
         battery: Any = ask() if ask else None
-        # Whether it is plugged in may not be known; a program must not stop for that.
+        # `power_plugged` may be None (unknown), which must not hold work back.
         if battery is None or battery.power_plugged is not False:
             return 0.0
         return min(max(1 - float(battery.percent) / 100, 0.0), 1.0)

@@ -1,10 +1,11 @@
-"""The watch: asks the sampler and the sources of pressure at an interval, and keeps what they said.
+"""Poll the sampler and the pressure sources at an interval, and keep the latest values.
 
-They are asked in a thread of its own, one after the other: a file of the system, a driver of a battery or a function of
-the user may take its time, and the event loop does not wait for it. What they say is judged on the loop.
+They are called in a separate thread, one after the other, because a system file, a battery driver or a user's function
+may be slow and the event loop must not wait for it. The values are evaluated on the loop.
 
-Whoever fails is left out until it answers again, and the log says so once; a signal that is missing never holds back
-work. The same goes for one that does not answer: after :data:`PATIENCE` what was known is forgotten.
+A source that fails is left out until it answers again, and this is logged once; a missing signal never holds back work.
+If a source does not answer within :data:`PATIENCE` seconds, all readings and pressures are dropped until it does; the
+learned capacity stays.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from taskmill.policy.throttling import aggregate, bandwidth_pressure
 from taskmill.ports import Clock
 
 PATIENCE = 30.0
-"""Seconds after which an answer that does not come is no longer waited for."""
+"""Seconds after which a missing answer counts as a failure."""
 BANDWIDTH = "bandwidth"
-"""What the snapshot calls the pressure of ``bandwidth_limit``."""
+"""The name of the pressure of ``bandwidth_limit`` in snapshots."""
 SAMPLER = "sampler"
 
 
 async def _nothing() -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
 class Seen(msgspec.Struct):
-    """What one round of questions brought."""
+    """The values of one round."""
 
     reading: Reading | None = None
     pressures: dict[str, float] = msgspec.field(default_factory=dict[str, float])
@@ -49,7 +50,7 @@ class Seen(msgspec.Struct):
 
 
 class ResourceWatch:
-    """What is known about the machine. ``changed`` is called on the loop whenever pressure or capacity have changed."""
+    """The latest readings of the machine. ``changed`` is called on the loop when pressure or capacity change."""
 
     def __init__(
         self,
@@ -78,20 +79,20 @@ class ResourceWatch:
         self._inquirer: _Inquirer | None = None
         self._failing: set[str] = set()
         self.due_at = clock.monotonic()
-        """When the next look is due."""
+        """When the next round is due."""
         self.reading: Reading | None = None
-        """Smoothed."""
+        """The smoothed reading."""
         self.pressures: Mapping[str, float] = {}
-        """By source, as it said; from 0 to 1."""
+        """The pressure of each source, from 0 to 1."""
         self.pressure = 0.0
-        """The highest of them."""
+        """The highest pressure of all sources."""
         self.known = known
-        """What was learned about capacity, to be kept over restarts."""
+        """The learned capacity, which is stored over restarts."""
         self.capacity = capacity_in_use(known, capacity)
-        """What the IO gate goes by."""
+        """The capacity that the IO gate uses."""
 
     async def run(self, looked: Callable[[], Awaitable[None]] = _nothing) -> None:
-        """Look at each interval until :meth:`stop`; ``looked`` is awaited each time."""
+        """Poll at each interval until :meth:`stop`; ``looked`` is awaited after each round."""
         try:
             while not self._stopping.is_set():
                 await self._clock.wait(self._stopping, self.due_at)
@@ -102,7 +103,7 @@ class ResourceWatch:
             self.stop()
 
     def stop(self) -> None:
-        """Let :meth:`run` end. A source that does not answer is not waited for."""
+        """End :meth:`run` without waiting for a source that does not answer."""
         self._stopping.set()
         self._answered.set()
         if self._inquirer is not None:
@@ -110,7 +111,7 @@ class ResourceWatch:
             self._inquirer = None
 
     async def look(self) -> None:
-        """Ask everyone once, now."""
+        """Poll the sampler and all sources once, now."""
         began = self._clock.monotonic()
         self.due_at = began + self._interval
         if self._inquirer is None:
@@ -129,13 +130,15 @@ class ResourceWatch:
     def _give_up_on(self, name: str) -> None:
         if name not in self._failing:
             self._failing.add(name)
-            logger.warning("%s has not answered for %.0f s; until it does, tasks start regardless", name, PATIENCE)
+            logger.warning(
+                "%s has not answered for %.0f s; until it does, tasks start without regard to pressure", name, PATIENCE
+            )
         self._settle(None, {})
 
     def _take(self, seen: Seen) -> None:
         for name, why in seen.failures.items():
             if name not in self._failing:
-                logger.warning("%s failed (%s); until it answers again, it is left out", name, why)
+                logger.warning("%s failed (%s); it is ignored until it answers again", name, why)
         for name in self._failing - set(seen.failures):
             logger.info("%s answers again", name)
         self._failing = set(seen.failures)
@@ -159,26 +162,26 @@ class ResourceWatch:
 
 
 class _Inquirer:
-    """The thread that asks. A daemon: a source that never answers does not keep the program alive."""
+    """The polling thread. It is a daemon, so that a source that never answers does not keep the program alive."""
 
     def __init__(self, clock: Clock, sampler: ResourceSampler | None, sources: Sequence[PressureSource]) -> None:
         self._clock = clock
         self._sampler = sampler
-        # A name is code of the user's, too, and it is read once.
+        # `name` may be a property written by the user, so read it only once.
         self._sources = [(source.name, source) for source in sources]
         self._questions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.asking = ""
-        """Who is being asked."""
+        """The name of the sampler or source being called."""
         threading.Thread(target=self._serve, name="taskmill-monitor", daemon=True).start()
 
     def ask(self, answered: asyncio.Event) -> list[Seen]:
-        """Put all questions; the answer is in the list when ``answered`` is set by it."""
+        """Start a round; when ``answered`` is set, the returned list holds its values."""
         loop = asyncio.get_running_loop()
         answer: list[Seen] = []
 
         def job() -> None:
             seen = self._seen()
-            # A loop that has been closed meanwhile has nobody left to be told.
+            # If the loop was closed meanwhile, nothing waits for the values.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(done, seen)
 
@@ -211,7 +214,7 @@ class _Inquirer:
         self.asking = name
         try:
             question()
-        except BaseException as wrong:  # noqa: BLE001 - whatever it is, the others are asked
+        except BaseException as wrong:  # noqa: BLE001 - the other sources must still be called
             seen.failures[name] = exception_text(wrong)
 
 

@@ -1,4 +1,4 @@
-"""``ManualClock``: time as an object that only moves when a test says so."""
+"""``ManualClock``: a clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration, instant, milliseconds, to_ms
 
 _PATIENCE = 0.25
-"""Real seconds that settling gives to handlers in threads, which may themselves wait for this clock."""
+"""Seconds of real time for which settling waits for handlers in threads, which may themselves wait for this clock."""
 _SPINS = 20
 _HAIR = 10
-"""Microseconds that sums of floats, and of hairs that were added for their sake, may be off."""
+"""Microseconds of rounding error to tolerate in sums of floats, and in the corrections made for them."""
 
 
 class ManualClock:
-    """A wall clock and a steady clock that stand still until :meth:`advance` or :meth:`jump`.
+    """A wall clock and a monotonic clock that stand still until :meth:`advance` or :meth:`jump`.
 
     ``start`` is an aware datetime; its zone is the host zone of the test.
     """
@@ -31,7 +31,7 @@ class ManualClock:
         self._now = start.astimezone(UTC)
         self._elapsed = timedelta()
         self._hair = 0
-        """Microseconds by which :meth:`monotonic` is ahead of that, until time goes on."""
+        """Microseconds by which :meth:`monotonic` is ahead of ``_elapsed``, until time moves."""
         self._sleepers: list[tuple[timedelta, int, asyncio.Timeout]] = []
         self._order = itertools.count()
         self._at_work = 0
@@ -40,22 +40,22 @@ class ManualClock:
         self._changed = asyncio.Event()
 
     def now(self) -> datetime:
-        """The wall clock, in the zone of ``start``."""
+        """Return the wall time, in the zone of ``start``."""
         return self._now.astimezone(self._zone)
 
     def now_ms(self) -> int:
         return to_ms(self._now)
 
     def zone(self) -> tzinfo:
-        """The zone of ``start``."""
+        """Return the zone of ``start``."""
         return self._zone
 
     def monotonic(self) -> float:
-        """Seconds since the clock was made; :meth:`jump` does not move it."""
+        """Return the seconds since the clock was created; :meth:`jump` does not change them."""
         return (self._elapsed + timedelta(microseconds=self._hair)).total_seconds()
 
     async def advance(self, duration: Duration) -> None:
-        """Let ``duration`` pass: everyone due on the way is woken in order and settles before time goes on."""
+        """Let ``duration`` pass. Sleepers due on the way wake in order, and their work settles before time moves on."""
         target = self._elapsed + timedelta(milliseconds=milliseconds(duration, "duration"))
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -68,7 +68,7 @@ class ManualClock:
         await self._settle()
 
     async def jump(self, duration: Duration) -> None:
-        """Step the wall clock only, backwards if negative, as an administrator or a time server would."""
+        """Move only the wall clock, backwards if negative, as an administrator or a time server would."""
         self._now += duration if isinstance(duration, timedelta) else timedelta(seconds=duration)
         for _, _, alarm in self._sleepers:
             _ring(alarm)
@@ -82,14 +82,14 @@ class ManualClock:
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
         if until is None:
-            # Registered all the same, so that a jump wakes the sleeper to look at the wall clock again.
+            # Registered anyway, so that a jump wakes the sleeper to check the wall clock again.
             until = self.monotonic() + 1e9
         if event.is_set() or until <= self.monotonic():
             return
-        # Rounded up, so that whoever sleeps until an instant never wakes a moment before it; but for the hair.
+        # Rounded up, so that a sleeper never wakes before its instant; rounding errors of floats are ignored.
         at = timedelta(milliseconds=-(-(round(until * 1e6) - _HAIR) // 1000))
         if at <= self._elapsed:
-            # A sum of floats may lie a hair beyond the present moment; whoever compares would wait for ever.
+            # A sum of floats may lie slightly beyond the present, and its caller would wait forever: move a little.
             self._hair += 1
             return
         with contextlib.suppress(TimeoutError):
@@ -123,10 +123,10 @@ class ManualClock:
         self._changed.set()
 
     async def _settle(self) -> None:
-        """Let all that can happen now happen: callbacks, the store's threads, and handlers in threads."""
+        """Run everything that can run now: callbacks, the store's threads, and handlers in threads."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            # A program may run one event loop after the other, and an event belongs to the one it was waited for in.
+            # A program may run several event loops in turn, and an asyncio event belongs to one of them.
             self._loop, self._changed = loop, asyncio.Event()
         patience_ends = loop.time() + _PATIENCE
         quiet = 0

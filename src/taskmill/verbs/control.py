@@ -1,4 +1,4 @@
-"""Control: cancel, revive, tune, prune."""
+"""Cancel, revive and prune tasks; pause, resume and cancel recurring series."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from taskmill.verbs.reading import Reading
 
 
 class Control(Reading):
-    """Verbs that act on stored tasks."""
+    """Methods that act on stored tasks."""
 
     async def cancel(self, id: int) -> bool:
-        """Cancel a task: at once if it waits; a running one is asked to stop. ``False`` if it had ended."""
+        """Cancel a task: at once if it waits; ask it to stop if it runs. Return ``False`` if it had already ended."""
         self._opened()
         result = await self._store.cancel([checked_id(id)], self._clock.now_ms())
         self._follow(result.effects)
@@ -30,11 +30,11 @@ class Control(Reading):
         return True
 
     async def cancel_where(self, **filters: Unpack[FilterOptions]) -> list[int]:
-        """Cancel every active task that matches; returns their ids."""
+        """Cancel every active task that matches and return their ids."""
         self._opened()
         chosen = checked_filters(filters)
         if not chosen.selects:
-            raise ConfigError("cancel_where needs at least one filter; it would cancel everything")
+            raise ConfigError("cancel_where needs at least one filter; without one it would cancel every task")
         found = [record.id for record in await self._store.tasks(chosen)]
         cancelled: list[int] = []
         for start in range(0, len(found), PRUNE_BITE):
@@ -44,7 +44,7 @@ class Control(Reading):
         return sorted(cancelled)
 
     async def retry_dead(self, id: int) -> Handle[Any]:
-        """Bring a dead letter back to the queue, under its own id and with a fresh retry counter."""
+        """Return a dead letter to the queue under its own id, with a fresh retry counter."""
         self._opened()
         task = await self._store.revive(checked_id(id), self._clock.now_ms())
         if task is None:
@@ -57,19 +57,19 @@ class Control(Reading):
         return self._handle(task.type, Stored(task.id, "inserted"))
 
     async def pause_recurring(self, id: int) -> None:
-        """Pause a recurring series, named by any task of it: nothing of it starts until it is resumed."""
+        """Pause the recurring series that task ``id`` belongs to: none of its tasks starts until it is resumed."""
         change = await self._change_series(self._store.pause_series, id)
         if change.occurrence is not None:
             self._announcer.paused(change.occurrence)
 
     async def resume_recurring(self, id: int) -> None:
-        """Go on with the next occurrence of a paused series; those that passed meanwhile are skipped."""
+        """Resume a paused series with its next occurrence; those that passed meanwhile are skipped."""
         change = await self._change_series(self._store.resume_series, id)
         if change.occurrence is not None:
             self._announcer.resumed(change.occurrence)
 
     async def cancel_recurring(self, id: int) -> None:
-        """End a recurring series; its present occurrence is cancelled."""
+        """End a recurring series and cancel its current occurrence."""
         await self._change_series(self._store.cancel_series, id)
 
     async def _change_series(
@@ -85,7 +85,7 @@ class Control(Reading):
         return change
 
     async def prune(self, retention: Retention | None = None) -> int:
-        """Apply retention now, the scheduler's or the one given; returns how many rows of history went."""
+        """Apply ``retention``, or else the scheduler's, now; return how many history rows were deleted."""
         self._opened()
         rule = self._settings.retention if retention is None else retention
         if rule is None:

@@ -1,4 +1,4 @@
-"""Cron tasks as snapshots show them."""
+"""Describe cron tasks in a snapshot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskmill.policy.cron.expression import CronExpression
 
 
 def pictured(row: CronRow, now: int, zone: tzinfo) -> Schedule:
-    """Instants are in the zone by which the task runs."""
+    """Return the schedule of a cron task, with instants in ``zone``."""
     state = row.state
     return Schedule(
         type=row.type,

@@ -1,4 +1,4 @@
-"""How groups and rate limits look in a snapshot."""
+"""Describe groups and rate limits in a snapshot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskmill.policy.rules import Rules
 
 
 def groups_of(load: GroupLoad, rules: Rules, now: int, unknown_types: Collection[str]) -> dict[str, GroupSnapshot]:
-    """Every group that has work, or settings of its own. What nobody can run has no share."""
+    """Return every group with work or settings of its own. Tasks without a handler anywhere get no share."""
     busy, pending = by_group(load.running), by_group(load.waiting)
     slots = shares(load.running, load.waiting, rules, now, unknown_types)
     pauses = rules.paused(ScopeKind.GROUP, now)

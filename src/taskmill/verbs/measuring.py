@@ -1,4 +1,4 @@
-"""Measuring: what :mod:`taskmill.metrics` reads. Nothing is counted before it asks."""
+"""The counters and gauges that :mod:`taskmill.metrics` reads. Nothing is counted before it first asks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Measuring(Parts):
-    """Not for users: a collector of metrics is their door to it."""
+    """Internal methods for :class:`taskmill.metrics.Collector`; not for users."""
 
     def _metered(self) -> Meter:
-        """The counters of this scheduler; from the first call on they count."""
+        """Return the counters of this scheduler; counting starts with the first call."""
         meter = self._settings.meter
         if meter is None:
             from taskmill.observe.meter import Meter
@@ -31,7 +31,7 @@ class Measuring(Parts):
             self._store.measure(self._settings.meter)
 
     def _gauges(self) -> Gauges:
-        """How things stand in this process; any thread may ask, at any time."""
+        """Return the current gauges of this process; safe to call from any thread, at any time."""
         from taskmill.runtime.gauges import read_gauges
 
         dispatcher = self._dispatcher if self._is_open else None

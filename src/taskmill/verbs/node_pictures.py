@@ -1,4 +1,4 @@
-"""How nodes look in a snapshot."""
+"""Describe nodes in a snapshot."""
 
 from __future__ import annotations
 

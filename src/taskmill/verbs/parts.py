@@ -1,4 +1,4 @@
-"""What the verbs of a scheduler work with."""
+"""The shared base of the scheduler's methods: its components and the checks of their arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Parts(HandlesTasks):
-    """The parts of a scheduler; some exist only while it is open."""
+    """The components of a scheduler; some exist only while it is open."""
 
     _store: Store
     _clock: Clock
@@ -44,22 +44,22 @@ class Parts(HandlesTasks):
 
     @property
     def _dispatcher(self) -> Dispatcher | None:
-        """The dispatcher at work in this process, if any."""
+        """The dispatcher running in this process, or ``None``."""
         return self._dispatching.dispatcher
 
     async def _settle_clock(self) -> bool:
-        """Before a delay is counted from the present: take note of a step of the clock. True if there was one."""
+        """Handle a step of the wall clock, before a delay is counted from now. Return True if there was one."""
         return self._dispatcher is not None and await self._dispatcher.settle_clock()
 
     def _rules(self, controls: Controls) -> Rules:
-        """What holds under these controls."""
+        """Return the rules that apply under these controls."""
         own = self._settings.declared
         if self._dispatcher is None:
             own = declared_here(own, controls, is_dispatched=self._store.dispatcher_is_alive())
         return Rules(own, controls)
 
     def _follow(self, effects: Effects) -> None:
-        """A verb was committed: what followed from it concerns listeners and the dispatcher."""
+        """Report the effects of a committed call to listeners and to the dispatcher."""
         self._announcer.effects(effects, self._clock.now_ms())
         if self._dispatcher is not None:
             self._dispatcher.follow(effects)

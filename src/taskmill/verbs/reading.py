@@ -1,4 +1,4 @@
-"""Reading: records, counts, statistics, snapshots, events."""
+"""Read records, counts, statistics, snapshots and events."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from taskmill.observe.bus import Listener
 
 DISK_RETRY = 1.0
-"""How long to wait before asking again whether an ending is on the disk, in seconds."""
+"""Seconds to wait before checking again whether an ending is on disk."""
 
 
 class Reading(Parts):
-    """Verbs that change nothing."""
+    """Methods that change nothing."""
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord:
-        """The task with this id, active or ended."""
+        """Return the task with this id, active or ended; raise ``TaskNotFound`` if there is none."""
         self._opened()
         record = await self._store.get(checked_id(id))
         if record is None:
@@ -42,45 +42,45 @@ class Reading(Parts):
         return self._with_live_progress(record)
 
     async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None:
-        """The active task with this key, else the last that ended, else ``None``."""
+        """Return the active task with this key, else the last one that ended, else ``None``."""
         self._opened()
         record = await self._store.find(checked_text(type, "type"), checked_text(key, "key"))
         return None if record is None else self._with_live_progress(record)
 
     async def tasks(self, **filters: Unpack[FilterOptions]) -> list[TaskRecord]:
-        """Active tasks, oldest first."""
+        """Return active tasks, oldest first."""
         self._opened()
         return [self._live(record) for record in await self._store.tasks(checked_filters(filters))]
 
     async def history(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
-        """Ended tasks, newest first."""
+        """Return ended tasks, newest first."""
         self._opened()
         return await self._store.history(checked_filters(filters))
 
     async def count(self, **filters: Unpack[FilterOptions]) -> int:
-        """How many active tasks match; with an ending as ``status``, how many ended ones."""
+        """Count the active tasks that match or, with an ending as ``status``, the ended ones."""
         self._opened()
         return await self._store.count(checked_filters(filters))
 
     async def stats(self, type: str) -> TypeStats:
-        """What is known about a task type from everything that ended."""
+        """Return statistics of a task type over all its ended tasks."""
         self._opened()
         return await self._store.stats(checked_text(type, "type"))
 
     async def tag_values(self, key: str) -> dict[str, int]:
-        """Each value of a tag among active tasks and how many have it, most frequent first."""
+        """Return each value of a tag among active tasks with its count, most frequent first."""
         self._opened()
         return await self._store.tag_values(checked_text(key, "key"))
 
     async def dead_letters(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
-        """Tasks that ended as dead letters, newest first."""
+        """Return dead letters, newest first."""
         if "status" in filters:
             raise ConfigError("dead_letters takes no status; use history(status=...) for other endings")
         filters["status"] = Ending.DEAD_LETTER
         return await self.history(**filters)
 
     async def snapshot(self) -> Snapshot:
-        """A picture of what runs and what waits."""
+        """Return a snapshot of running and waiting tasks, groups, pauses, rates, pressure, schedules and nodes."""
         from taskmill.verbs.group_pictures import groups_of, rates_of
         from taskmill.verbs.node_pictures import pictured_node
 
@@ -116,8 +116,8 @@ class Reading(Parts):
         return [pictured(row, now, zone) for row in rows]
 
     async def explain(self, id: int) -> Explanation:
-        """Why a task waits: every hold with its numbers, who is before it, and when it may start."""
-        # Loaded when somebody asks: most programs never do.
+        """Explain why a task waits: every hold with its numbers, the tasks ahead of it, and its estimated start."""
+        # Imported here, because most programs never call this.
         from taskmill.policy.explaining import about_ended, explain
         from taskmill.policy.standstill import clocks, has_expired
 
@@ -138,7 +138,7 @@ class Reading(Parts):
         return explain(situation, around, rules, self._clock.now_ms())
 
     def _with_all_slots(self, rules: Rules, nodes: Sequence[NodeAtWork]) -> Rules:
-        """The same rules for the slots of all nodes that are alive."""
+        """Return the rules with the slots of all live nodes together."""
         slots = sum(node.slots for node in nodes if node.is_alive and not node.is_here)
         if not self._store.is_cluster or not slots:
             return rules
@@ -147,13 +147,13 @@ class Reading(Parts):
         return Rules(msgspec.structs.replace(rules.declared, max_concurrency=slots), rules.controls)
 
     async def _unknown(self, types: Iterable[str]) -> frozenset[str]:
-        """Those of the types that no handler is registered for where tasks are run, as far as this process can tell."""
+        """Return the types without a handler on any dispatching node, as far as this process knows."""
         if self._dispatcher is not None:
             return frozenset(type for type in types if self._registry.find(type) is None)
         return frozenset(types).difference(await self._store.published_types())
 
     async def _pressures(self) -> Mapping[str, float]:
-        """By source; where several nodes have one, that of the most pressed."""
+        """Return the pressure by source; if several nodes have a source, the highest value."""
         watching = self._dispatching.watching
         here = dict(watching.watch.pressures) if watching is not None and watching.watch is not None else {}
         found = [here, *(each.machine.pressures for each in await self._machines() if not each.is_here)]
@@ -161,7 +161,7 @@ class Reading(Parts):
         return {name: max(pressures.get(name, 0.0) for pressures in found) for name in names}
 
     async def _machines(self) -> list[NodeMachine]:
-        """What those know about their machines that dispatch, here or elsewhere."""
+        """Return what each dispatching node, this one or others, knows about its machine."""
         watching = self._dispatching.watching
         here = NodeMachine(None, UNSEEN if watching is None else watching.machine, is_here=True)
         if not self._store.is_cluster:
@@ -169,7 +169,7 @@ class Reading(Parts):
         return [here._replace(node=each.node) if each.is_here else each for each in await self._store.machines()]
 
     async def graph(self, id: int) -> TaskGraph:
-        """Everything that is tied to a task: parents, children, dependencies and dependents."""
+        """Return the tasks connected to a task: parents, children, dependencies and dependents."""
         self._opened()
         graph = await self._store.graph(checked_id(id))
         if graph is None:
@@ -177,7 +177,7 @@ class Reading(Parts):
         return graph
 
     async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:
-        """Wait until a task has ended, in this process or another."""
+        """Wait until a task has ended, in this process or another, and return its record."""
         self._opened()
         limit = optional_milliseconds(timeout, "timeout")
         until = None if limit is None else self._clock.monotonic() + limit / 1000
@@ -203,34 +203,34 @@ class Reading(Parts):
         return self._dispatcher is not None or self._store.dispatcher_is_alive()
 
     async def _has_ended(self, record: HistoryRecord) -> bool:
-        """True if nothing more can become of the task.
+        """True if the ending is final.
 
-        What has expired is moved to history by a dispatcher, if there is one: it knows of steps of the clock.
+        Only a dispatcher, if there is one, decides that a task has expired, because it knows of clock steps.
         """
         if record.ending is not Ending.EXPIRED or not self._is_dispatched:
             return True
         return bool(await self._store.ended_among([record.id]))
 
     async def _is_on_disk(self, id: int) -> bool:
-        """True if the ending of a task survives a power cut. While the disk is full it does not."""
+        """True if the ending of a task survives a power cut; False while the disk is full."""
         try:
             await self._store.durable()
         except StoreLost:
             raise
         except StoreError as wrong:
-            logger.error("task %d has ended, but the disk does not keep that; trying again: %s", id, wrong)
+            logger.error("task %d has ended, but that is not on disk yet; retrying in %g s: %s", id, DISK_RETRY, wrong)
             return False
         return True
 
     def _deadline(self, record: TaskRecord | HistoryRecord) -> float | None:
-        """When the deadline of a task ends it, if nothing dispatches."""
+        """Return when the deadline of a task ends it, on the monotonic clock; ``None`` if something dispatches."""
         if record.expires_at is None or self._is_dispatched:
             return None
         left = (record.expires_at - self._clock.now()).total_seconds()
         return self._clock.monotonic() + left if left > 0 else None
 
     def events(self, *kinds: type[Event], domain: str | None = None, type: str | None = None) -> Listener:
-        """Listen from now on; an async iterator of the kinds given, or of all."""
+        """Listen from now on; return an async iterator over the given kinds of events, or over all."""
         self._opened()
         return self._bus.listen(kinds, domain, type)
 
@@ -243,7 +243,7 @@ class Reading(Parts):
         return self._live(record) if isinstance(record, TaskRecord) else record
 
     def _live(self, record: TaskRecord) -> TaskRecord:
-        """With the progress the handler reported last, if it runs here."""
+        """Return the record with the handler's latest progress, if it runs here."""
         if self._dispatcher is None:
             return record
         return self._dispatcher.workshop.with_live_progress(record)

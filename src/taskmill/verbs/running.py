@@ -1,4 +1,4 @@
-"""Running: dispatch for ever, until idle, or in the background."""
+"""Dispatch tasks: until stopped, until idle, or in the background."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 class Running(Parts):
-    """Verbs that dispatch."""
+    """Methods that dispatch."""
 
     @property
     def is_dispatching(self) -> bool:
-        """Whether this scheduler runs tasks now."""
+        """True if this scheduler dispatches tasks now."""
         return self._is_open and self._dispatcher is not None
 
     async def run(self, *, standby: bool = False) -> None:
-        """Dispatch until :meth:`stop`. With ``standby``, wait for another dispatcher of the file to go first."""
+        """Dispatch until :meth:`stop`. With ``standby``, first wait until no other process dispatches this store."""
         self._opened()
         with self._as_current():
             await self._dispatching.run(_never, standby=standby)
 
     async def run_until_idle(self, timeout: Duration | None = None) -> None:
-        """Dispatch until nothing runs and nothing may run now. ``TimeoutError`` after ``timeout``."""
+        """Dispatch until nothing runs and nothing may run now; raise ``TimeoutError`` after ``timeout``."""
         self._opened()
         limit = optional_milliseconds(timeout, "timeout")
         until = None if limit is None else self._clock.monotonic() + limit / 1000
@@ -69,7 +69,7 @@ class Running(Parts):
 
     @contextlib.contextmanager
     def _as_current(self) -> Generator[None, None, None]:
-        """Handlers that submit mean the scheduler that runs them."""
+        """Make this scheduler the one that handlers running here submit to."""
         token = current_scheduler.set(cast("Submits", self))
         try:
             yield
@@ -77,7 +77,7 @@ class Running(Parts):
             current_scheduler.reset(token)
 
     async def stop(self, grace: Duration | None = None) -> None:
-        """Stop dispatching: running tasks may finish for ``grace``, then they are interrupted, at no cost."""
+        """Stop dispatching: let running tasks finish for ``grace``, then interrupt them without using a retry."""
         seconds = None if grace is None else milliseconds(grace, "grace") / 1000
         if self._is_open:
             await self._dispatching.stop(seconds)

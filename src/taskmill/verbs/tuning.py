@@ -1,4 +1,4 @@
-"""Tuning while it runs: priorities, weights, caps, rates, pauses. What is set or paused here is durable."""
+"""Change priorities, weights, caps, rates and pauses at run time. The changes are durable."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from taskmill.verbs.parts import checked_concurrency, checked_id, checked_text
 
 
 class Tuning(Control):
-    """Verbs that change how tasks share the machine."""
+    """Methods that change how tasks share the slots."""
 
     async def set_priority(self, id: int, priority: int) -> None:
-        """Give an active task another priority; a waiting one takes its place accordingly."""
+        """Change the priority of an active task; a waiting task moves in the queue accordingly."""
         self._opened()
         value = priority_value(priority, "priority")
         effects = await self._store.set_priority(checked_id(id), value)
         if effects is None:
             record = await self.get(id)
             state = record.ending if isinstance(record, HistoryRecord) else "being stopped"
-            raise InvalidState(f"task {id} is {state}; its priority no longer matters")
+            raise InvalidState(f"task {id} is {state}; its priority can no longer change")
         self._follow(effects)
 
     def max_wait(self, priority: int) -> timedelta | None:
-        """How long a task waits at most until it takes the next free slot; ``None`` without aging: for ever."""
+        """Return how long a task waits at most until it takes the next free slot; ``None`` (no bound) without aging."""
         aging = self._settings.declared.aging
         value = priority_value(priority, "priority")
         return None if aging is None else timedelta(milliseconds=max_wait_ms(aging, value))
 
     async def pause(self) -> None:
-        """Start nothing more until :meth:`resume`; what runs goes on."""
+        """Start no more tasks until :meth:`resume`; running tasks continue."""
         await self._pause(EVERYTHING, None)
 
     async def resume(self) -> None:
-        """Go on after :meth:`pause`."""
+        """End :meth:`pause`."""
         await self._resume(EVERYTHING)
 
     async def set_max_concurrency(self, n: int) -> None:
-        """How many tasks may run at once, from now on; running ones are not interrupted."""
+        """Set how many tasks may run at once; running tasks are not interrupted."""
         before = self._settings.declared
         declared = msgspec.structs.replace(before, max_concurrency=checked_concurrency(n))
-        # First of all: what is planned while that is stored would begin after we have returned.
+        # Set before storing: otherwise a turn planned meanwhile could start tasks beyond the limit after the return.
         self._settings.declared = declared
         if self._is_open and self._dispatcher is not None:
             try:
@@ -66,12 +66,15 @@ class Tuning(Control):
             self._dispatcher.look_again()
 
     def domain(self, name: str) -> DomainControl:
-        """``scheduler.domain("sync").pause()`` and other verbs for all task types of a domain."""
+        """Return the controls of a domain, such as ``scheduler.domain("sync").pause()``."""
         check_name(name, "name")
         return DomainControl(self, name)
 
     def group(self, name: str | None) -> GroupControl:
-        """``scheduler.group("s3://prod").set(weight=3)`` and other verbs; ``None`` means the ungrouped tasks."""
+        """Return the controls of a group, such as ``scheduler.group("s3://prod").set(weight=3)``.
+
+        ``None`` means the ungrouped tasks.
+        """
         return GroupControl(self, "" if name is None else checked_text(name, "name"))
 
     async def reset_group_weights(self) -> None:
@@ -81,14 +84,12 @@ class Tuning(Control):
         await self._change({Scope(ScopeKind.GROUP, name): change for name, change in equal_weights(rules)})
 
     async def set_rate_limit(self, type: str, rate: RateLimit | None) -> None:
-        """Limit how often tasks of a type start; ``None`` lifts the limit."""
+        """Limit how often tasks of a type start; ``None`` removes the limit."""
         self._opened()
         name = checked_text(type, "type")
         if not self._registry.knows(name) and name not in await self._store.published_types():
             raise UnknownTaskType(f"no task type is named {name!r}; use the full name, 'domain::task'")
         await self._change({Scope(ScopeKind.TYPE, name): Change(rate=checked_rate(rate))})
-
-    # What the controls of groups and domains are made of
 
     async def _change(self, changes: Mapping[Scope, Change]) -> None:
         self._opened()
@@ -122,7 +123,7 @@ class Tuning(Control):
             self._look_again()
 
     async def _end_pauses(self, now: int) -> None:
-        """End the pauses that are over, each as of its time: the store would, and nobody would be told."""
+        """End the pauses whose time is over and announce them; the store would end them without an event."""
         for over in await self._store.end_pauses(now):
             self._announcer.scope_resumed(over)
             self._look_again()
@@ -153,7 +154,7 @@ class Tuning(Control):
 
 
 class GroupControl:
-    """One group of a scheduler. What is set or paused is durable and holds for every process on the store."""
+    """The controls of one group. Settings and pauses are durable and apply to every process on the store."""
 
     def __init__(self, scheduler: Tuning, name: str) -> None:
         self._scheduler = scheduler
@@ -161,14 +162,14 @@ class GroupControl:
         self.name = name
 
     async def pause(self, until: datetime | None = None, duration: Duration | None = None) -> None:
-        """Start nothing more of the group, until it is resumed or the time has come; what runs goes on."""
+        """Start no more tasks of the group until it is resumed or the pause ends; running tasks continue."""
         self._scheduler._opened()
         await self._scheduler._settle_clock()
         ends_at = self._scheduler._pause_end(until, duration)
         await self._scheduler._pause(self._scope, ends_at, relative=duration is not None)
 
     async def resume(self) -> None:
-        """Go on; while it was paused its tasks have neither aged nor come closer to their deadlines."""
+        """End the pause. Its tasks have neither aged nor come closer to their deadlines meanwhile."""
         await self._scheduler._resume(self._scope)
 
     async def set(
@@ -179,19 +180,19 @@ class GroupControl:
         min_slots: int | UnsetType = UNSET,
         rate: RateLimit | UnsetType | None = UNSET,
     ) -> None:
-        """Change what is given; ``None`` for ``cap`` or ``rate`` lifts it."""
+        """Change the given settings; ``None`` for ``cap`` or ``rate`` removes that limit."""
         if rate is not UNSET:
             rate = checked_rate(rate)
         change = Change(weight=weight, cap=cap, min_slots=min_slots, rate=rate)
         if change == Change():
             raise ConfigError("set needs at least one of weight, cap, min_slots, rate")
-        # What is said together must make sense together, as in the settings of a program.
+        # Check the new values against each other, as `Group` does for declared settings.
         Group(**{name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET})
         await self._scheduler._change({self._scope: change})
 
 
 class DomainControl:
-    """One domain of a scheduler."""
+    """The controls of one domain."""
 
     def __init__(self, scheduler: Tuning, name: str) -> None:
         self._scheduler = scheduler
@@ -199,19 +200,19 @@ class DomainControl:
         self.name = name
 
     async def pause(self) -> None:
-        """Start nothing more of the domain until it is resumed; what runs goes on."""
+        """Start no more tasks of the domain until it is resumed; running tasks continue."""
         self._scheduler._opened()
         await self._scheduler._known_domain(self.name)
         await self._scheduler._pause(self._scope, None)
 
     async def resume(self) -> None:
-        """Go on after :meth:`pause`."""
+        """End :meth:`pause`."""
         self._scheduler._opened()
         await self._scheduler._known_domain(self.name)
         await self._scheduler._resume(self._scope)
 
     async def set_max_concurrency(self, n: int | None) -> None:
-        """How many tasks of the domain may run at once; ``None``: as many as there are slots."""
+        """Set how many tasks of the domain may run at once; ``None`` removes the limit."""
         self._scheduler._opened()
         cap = None if n is None else checked_concurrency(n)
         await self._scheduler._known_domain(self.name)

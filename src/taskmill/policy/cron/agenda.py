@@ -1,6 +1,6 @@
-"""Who is next: the moments of many tasks, earliest first.
+"""A priority queue of named moments, earliest first.
 
-A look at an agenda of which nothing is due costs the same however many tasks are on it.
+Checking an agenda on which nothing is due takes constant time.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import heapq
 
 
 class Agenda:
-    """Per name at most one moment; a later one takes the place of an earlier."""
+    """Holds at most one moment per name; putting a name again replaces its moment."""
 
     __slots__ = ("_heap", "_moments")
 
     def __init__(self) -> None:
         self._moments: dict[str, int] = {}
-        # Entries that are not what `_moments` says have been replaced; they are dropped when they come up.
+        # Entries that differ from `_moments` are stale; they are dropped when they reach the top.
         self._heap: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
@@ -25,7 +25,7 @@ class Agenda:
         return name in self._moments
 
     def put(self, name: str, moment: int | None) -> None:
-        """``None`` takes the name off."""
+        """Set the moment of a name; ``None`` removes the name."""
         if moment is None:
             self._moments.pop(name, None)
             return
@@ -38,14 +38,14 @@ class Agenda:
             heapq.heapify(self._heap)
 
     def earliest(self) -> int | None:
-        """The earliest moment of all."""
+        """Return the earliest moment; ``None`` if the agenda is empty."""
         heap = self._heap
         while heap and self._moments.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def take_due(self, now: int, most: int | None = None) -> list[str]:
-        """Take off and return the names whose moment has come, earliest first; at most so many."""
+        """Remove and return at most ``most`` names whose moment has come, earliest first."""
         taken: list[str] = []
         while len(taken) != most and (at := self.earliest()) is not None and at <= now:
             _, name = heapq.heappop(self._heap)

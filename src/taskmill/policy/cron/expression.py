@@ -1,4 +1,4 @@
-"""``CronExpression``: when, said in five fields."""
+"""``CronExpression``: a schedule of five fields."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from taskmill.policy.cron.words import in_words
 class CronExpression(msgspec.Struct, frozen=True):
     """A schedule in strict POSIX syntax: minute, hour, day of the month, month, weekday.
 
-    Instants are aware datetimes, and answers are in the zone of the question. A minute that daylight saving skips
+    Instants are aware datetimes, and results are in the zone of the argument. A minute that daylight saving time skips
     does not occur; one that it repeats occurs twice.
     """
 
     text: str
-    """As it was written, blanks included."""
+    """The expression as written, blanks included."""
     fields: Fields
 
     @classmethod
     def parse(cls, text: str) -> CronExpression:
-        """Read an expression; what is not POSIX, or can never match, is an ``InvalidCronExpression``."""
+        """Parse an expression; raise ``InvalidCronExpression`` if it is not POSIX or can never match."""
         return cls(text, parsed(text))
 
     def next(self, after: datetime) -> datetime:
-        """The first occurrence that is strictly later than ``after``."""
+        """Return the first occurrence that is strictly later than ``after``."""
         instant(after, "after")
         found = first_after(self.fields, after)
         if found is None:
@@ -39,7 +39,7 @@ class CronExpression(msgspec.Struct, frozen=True):
         return found
 
     def previous(self, at: datetime) -> datetime:
-        """The last occurrence that is not later than ``at``."""
+        """Return the last occurrence that is not later than ``at``."""
         instant(at, "at")
         found = last_at(self.fields, at)
         if found is None:
@@ -47,13 +47,13 @@ class CronExpression(msgspec.Struct, frozen=True):
         return found
 
     def matches(self, at: datetime) -> bool:
-        """Whether the minute that contains ``at`` matches."""
+        """True if the minute that contains ``at`` matches."""
         instant(at, "at")
-        # A wall that the zone skips is read as the instant that it stands for.
+        # Going through UTC turns a wall time that the zone skips into the instant it denotes.
         return allows(self.fields, at.astimezone(UTC).astimezone(at.tzinfo))
 
     def in_words(self) -> str:
-        """The same in English: ``at 02:30 on Monday to Friday``."""
+        """Return the schedule in English, such as ``at 02:30 on Monday to Friday``."""
         return in_words(self.fields)
 
     def __str__(self) -> str:

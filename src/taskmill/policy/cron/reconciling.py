@@ -1,11 +1,11 @@
-"""What is declared against what is stored, when a cron scheduler starts.
+"""Reconcile declared cron tasks with the stored ones when a cron scheduler starts.
 
-The declarations win: new tasks get a state, changed ones keep their history under their new settings, and those no
-longer declared are forgotten. A task that was running when its process died starts again at once. What is stored
-about the future, by a clock that has been put back since, is moved to now; what has run is remembered.
+The declarations win: new tasks get a state, changed tasks keep their history under their new settings, and tasks no
+longer declared are forgotten. A task that was running when its process died restarts at once. Stored instants in the
+future, left by a clock that was set back since, are moved to now; the occurrences that ran are remembered.
 
-Laws: the outcome has the declared tasks in their order and no other; reconciling again at the same instant changes
-nothing; with nothing declared otherwise, nothing is reported.
+Laws: the result has exactly the declared tasks, in their order; reconciling again at the same instant changes nothing;
+without a changed declaration no difference is reported.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from taskmill.policy.cron.registrations import Registration
 from taskmill.policy.verdicts import quarantined
 
 REMEMBERED_AHEAD_MS = 24 * 60 * 60 * 1000
-"""What has run by a clock that was ahead by less does not run again when its time comes."""
+"""Occurrences that ran while the clock was ahead by less than this do not run again when their time comes."""
 
 
 class Difference(NamedTuple):
-    """What the declarations changed: names that came and went, and per changed setting ``name field from to``."""
+    """What the declarations changed: added names, removed names, and ``name field from to`` per changed setting."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Difference(NamedTuple):
         return len(self.added) + len(self.removed) + len(self.modified)
 
     def attributes(self) -> dict[str, Any]:
-        """As they are given to a log record."""
+        """Return the difference as attributes of a log record."""
         return {
             "added": list(self.added),
             "removed": list(self.removed),
@@ -47,20 +47,20 @@ class Difference(NamedTuple):
 
 
 class Reconciliation(NamedTuple):
-    """What is to be stored in place of what was, in one transaction."""
+    """The new states, to be stored in one transaction."""
 
     states: tuple[CronState, ...]
     difference: Difference
     orphans: tuple[str, ...]
     """Tasks that were running when their process died."""
     quarantined: tuple[str, ...]
-    """Those of them that took their process down once too often: they wait for their next occurrence."""
+    """The orphans that have crashed too often: they wait for their next occurrence."""
 
 
 def reconciled(
     stored: Mapping[str, CronState], registrations: Sequence[Registration], now: int, zone: tzinfo
 ) -> Reconciliation:
-    """The states to go on with."""
+    """Return the states after reconciling, with what changed."""
     states: list[CronState] = []
     added: list[str] = []
     modified: list[Mapping[str, Any]] = []
@@ -103,7 +103,7 @@ def _change(name: str, field: str, before: object, after: object) -> Mapping[str
 
 
 def _restarted(state: CronState, now: int) -> CronState:
-    """An orphan starts again at once, unless it has crashed too often: then its firing is over."""
+    """Restart an orphan at once or, if it has crashed too often, end its firing."""
     firing = state.firing
     if firing is None or firing.retry_at is not None:
         return state
@@ -114,10 +114,10 @@ def _restarted(state: CronState, now: int) -> CronState:
 
 
 def _not_of_the_future(state: CronState, now: int) -> CronState:
-    """A clock that was ahead may have left instants that have yet to come; nothing waits for them.
+    """Move instants in the future to now, so that nothing waits for a clock that was ahead.
 
-    What ran then does not run again, unless it is far ahead: a clock that was wrong by a year would leave gaps that
-    nobody understands a year later. Only what is still at work keeps its occurrence, wherever that is.
+    Occurrences that ran up to a day ahead do not run again. Further ones are forgotten: a clock wrong by a year would
+    otherwise leave unexplained gaps a year later. Only a firing under way keeps its occurrence, however far ahead.
     """
     firing, horizon = state.firing, now + REMEMBERED_AHEAD_MS
     ran = [part._replace(last=min(part.last, horizon)) for part in state.ran if part.first <= horizon]
@@ -142,7 +142,7 @@ def _retry_from(state: CronState, retry_at: int, now: int) -> int:
         return min(retry_at, now)
     if state.last_failure_at is None or state.last_failure_at <= now:
         return retry_at
-    # The delay keeps its length: it began at a failure that now counts as of this moment.
+    # Keep the length of the delay: the failure it began at now counts as of this moment.
     return retry_at - (state.last_failure_at - now)
 
 

@@ -1,7 +1,7 @@
-"""Judging a list of declared cron tasks, in order, before anything is stored.
+"""Check a list of declared cron tasks, in order, before anything is stored.
 
-Each is judged by its shape, its name, what it calls, whether the name was there before, its expression and its
-delay; the first thing that is wrong is an error that says where and what.
+Each is checked for its shape, name, handler, duplicate name, expression and delay, in this order. The first mistake
+raises an error that names the position and the reason.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from taskmill.policy.cron.expression import CronExpression
 _PARTS = 4
 _SHAPE = "(name, expression, handler, retry_delay)"
 Refusal = Callable[[object], str | None]
-"""Why a handler cannot be called by the clock, or ``None``. What a handler is, is known elsewhere."""
+"""Returns why a handler cannot be a cron handler, or ``None``. Injected, because this layer does not know handlers."""
 
 
 class Registration(NamedTuple):
-    """A declared cron task that was found good."""
+    """A declared cron task that passed all checks."""
 
     name: str
     expression: CronExpression
@@ -31,7 +31,7 @@ class Registration(NamedTuple):
 
 
 def checked_registrations(registrations: object, refusal: Refusal) -> tuple[Registration, ...]:
-    """All of them, or an error about the first that is wrong."""
+    """Return all registrations, or raise an error about the first wrong one."""
     if not isinstance(registrations, list | tuple):
         raise ConfigError(f"registrations must be a list or tuple of Cron, not {type(registrations).__name__}")
     good: dict[str, Registration] = {}
@@ -76,7 +76,7 @@ def _parts(index: int, given: object) -> tuple[object, object, object, object]:
 
 
 def _wrong_name(name: object) -> str | None:
-    """A name is the value of a tag and part of the name of a task type, so it must be fit for both."""
+    """Return why a name is not valid, or ``None``: it must be a valid tag value and part of a task type's name."""
     if not isinstance(name, str):
         return f"name must be text, not {type(name).__name__}"
     if not name.strip():

@@ -1,7 +1,7 @@
-"""A cron expression in English, for people who read a list of schedules.
+"""Describe a cron expression in English.
 
-Law: expressions that match the same minutes for different reasons may be told differently, but those that are told
-alike match the same minutes.
+Law: expressions with the same description match the same minutes. Expressions that match the same minutes may have
+different descriptions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MONTHS = (
 
 
 def in_words(fields: Fields) -> str:
-    """Such as ``at 02:30 on Monday to Friday`` or ``every 15 minutes in January``."""
+    """Return text such as ``at 02:30 on Monday to Friday`` or ``every 15 minutes in January``."""
     days = _days(fields.days, fields.weekdays) or ("" if fields.hours == _ALL_HOURS else "every day")
     said = [_times(fields.minutes, fields.hours), days, _months(fields.months)]
     return " ".join(part for part in said if part)
@@ -45,7 +45,7 @@ def _times(minutes: int, hours: int) -> str:
 
 
 def _step(listed: Sequence[int], size: int) -> int | None:
-    """The distance of numbers that divide the whole evenly, from 0 on."""
+    """Return the step if the numbers divide ``size`` evenly, starting at 0; otherwise ``None``."""
     step = size // len(listed)
     return step if step < size and list(listed) == list(range(0, size, step)) else None
 
@@ -61,7 +61,7 @@ def _days(days: int, weekdays: int) -> str:
     if days:
         said.append(f"on {_named(_listed(days), 'day', 'days')} of the month")
     if weekdays:
-        # A week has no first day to most people: Saturday and Sunday belong together.
+        # Start on Monday, so that Saturday and Sunday stand together.
         listed = sorted(_listed(weekdays), key=lambda day: (day - 1) % 7)
         said.append("on " + _spans([(day - 1) % 7 for day in listed], lambda day: _WEEKDAYS[(day + 1) % 7]))
     return " or ".join(said)
@@ -78,7 +78,7 @@ def _named(numbers: Sequence[int], one: str, many: str) -> str:
 
 
 def _spans(numbers: Sequence[int], name: Callable[[int], str]) -> str:
-    """``1 2 3 5 6`` are ``1 to 3, 5 and 6``: two in a row are no range to most people."""
+    """Turn ``1 2 3 5 6`` into ``1 to 3, 5 and 6``; two consecutive numbers are not written as a range."""
     parts: list[str] = []
     for first, last in _runs(numbers):
         if last - first > 1:
@@ -89,7 +89,7 @@ def _spans(numbers: Sequence[int], name: Callable[[int], str]) -> str:
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Numbers in a row, as first and last."""
+    """Return runs of consecutive numbers, as first and last."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:

@@ -1,4 +1,4 @@
-"""What every store must do, as tests. Put a store under them by subclassing and giving a ``store`` fixture::
+"""The behaviour that every store must have, as tests. To test a store, subclass and provide a ``store`` fixture::
 
 class TestMyStore(StoreContract):
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""What tasks are expected to move, what they did, and what was seen of the machine."""
+"""IO budgets, moved bytes, and the stored readings of the machine."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Budgets:
         ids = await add(store, *(new_task(io=text) for text in texts))
         assert [task.io for task in await claim(store, *ids)] == texts
 
-    # What was moved
+    # Moved bytes
 
     @pytest.mark.parametrize("ending", list(Ending))
     async def test_what_an_attempt_moved_is_in_history_and_learned_if_it_succeeded(

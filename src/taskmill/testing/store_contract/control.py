@@ -28,7 +28,7 @@ class ControlAndUpkeep:
         assert (await ended(store, waiting)).ending == Ending.CANCELLED
         survey = await store.turn(Turn(now=NOW, look=Look(survey=True)))
         assert survey.stops == [(running, "cancel")]
-        # A success that did not know of the request is refused; one that honours it is not.
+        # A verdict made without knowledge of the request is refused; one that honours it is accepted.
         assert (await commit(store, task, End(Ending.COMPLETED, "1"))).lost == {(running, 1): "cancel"}
         assert (await commit(store, task, TryAgain("e", None))).lost == {(running, 1): "cancel"}
         assert (await commit(store, task, End(Ending.CANCELLED), stopped=True)).lost == {}
@@ -125,7 +125,7 @@ class ControlAndUpkeep:
             assert (await store.turn(Turn(now=NOW + 20, upkeep=TurnUpkeep(expire=True)))).effects.ended == []
             assert (await store.turn(Turn(now=NOW + 20, look=Look(survey=True)))).hooks == [id]
             assert [task.stop for task in await claim(store, id, now=NOW + 20)] == ["cancel"]
-        # Its hook has had as many tries as the handler; one that keeps killing its process must not go on for ever.
+        # Its hook has had as many attempts as the handler; a hook that keeps killing its process must not run forever.
         assert [gone.task.id for gone in (await store.recover(NOW)).effects.ended] == [id]
         assert (await ended(store, id)).ending == Ending.CANCELLED
 

@@ -27,7 +27,7 @@ ONE_PER_SECOND = RateLimit(1, 1, burst=3)
 
 
 async def place_of(store: Store, id: int) -> tuple[int, int | None]:
-    """Its place in the queue and its deadline."""
+    """Return the place of a task in the queue and its deadline."""
     record = await active(store, id)
     expires_at = None if record.expires_at is None else round(record.expires_at.timestamp() * 1000)
     fronts = (await store.turn(Turn(now=NOW, look=Look(survey=True)))).fronts
@@ -336,7 +336,7 @@ class Controls:
         await trial.resume_everything()
         await trial.check()
 
-    # Making way
+    # Preemption
 
     async def test_whoever_made_way_is_paused_without_cost_and_returns_to_its_place(self, store: Store) -> None:
         (id,) = await add(store, new_task(expires_at=NOW + 1000))

@@ -1,4 +1,4 @@
-"""Cron tasks: declared, fired, and kept in step with the tasks that they fire."""
+"""Cron tasks: declaring them, firing them, and keeping their state consistent with the tasks they fire."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def fire(store: Store, now: int = DAWN, *names: str, **changes: Any) -> Fi
 
 
 async def judge(store: Store, id: int, verdict: Verdict, now: int) -> list[CronState]:
-    """Claim the task, and let its attempt end so a moment later."""
+    """Claim the task, and end its attempt with ``verdict`` one millisecond later."""
     (task,) = await claim(store, id, now=now - 1)
     result = await store.turn(Turn(now=now, judged=[Judged(task, verdict, 1)]))
     return result.effects.crons

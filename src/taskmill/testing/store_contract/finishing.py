@@ -68,7 +68,7 @@ class Finishing:
         assert (result.effects.released, result.next_due) == ([], NOW + 1000)
         result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(promote=True)))
         assert result.next_due is None
-        # The aging clock goes on: its place in the queue is that of its submission.
+        # The aging clock continues: its place in the queue is that of its submission.
         assert [(task.lane, task.place) for task in result.effects.released] == [
             (Lane("", 128, TYPE), Place(NOW, id, id)),
         ]

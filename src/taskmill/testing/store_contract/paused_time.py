@@ -1,4 +1,4 @@
-"""Pauses at random, and what they must come to: an account kept by the millisecond of who stood still."""
+"""Random pauses, checked against a model that counts paused time millisecond by millisecond."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LONGEST_STEP = 50
 
 @dataclass
 class Account:
-    """What should be true of one task."""
+    """The expected times of one task."""
 
     id: int
     type: str
     group: str
     created_at: int
     waits_since: int
-    """Since when it ages; in the future for what is not due yet."""
+    """When its aging starts; in the future for a task that is not due yet."""
     is_series: bool = False
     claimed: Claimed | None = None
     own_pauses: set[str] = field(default_factory=set[str])
@@ -46,7 +46,7 @@ class Account:
 
 
 class PausedTime:
-    """Does things to a store at random and keeps account of what they must come to."""
+    """Performs random actions on a store and computes the expected times."""
 
     def __init__(self, store: Store, seed: int, moved_to: Callable[[int], None] = lambda _now: None) -> None:
         self._store = store
@@ -55,8 +55,8 @@ class PausedTime:
         self.now = NOW
         self.accounts: list[Account] = []
         self.pauses: dict[Scope, int | None] = {}
-        """What is paused, and until when."""
-        # Names of its own, so that several such trials may share a store.
+        """The paused scopes, and until when."""
+        # Unique names, so that several trials may share a store.
         self._types = [f"{name}{seed}::t" for name in "ab"]
         self._groups = [f"{name}{seed}" for name in "gh"]
         self.scopes = [
@@ -66,7 +66,7 @@ class PausedTime:
         ]
 
     def is_paused(self, account: Account) -> bool:
-        """By any scope it is in."""
+        """True if any scope of the task is paused."""
         own = (EVERYTHING, Scope(ScopeKind.DOMAIN, domain_of(account.type)), Scope(ScopeKind.GROUP, account.group))
         return any(scope in self.pauses for scope in own)
 
@@ -86,7 +86,7 @@ class PausedTime:
         self._moved_to(self.now)
 
     async def step(self) -> None:
-        """Something happens, then time passes."""
+        """Perform one random action, then let time pass."""
         deeds = [self.submit, self.pause, self.resume, self.start, self.end_attempt, self.let_return, self.own_pause]
         await self._random.choices(deeds, weights=[2, 4, 4, 3, 3, 1, 2])[0]()
         self.advance(self._random.choice([0, 1, self._random.randrange(LONGEST_STEP)]))
@@ -151,13 +151,13 @@ class PausedTime:
             account.claimed = None
 
     async def let_return(self) -> None:
-        """Whoever made way may return."""
+        """Return preempted tasks to the queue."""
         await self._store.turn(Turn(now=self.now, upkeep=TurnUpkeep(resume_preempted=True)))
         for account in self.accounts:
             account.own_pauses.discard("preempted")
 
     async def own_pause(self) -> None:
-        # Before its first attempt an occurrence gets a new place when it is resumed: that is another law.
+        # Before its first attempt an occurrence gets a new place when it is resumed, which another test covers.
         tried = [account for account in self.accounts if account.is_series and await self._was_tried(account)]
         if tried:
             account = self._random.choice(tried)
@@ -187,7 +187,7 @@ class PausedTime:
             self.advance(self._random.randrange(3))
 
     async def check(self) -> None:
-        """Everything is resumed: every task has its place and its deadline."""
+        """Assert that, with everything resumed, every task has the expected place and deadline."""
         self.advance(300)
         result = await self._store.turn(
             Turn(

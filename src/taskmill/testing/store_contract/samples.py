@@ -1,4 +1,4 @@
-"""Small tasks and steps for the laws of a store."""
+"""Sample tasks and helpers for the store contract."""
 
 from __future__ import annotations
 

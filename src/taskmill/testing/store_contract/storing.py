@@ -1,4 +1,4 @@
-"""Storing submissions and claiming what waits."""
+"""Storing submissions and claiming waiting tasks."""
 
 from __future__ import annotations
 
