@@ -114,13 +114,9 @@ class Controls:
         (task,) = await claim(store, done)
         version = (await store.controls()).version
         await store.pause(EVERYTHING, NOW, None)
-        result = await store.turn(
-            Turn(
-                now=NOW,
-                judged=[Judged(task, End(Ending.COMPLETED, "1"), 1)],
-                starts=Starts(hooks=[stopped], claims=[waiting], controls_version=version),
-            )
-        )
+        judged = [Judged(task, End(Ending.COMPLETED, "1"), 1)]
+        starts = Starts(hooks=[stopped], claims=[waiting], controls_version=version)
+        result = await store.turn(Turn(now=NOW, judged=judged, starts=starts))
         assert [claimed.id for claimed in result.claimed] == [hooked.id]
         assert (await ended(store, done)).ending == Ending.COMPLETED
 
@@ -136,14 +132,8 @@ class Controls:
         )
         await store.cancel([gone], NOW)
         full = full_bucket(ONE_PER_SECOND, NOW)
-        result = await store.turn(
-            Turn(
-                now=NOW,
-                starts=Starts(
-                    claims=[there, stale, gone, other], rates=[(G, ONE_PER_SECOND, full), (T, ONE_PER_SECOND, full)]
-                ),
-            )
-        )
+        both = [(G, ONE_PER_SECOND, full), (T, ONE_PER_SECOND, full)]
+        result = await store.turn(Turn(now=NOW, starts=Starts(claims=[there, stale, gone, other], rates=both)))
         assert [task.id for task in result.claimed] == [there, other]
         left = {scope: permits_at(bucket, ONE_PER_SECOND, NOW) for scope, bucket in result.buckets}
         assert left == {G: 2, T: 2}
