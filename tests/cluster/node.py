@@ -6,12 +6,14 @@ On a file one node dispatches and the others stand by. A process ends gracefully
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import random
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +54,21 @@ def scheduler_of(address: str, **more: Any) -> Scheduler:
 
 
 async def main(orders: dict[str, Any], journal: Journal) -> None:
+    numbers = itertools.count(1)
     while True:
         try:
-            return await serve(orders, journal)
+            return await serve(orders, journal, numbers)
         except StoreError as wrong:
-            # Nobody who opens a store waits for its server; whoever keeps a service running starts it anew.
+            # Opening a store does not wait for its server; a service manager would start the program again.
             journal.write("start failed", error=repr(wrong))
             await asyncio.sleep(0.2)
 
 
-async def serve(orders: dict[str, Any], journal: Journal) -> None:
+async def serve(orders: dict[str, Any], journal: Journal, numbers: Iterator[int]) -> None:
     cron = work.CRON if orders["slots"] else ()
     async with scheduler_of(orders["address"], cron=cron, max_concurrency=orders["slots"] or 1) as scheduler:
         dispatching = asyncio.create_task(scheduler.run(standby=True)) if orders["slots"] else None
-        producer = Producer(scheduler, journal, orders["seed"])
+        producer = Producer(scheduler, journal, orders["seed"], numbers)
         submitting = asyncio.create_task(producer.work(orders["pause"])) if orders["pause"] else None
         ending = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         journal.write("open")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from taskmill import Scheduler, Submission
@@ -22,11 +21,12 @@ PRIORITIES = (0, 64, 128, 128, 128, 200)
 class Producer:
     """Submits through one scheduler."""
 
-    def __init__(self, scheduler: Scheduler, journal: Journal, seed: int) -> None:
+    def __init__(self, scheduler: Scheduler, journal: Journal, seed: int, numbers: Iterator[int]) -> None:
         self._scheduler = scheduler
         self._journal = journal
         self._random = random.Random(seed)
-        self._numbers = itertools.count(1)
+        self._numbers = numbers
+        """Of markers; a producer that is started again in the same process uses none twice."""
         self._stored: list[int] = []
         self._own_group = f"group of {journal.who}"
         """A group that this producer alone pauses and resumes."""

@@ -95,6 +95,8 @@ class Witnesses:
     cancelled: dict[int, bool] = field(default_factory=dict)
     facts: Counter[str] = field(default_factory=Counter)
     deaths: dict[str, float] = field(default_factory=dict)
+    opened: dict[str, float] = field(default_factory=dict)
+    """When each process had the store open last."""
     history: dict[int, Row] = field(default_factory=dict)
     active: dict[int, Row] = field(default_factory=dict)
     tally: list[Row] = field(default_factory=list)
@@ -109,6 +111,13 @@ class Witnesses:
     def spans(self) -> Iterator[Span]:
         for interval in self.intervals:
             yield from really(interval, self.absences[interval.who])
+
+    def had_node(self, since: float, until: float) -> bool:
+        """True if a process that dispatches, or stands by, had the store open all that time."""
+        return any(
+            who.startswith("node") and at <= since and self.deaths.get(who, until) >= until
+            for who, at in self.opened.items()
+        )
 
     def of_task(self) -> dict[int, list[Interval]]:
         found: defaultdict[int, list[Interval]] = defaultdict(list)
@@ -170,6 +179,8 @@ def _hear_member(witnesses: Witnesses, member: Member) -> None:
                 begun[token] = line
                 if line["type"] == work.crunch.name:
                     alive_until[token] = line["at"]
+            case "open":
+                witnesses.opened[member.who] = line["at"]
             case "alive":
                 alive_until[line["id"], line["attempt"], "main"] = line["at"]
             case "end":

@@ -160,9 +160,9 @@ class WriteSide(Locating):
                 if not waiting.done():
                     waiting.set_exception(wrong)
 
-        now = self._clock.now_ms()
         self._requests.post(
-            lambda connection: inbox.insert(connection, requests, now),
+            # As of its transaction: a reader may have seen by then that a task with the same key has expired.
+            lambda connection: inbox.insert(connection, requests, self._clock.now_ms()),
             sum(map(len, requests)),
             committed,
             refused,
@@ -176,9 +176,8 @@ class WriteSide(Locating):
         return self.add_through(connection, tasks)
 
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
-        now = self._clock.now_ms()
         answer, _ = await self._requests.ask(
-            lambda connection: inbox.spawn(connection, tasks, origin, now),
+            lambda connection: inbox.spawn(connection, tasks, origin, self._clock.now_ms()),
             len(tasks),
             alone=True,
             at_commit=lambda spawned: self.watch_added(spawned[1]),
