@@ -11,8 +11,8 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from taskmill.model.commit import Commit
     from taskmill.model.cron import CronState
-    from taskmill.model.effects import Effects
     from taskmill.model.stages import NewTask
     from taskmill.policy.cron.expression import CronExpression
     from taskmill.policy.cron.reconciling import Difference
@@ -33,7 +33,7 @@ class CronBeginning(NamedTuple):
 
     states: Sequence[CronState]
     difference: Difference
-    effects: Effects
+    commit: Commit
 
 
 class Occasion(NamedTuple):
@@ -83,7 +83,7 @@ class CronStore(Protocol):
         ...
 
     async def fire_cron(self, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> Firings:
-        """Fire the occasions that are due; the tasks are reported to ``watch_added``."""
+        """Fire the occasions that are due; the tasks are reported to ``committed``."""
         ...
 
     async def cron_rows(self, names: Sequence[str] | None = None) -> list[CronRow]:

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from taskmill.cron_socket import CronStore
 from taskmill.model.cluster import NodeAtWork
+from taskmill.model.commit import CancelResult, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Controls, Declared, Scope
-from taskmill.model.effects import Arrived, CancelResult, Effects, Recovery, SeriesChange, SetAside
 from taskmill.model.filters import Filters
 from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import Machine, MovedIo, NodeMachine
@@ -78,7 +78,7 @@ class Store(CronStore, Protocol):
     """Whether other processes may use the store."""
     is_cluster: bool
     """Whether other nodes may dispatch at the same time."""
-    watch_added: Callable[[Arrived], None]
+    committed: Callable[[Commit], None]
     """Called after each local commit of submissions, even if the caller has gone away."""
     watch_cut_off: Callable[[], None]
     """Called when this node can no longer prove that it is alive: others are about to run what it runs."""
@@ -155,7 +155,7 @@ class Store(CronStore, Protocol):
         """Give the time of an ended pause back to some of its tasks; says whether there is more to do."""
         ...
 
-    async def set_priority(self, id: int, priority: int) -> Effects | None:
+    async def set_priority(self, id: int, priority: int) -> Commit | None:
         """``None`` if there is no such active task."""
         ...
 

@@ -50,6 +50,7 @@ from taskmill.verbs.tuning import Tuning
 
 if TYPE_CHECKING:
     from taskmill.execute.work import Executor
+    from taskmill.model.commit import Commit
     from taskmill.model.io_budget import IoBudget
     from taskmill.model.readings import Capacity
     from taskmill.policy.io_gate import IoLoad
@@ -169,6 +170,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         with _loading():
             from taskmill.observe.bus import EventBus
             from taskmill.runtime.announcer import Announcer
+            from taskmill.runtime.commits import Commits
             from taskmill.runtime.dispatching import Dispatching
             from taskmill.runtime.neighbours import Neighbours
             from taskmill.runtime.waiters import Waiters
@@ -182,20 +184,23 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             self._waiters = Waiters()
             self._bus = EventBus(self._clock, self._settings.declared.aging)
             self._connect_meter()
-            self._announcer = Announcer(self._bus, self._waiters)
+            self._announcer = Announcer(self._store, self._bus, self._waiters)
+            self._commits = Commits()
+            self._commits.join(self._announcer.follow)
             self._neighbours = Neighbours(self._store, self._waiters)
             self._dispatching = Dispatching(
                 self._store,
                 self._registry,
                 self._clock,
                 self._announcer,
+                self._commits,
                 self._neighbours,
                 self._executors,
                 self._settings,
                 self._spawn,
                 None if self._make_watch is None else partial(self._make_watch, self._clock),
             )
-            self._store.watch_added = self._added
+            self._store.committed = self._committed
             if types := self._registry.published():
                 await self._store.publish_types(types)
         except BaseException:
@@ -216,6 +221,9 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         await self._neighbours.close()
         self._bus.close()
         await self._store.close()
+
+    def _committed(self, commit: Commit) -> None:
+        self._commits.publish(commit, self._clock.now_ms(), durable=False)
 
     def _executors(self, right: DispatchRight) -> Executors:
         from taskmill.execute.in_threads import ThreadExecutor

@@ -44,4 +44,4 @@ async def test_an_attempt_of_a_firing_is_noted(store: PostgresStore) -> None:
     result = await store.turn(turn)
     assert [task.id for task in result.claimed] == [fired.id]
     assert (await the_row(store)).state.last_attempt_at == DAWN + 10
-    assert [state.last_attempt_at for state in result.effects.crons] == [DAWN + 10]
+    assert [state.last_attempt_at for state in result.commit.crons] == [DAWN + 10]

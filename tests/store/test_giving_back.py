@@ -89,7 +89,7 @@ async def test_nothing_expires_before_it_was_given_its_time_back(store: Store) -
     assert [(await active(store, id)).status for id in ids] == [Status.PENDING] * 9
     await give_back_everything(store)
     result = await store.turn(Turn(now=NOW + 1099, upkeep=TurnUpkeep(expire=True)))
-    assert (result.effects.ended, result.next_expiry) == ([], NOW + 1100)
+    assert (result.commit.ended, result.next_expiry) == ([], NOW + 1100)
     for _ in range(2):
         await store.turn(Turn(now=NOW + 1100, upkeep=TurnUpkeep(expire=True)))
     assert [(await ended(store, id)).ending for id in ids] == [Ending.EXPIRED] * 9

@@ -236,7 +236,7 @@ async def test_with_full_durability_nobody_is_answered_before_the_disk_has_it(
     await store.durable()
     monkeypatch.setattr(LogFile, "sync", slow_sync)
     told: list[int] = []
-    store.watch_added = lambda arrived: told.extend(id for id, _ in arrived.fresh)
+    store.committed = lambda arrived: told.extend(id for id, _ in arrived.fresh)
     adding = asyncio.ensure_future(store.add([new_task()]))
     while not told:
         await asyncio.sleep(0)

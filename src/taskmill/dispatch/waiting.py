@@ -15,8 +15,8 @@ from taskmill.dispatch.hold_counter import HoldCounter
 from taskmill.dispatch.load import Load
 from taskmill.dispatch.picker import Picker
 from taskmill.model.cluster import NOBODY, Admission, Others, Start
+from taskmill.model.commit import Commit
 from taskmill.model.controls import Declared
-from taskmill.model.effects import Arrived, Effects
 from taskmill.model.explanation import Reason
 from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place, Waiting
 from taskmill.model.status import Status
@@ -45,7 +45,8 @@ class WaitingTasks:
         """True if tasks wait that were preempted because of pressure."""
         self._hooks: list[int] = []
         """Tasks that were asked to stop and whose hooks are due. A hook needs no slot."""
-        self._meanwhile: list[Arrived] = []
+        self._meanwhile: list[Commit] = []
+        """Commits made while a turn is under way."""
         self.in_turn = False
         self.survey_wanted = True
         self.in_doubt = False
@@ -106,16 +107,28 @@ class WaitingTasks:
 
     # Commits of this process
 
-    def take_in(self, arrived: Arrived) -> None:
-        """Follow a commit that stored or released tasks."""
+    def follow(self, commit: Commit) -> None:
+        """Follow a commit of this process."""
         if self.in_turn:
             # The turn may read the store before or after this commit; it is followed once the turn is over.
-            self._meanwhile.append(arrived)
+            self._meanwhile.append(commit)
             return
         self._is_current = False
-        for id, task in arrived.fresh:
+        for id, task in commit.fresh:
             self._note_new(task, id)
-        self._follow(arrived.effects)
+        for waiting in commit.released:
+            self.queue_again(waiting.lane, waiting.place)
+        for at in commit.due:
+            self.note_due(at)
+        for at in commit.expiries:
+            self.note_expiry(at)
+        for at in commit.beats:
+            self.next_beat = at if self.next_beat is None else min(self.next_beat, at)
+        self._hooks += commit.hooks
+        self.survey_wanted = self.survey_wanted or commit.reordered or bool(commit.pauses_ended)
+        if commit.ended and self.picker.backpressure.holds_io:
+            # A stale place is harmless, unless IO room is kept for it.
+            self.survey_wanted = True
 
     def _note_new(self, task: NewTask, id: int) -> None:
         if task.status is Status.PENDING and task.stop is None:
@@ -129,21 +142,6 @@ class WaitingTasks:
             self.note_due(task.due_at)
         if task.expires_at is not None:
             self.note_expiry(task.expires_at)
-
-    def _follow(self, effects: Effects) -> None:
-        for task in effects.released:
-            self.queue_again(task.lane, task.place)
-        for at in effects.due:
-            self.note_due(at)
-        for at in effects.expiries:
-            self.note_expiry(at)
-        for at in effects.beats:
-            self.next_beat = at if self.next_beat is None else min(self.next_beat, at)
-        self._hooks += effects.hooks
-        self.survey_wanted = self.survey_wanted or effects.reordered or bool(effects.pauses_ended)
-        if effects.ended and self.picker.backpressure.holds_io:
-            # A stale place is harmless, unless IO room is kept for it.
-            self.survey_wanted = True
 
     def queue_again(self, lane: Lane, place: Place) -> None:
         self._front.add(lane, place)
@@ -307,9 +305,8 @@ class WaitingTasks:
             self.has_eased = self.has_eased and not upkeep.resume_eased
         if upkeep.expire and len(result.claimed) < len(starts.claims):
             # Slots were offered to tasks that have expired: read the lanes behind them.
-            for ended in result.effects.ended:
+            for ended in result.commit.ended:
                 self.doubt(ended.task)
-        self._follow(result.effects)
         meanwhile, self._meanwhile = self._meanwhile, []
-        for arrived in meanwhile:
-            self.take_in(arrived)
+        for commit in meanwhile:
+            self.follow(commit)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from taskmill.model.cluster import Admission, Elsewhere, Others, Preemption
+from taskmill.model.commit import Commit
 from taskmill.model.controls import Bucket, Controls, Scope
-from taskmill.model.effects import Effects
 from taskmill.model.outcome import StopReason
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Claimed, Lane, Place
@@ -144,7 +144,7 @@ class TurnResult(msgspec.Struct):
     lost: dict[tuple[int, int], str | None] = msgspec.field(default_factory=dict[tuple[int, int], "str | None"])
     """Tokens of judged attempts whose verdicts were dropped, with the stop request that defeated each verdict, or None
     if the token is no longer held."""
-    effects: Effects = msgspec.field(default_factory=Effects)
+    commit: Commit = msgspec.field(default_factory=Commit)
     waiting: dict[int, int] = msgspec.field(default_factory=dict[int, int])
     """Judged tasks that wait for children, and how many."""
     claimed: list[Claimed] = msgspec.field(default_factory=list[Claimed])

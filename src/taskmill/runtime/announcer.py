@@ -10,9 +10,9 @@ import msgspec
 
 from taskmill.cron_socket import Fired
 from taskmill.dispatch.shares import Reallocation
+from taskmill.model.commit import Commit
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
-from taskmill.model.effects import Arrived, Effects
 from taskmill.model.progress import readable
 from taskmill.model.stages import Claimed, Described, NewTask
 from taskmill.model.status import Ending
@@ -31,7 +31,8 @@ _decode = msgspec.json.Decoder().decode
 class Announcer:
     """Tells listeners, waiters and the log."""
 
-    def __init__(self, bus: EventBus, waiters: Waiters) -> None:
+    def __init__(self, store: Store, bus: EventBus, waiters: Waiters) -> None:
+        self._store = store
         self._bus = bus
         self._waiters = waiters
 
@@ -40,30 +41,38 @@ class Announcer:
         """Whether anyone would hear of an ending."""
         return self._bus.is_heard or self._waiters.are_there
 
-    def once_durable(self, store: Store, announce: Callable[[], None]) -> None:
-        """Announce what was committed once it is durable."""
+    def follow(self, commit: Commit, now: int, durable: bool) -> None:
+        """Announce new tasks at once, and everything else once it is durable."""
+        self._submitted(commit)
+        if commit.is_announced:
+            if durable:
+                self._committed(commit, now)
+            else:
+                self.once_durable(lambda: self._committed(commit, now))
+
+    def once_durable(self, announce: Callable[[], None]) -> None:
+        """Announce what was committed once it would survive a power cut."""
         if self.is_awaited:
-            store.when_durable(announce)
+            self._store.when_durable(announce)
         else:
-            # Nobody listens and nobody waits: the disk may take many turns at once.
+            # Without listeners and waiters, one flush may serve many turns.
             announce()
-            store.make_durable_soon()
+            self._store.make_durable_soon()
 
     def outcome_dropped(self, task: Claimed) -> None:
         words = "attempt %d of task %d (%s) no longer holds its token; its outcome is dropped"
         logger.warning(words, task.attempt, task.id, task.type, extra=about(task.id, task.type))
 
-    def arrived(self, arrived: Arrived) -> None:
-        """Announce new tasks at the commit; what they have ended is announced once that is durable."""
+    def _submitted(self, commit: Commit) -> None:
         if not self._bus.is_heard:
-            self._bus.skip("TaskSubmitted", len(arrived.fresh))
-            if arrived.blocked:
-                self._bus.skip("TaskBlocked", len(arrived.blocked))
+            self._bus.skip("TaskSubmitted", len(commit.fresh))
+            if commit.blocked:
+                self._bus.skip("TaskBlocked", len(commit.blocked))
         else:
-            for id, task in arrived.fresh:
+            for id, task in commit.fresh:
                 described = _described(id, task)
                 self._bus.about("TaskSubmitted", described)
-                if id in arrived.blocked:
+                if id in commit.blocked:
                     self._bus.about("TaskBlocked", described)
 
     def revived(self, task: Described) -> None:
@@ -87,7 +96,7 @@ class Announcer:
             case End() if task.id in result.waiting:
                 pass  # its children end first
             case End() as end:
-                self._ended(task, end, judged.duration_ms, result.effects.successors, now)
+                self._ended(task, end, judged.duration_ms, result.commit.successors, now)
             case TryAgain(error, due_at):
                 after = timedelta(milliseconds=0 if due_at is None else max(0, due_at - now))
                 self._bus.about("TaskFailed", task, error=error, will_retry=True, retry_after=after)
@@ -100,19 +109,18 @@ class Announcer:
             case Return():
                 logger.info("task %d (%s) returns to the queue", task.id, task.type, extra=about(task.id, task.type))
 
-    def effects(self, effects: Effects, now: int) -> None:
-        """What followed from a commit is durable."""
-        for scope in effects.pauses_ended:
+    def _committed(self, commit: Commit, now: int) -> None:
+        for scope in commit.pauses_ended:
             self.scope_resumed(scope)
-        for ended in effects.ended:
-            self._ended(ended.task, ended.end, ended.duration_ms, effects.successors, now)
-        for task in effects.unblocked:
+        for ended in commit.ended:
+            self._ended(ended.task, ended.end, ended.duration_ms, commit.successors, now)
+        for task in commit.unblocked:
             self._bus.about("TaskUnblocked", task)
-        for task in effects.occurrences:
+        for task in commit.occurrences:
             self._bus.about("TaskSubmitted", task)
-        for task in effects.resumed:
+        for task in commit.resumed:
             self._bus.about("TaskResumed", task)
-        for skipped in effects.skipped:
+        for skipped in commit.skipped:
             self._bus.about("RecurringSkipped", skipped.task, count=skipped.count)
 
     def _ended(

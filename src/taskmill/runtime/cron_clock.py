@@ -21,6 +21,7 @@ from taskmill.policy.cron.decisions import next_occurrence
 from taskmill.ports import Clock, Store
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt
+from taskmill.runtime.commits import Commits
 from taskmill.runtime.cron_tasks import CronTask
 
 BITE = 64
@@ -33,12 +34,19 @@ class CronClock:
     """Fires the cron tasks of one scheduler while it dispatches."""
 
     def __init__(
-        self, store: Store, registry: Registry, clock: Clock, announcer: Announcer, tasks: Sequence[CronTask]
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        announcer: Announcer,
+        commits: Commits,
+        tasks: Sequence[CronTask],
     ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
         self._announcer = announcer
+        self._commits = commits
         self._tasks = {task.name: task for task in tasks}
         self._zone: tzinfo = UTC
         self._agenda = Agenda()
@@ -63,7 +71,7 @@ class CronClock:
                 extra=begun.difference.attributes(),
             )
         self.follow(begun.states)
-        self._announcer.effects(begun.effects, now)
+        self._commits.publish(begun.commit, now, durable=True)
 
     @property
     def next_at(self) -> int | None:

@@ -19,7 +19,7 @@ from taskmill.dispatch.load import Load
 from taskmill.dispatch.preempting import eased
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.errors import StoreError, StoreLost
-from taskmill.model.effects import NO_EFFECTS, Arrived, Effects
+from taskmill.model.commit import Commit
 from taskmill.model.outcome import Outcome, StopReason, Succeeded
 from taskmill.model.stages import Claimed
 from taskmill.model.turn import Judged, Turn, TurnResult
@@ -30,6 +30,7 @@ from taskmill.ports import Clock, Store
 from taskmill.runtime.aging_watch import AgingWatch
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
+from taskmill.runtime.commits import Commits
 from taskmill.runtime.cron_clock import CronClock
 from taskmill.runtime.executors import Executors
 from taskmill.runtime.known_types import KnownTypes
@@ -50,6 +51,7 @@ class Dispatcher:
         clock: Clock,
         executors: Executors,
         announcer: Announcer,
+        commits: Commits,
         upkeep: Upkeep,
         settings: RunSettings,
         spawner: Spawner,
@@ -59,7 +61,7 @@ class Dispatcher:
         self._store = store
         self._registry = registry
         self._clock = clock
-        self._announcer, self._upkeep = announcer, upkeep
+        self._announcer, self._commits, self._upkeep = announcer, commits, upkeep
         upkeep.wake = self.wake
         self._settings = settings
         self.load = load = Load()
@@ -78,9 +80,9 @@ class Dispatcher:
         self._knows = KnownTypes(registry)
         self._waiting = WaitingTasks(load, self._knows, self.backpressure, in_cluster=store.is_cluster)
         self._planner = Planner(store, clock, settings, self._waiting, self.workshop, self.backpressure)
-        self.cron = CronClock(store, registry, clock, announcer, settings.cron)
+        self.cron = CronClock(store, registry, clock, announcer, commits, settings.cron)
         self._aging_watch = AgingWatch(store, announcer)
-        self.setting_aside = SettingAside(store, clock, announcer)
+        self.setting_aside = SettingAside(store, clock, commits)
         self.woken = asyncio.Event()
         """Set when there is something to look at."""
         self._stops_meanwhile: list[tuple[int, str]] = []
@@ -114,26 +116,22 @@ class Dispatcher:
         self.cron.look_again()
         self.woken.set()
 
-    def added(self, arrived: Arrived) -> None:
-        """New tasks are committed, and others may have to make way for them."""
-        self._waiting.take_in(arrived)
-        for _, task in arrived.fresh:
+    def follow(self, commit: Commit, now: int, durable: bool) -> None:  # noqa: ARG002 - a follower of commits
+        """Follow a commit of this process, one of the loop's own turns included."""
+        self._waiting.follow(commit)
+        for _, task in commit.fresh:
             if task.kin is not None:
                 self.workshop.note_awaited(task.kin.depends_on)
-        self._upkeep.tasks_ended(len(arrived.effects.ended))
-        self._stop_attempts(arrived.effects)
-        self.cron.follow(arrived.effects.crons)
+        self._upkeep.tasks_ended(len(commit.ended))
+        self._stop_attempts(commit)
+        self.cron.follow(commit.crons)
         self.woken.set()
 
-    def follow(self, effects: Effects) -> None:
-        """A verb of this process was committed, with these consequences."""
-        self.added(Arrived(effects=effects))
-
-    def _stop_attempts(self, effects: Effects) -> None:
+    def _stop_attempts(self, commit: Commit) -> None:
         if self._waiting.in_turn:
             # Some of them may be claimed by the turn that is under way, and not started yet.
-            self._stops_meanwhile += effects.stopping
-        for id, reason in effects.stopping:
+            self._stops_meanwhile += commit.stopping
+        for id, reason in commit.stopping:
             self.workshop.stop(id, StopReason(reason))
 
     def _outcome(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -281,11 +279,7 @@ class Dispatcher:
             self._announcer.progressed(self._planner.progress.gathered)
         self.workshop.note_urgencies(result.urgencies, self._settings.declared.aging)
         self._apply_verdicts(turn, result)
-        if result.effects != NO_EFFECTS:
-            self._announcer.once_durable(self._store, lambda: self._announcer.effects(result.effects, result.now))
-            self._upkeep.tasks_ended(len(result.effects.ended))
-            self._stop_attempts(result.effects)
-            self.cron.follow(result.effects.crons)
+        self._commits.publish(result.commit, result.now, durable=False)
         now, aging = self._clock.monotonic(), self._settings.declared.aging
         for claimed in result.claimed:
             claimed.effective = effective_priority(aging, claimed.urgency, result.now - claimed.place.aged_from)
@@ -320,7 +314,7 @@ class Dispatcher:
             counted.append(judged)
         self._planner.judging = []
         if counted:
-            self._announcer.once_durable(self._store, lambda: self._announcer.judged(counted, result))
+            self._announcer.once_durable(lambda: self._announcer.judged(counted, result))
         if ended:
             self._upkeep.tasks_ended(ended)
 

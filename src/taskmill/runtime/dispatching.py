@@ -14,6 +14,7 @@ from taskmill.ports import Clock, DispatchRight, Store
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Spawner
 from taskmill.runtime.closing import Closing
+from taskmill.runtime.commits import Commits
 from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.runtime.executors import Executors
 from taskmill.runtime.neighbours import Neighbours
@@ -36,6 +37,7 @@ class Dispatching:
         registry: Registry,
         clock: Clock,
         announcer: Announcer,
+        commits: Commits,
         neighbours: Neighbours,
         make_executors: MakeExecutors,
         settings: RunSettings,
@@ -46,6 +48,7 @@ class Dispatching:
         self._registry = registry
         self._clock = clock
         self._announcer = announcer
+        self._commits = commits
         self._neighbours = neighbours
         self._make_executors = make_executors
         self._settings = settings
@@ -140,11 +143,14 @@ class Dispatching:
                 self._clock,
                 executors,
                 self._announcer,
+                self._commits,
                 upkeep,
                 self._settings,
                 self._spawner,
                 wake_at=wake_at,
             )
+            self._commits.join(dispatcher.follow)
+            leaving.callback(self._commits.leave, dispatcher.follow)
             closing = Closing(dispatcher, self._store, self._clock)
             leaving.push_async_callback(closing.settle)
             leaving.push_async_callback(executors.close)
@@ -208,7 +214,7 @@ class Dispatching:
         recovery = await self._store.recover(now)
         if recovery.returned:
             logger.warning("%d tasks of a dead dispatcher return to the queue", recovery.returned)
-        self._announcer.effects(recovery.effects, now)
+        self._commits.publish(recovery.commit, now, durable=True)
 
 
 def _stop_what_runs(dispatcher: Dispatcher) -> None:

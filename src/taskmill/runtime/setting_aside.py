@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from taskmill.errors import StoreCorrupt, StoreError
 from taskmill.observe.log import logger
 from taskmill.ports import Clock, Store
-from taskmill.runtime.announcer import Announcer
+from taskmill.runtime.commits import Commits
 from taskmill.runtime.patience import pause
 from taskmill.runtime.upkeep import STORE_PATIENCE
 
@@ -18,10 +18,10 @@ INTERVAL = 60.0
 class SettingAside:
     """Looks for damaged rows after a commit of the dispatcher has met one, and ends their tasks as dead letters."""
 
-    def __init__(self, store: Store, clock: Clock, announcer: Announcer) -> None:
+    def __init__(self, store: Store, clock: Clock, commits: Commits) -> None:
         self._store = store
         self._clock = clock
-        self._announcer = announcer
+        self._commits = commits
         self._not_before = float("-inf")
 
     async def after(self, wrong: StoreError, *, running: bool = False) -> bool:
@@ -43,7 +43,7 @@ class SettingAside:
             return False
         for damage in done.damaged:
             logger.error("%s: %s; it is set aside", self._store.name, damage)
-        self._announcer.effects(done.effects, now)
+        self._commits.publish(done.commit, now, durable=True)
         return True
 
     async def or_wait(self, wrong: StoreError) -> None:

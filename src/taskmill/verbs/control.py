@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Handle
-from taskmill.model.effects import SeriesChange
+from taskmill.model.commit import SeriesChange
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
 from taskmill.model.retention import PRUNE_BITE, Retention
@@ -23,7 +23,7 @@ class Control(Reading):
         """Cancel a task: at once if it waits; ask it to stop if it runs. Return ``False`` if it had already ended."""
         self._opened()
         result = await self._store.cancel([checked_id(id)], self._clock.now_ms())
-        self._follow(result.effects)
+        self._follow(result.commit)
         if not result.ids:
             await self.get(id)
             return False
@@ -39,7 +39,7 @@ class Control(Reading):
         cancelled: list[int] = []
         for start in range(0, len(found), PRUNE_BITE):
             result = await self._store.cancel(found[start : start + PRUNE_BITE], self._clock.now_ms())
-            self._follow(result.effects)
+            self._follow(result.commit)
             cancelled += result.ids
         return sorted(cancelled)
 
@@ -81,7 +81,7 @@ class Control(Reading):
         if change.series_id is None:
             await self.get(id)
             raise InvalidState(f"task {id} is not part of a recurring series, or its series has ended")
-        self._follow(change.effects)
+        self._follow(change.commit)
         return change
 
     async def prune(self, retention: Retention | None = None) -> int:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from taskmill.define.registry import Registry
 from taskmill.errors import ConfigError, InvalidState, TaskNotFound
 from taskmill.handle import Handle, HandlesTasks
+from taskmill.model.commit import Commit
 from taskmill.model.controls import Controls
-from taskmill.model.effects import Effects
 from taskmill.model.options import text
 from taskmill.model.stages import Stored
 from taskmill.policy.rules import Rules, declared_here
@@ -18,6 +18,7 @@ from taskmill.runtime.settings import RunSettings
 if TYPE_CHECKING:
     from taskmill.observe.bus import EventBus
     from taskmill.runtime.announcer import Announcer
+    from taskmill.runtime.commits import Commits
     from taskmill.runtime.dispatcher import Dispatcher
     from taskmill.runtime.dispatching import Dispatching
     from taskmill.runtime.neighbours import Neighbours
@@ -34,6 +35,7 @@ class Parts(HandlesTasks):
     _waiters: Waiters
     _bus: EventBus
     _announcer: Announcer
+    _commits: Commits
     _neighbours: Neighbours
     _dispatching: Dispatching
     _is_open: bool
@@ -58,11 +60,9 @@ class Parts(HandlesTasks):
             own = declared_here(own, controls, is_dispatched=self._store.dispatcher_is_alive())
         return Rules(own, controls)
 
-    def _follow(self, effects: Effects) -> None:
-        """Report the effects of a committed call to listeners and to the dispatcher."""
-        self._announcer.effects(effects, self._clock.now_ms())
-        if self._dispatcher is not None:
-            self._dispatcher.follow(effects)
+    def _follow(self, commit: Commit) -> None:
+        """Report the commit of a committed call to listeners and to the dispatcher."""
+        self._commits.publish(commit, self._clock.now_ms(), durable=True)
 
     def _handle(self, type: str, stored: Stored) -> Handle[object]:
         registered = self._registry.find(type)

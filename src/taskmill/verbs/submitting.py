@@ -7,7 +7,6 @@ from typing import Any
 
 from taskmill.errors import UnknownTaskType
 from taskmill.handle import Handle
-from taskmill.model.effects import NO_EFFECTS, Arrived
 from taskmill.model.stages import NewTask, Origin, Stored
 from taskmill.model.submission import Submission, checked_submissions
 from taskmill.verbs.parts import Parts
@@ -60,11 +59,3 @@ class Submitting(Parts):
 
     def _handles(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> list[Handle[Any]]:
         return [self._handle(task.type, answer) for task, answer in zip(tasks, stored, strict=True)]
-
-    def _added(self, arrived: Arrived) -> None:
-        if self._dispatcher is not None:
-            self._dispatcher.added(arrived)
-        self._announcer.arrived(arrived)
-        if arrived.effects != NO_EFFECTS:
-            now = self._clock.now_ms()
-            self._announcer.once_durable(self._store, lambda: self._announcer.effects(arrived.effects, now))

@@ -30,12 +30,12 @@ class Tuning(Control):
         """Change the priority of an active task; a waiting task moves in the queue accordingly."""
         self._opened()
         value = priority_value(priority, "priority")
-        effects = await self._store.set_priority(checked_id(id), value)
-        if effects is None:
+        commit = await self._store.set_priority(checked_id(id), value)
+        if commit is None:
             record = await self.get(id)
             state = record.ending if isinstance(record, HistoryRecord) else "being stopped"
             raise InvalidState(f"task {id} is {state}; its priority can no longer change")
-        self._follow(effects)
+        self._follow(commit)
 
     def max_wait(self, priority: int) -> timedelta | None:
         """Return how long a task waits at most until it takes the next free slot; ``None`` (no bound) without aging."""

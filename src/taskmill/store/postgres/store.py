@@ -16,7 +16,7 @@ import psycopg
 from taskmill.errors import StoreError, SubmissionError
 from taskmill.logs import logger
 from taskmill.model.cluster import NodeAtWork
-from taskmill.model.effects import Recovery
+from taskmill.model.commit import Recovery
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.records import TaskRecord
 from taskmill.model.retention import PruneRule
@@ -262,7 +262,7 @@ class PostgresStore(WriteSide, ReadSide):
         def rescue_first(connection: Connection) -> TurnResult:
             recovery, dead[:] = self._rescue(connection, turn.now)
             result = commit(connection)
-            result.effects.put_first(recovery.effects)
+            result.commit.put_first(recovery.commit)
             return result
 
         result = await self._write(rescue_first, rows=ledger.BITE)

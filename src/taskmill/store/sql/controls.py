@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from taskmill.model.commit import Commit
 from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
-from taskmill.model.effects import Effects
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Claimed
 from taskmill.model.turn import TurnResult
@@ -181,10 +181,10 @@ def away(connection: Connection) -> list[tuple[int, int]]:
     return decode_pairs(one(connection, SQL["preempted"]))
 
 
-def set_priority(connection: Connection, id: int, priority: int) -> Effects | None:
-    effects = Effects()
+def set_priority(connection: Connection, id: int, priority: int) -> Commit | None:
+    commit = Commit()
     if not connection.execute(SQL["set_priority"], (id, priority)).rowcount:
         return None
-    dependencies.reckon(connection, [id], effects)
-    effects.reordered = True
-    return effects
+    dependencies.reckon(connection, [id], commit)
+    commit.reordered = True
+    return commit

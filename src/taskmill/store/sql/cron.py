@@ -12,8 +12,8 @@ import msgspec
 
 from taskmill.cron_socket import CronRow
 from taskmill.errors import DuplicateTask
+from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState, Firing
-from taskmill.model.effects import Effects
 from taskmill.model.stages import Claimed
 from taskmill.model.status import Ending
 from taskmill.model.turn import Judged
@@ -61,7 +61,7 @@ def write(connection: Connection, changed: Sequence[tuple[CronState, int | None]
 
 
 def _change(
-    connection: Connection, ids: Iterable[int], effects: Effects, change: Callable[[CronState, int], CronState]
+    connection: Connection, ids: Iterable[int], commit: Commit, change: Callable[[CronState, int], CronState]
 ) -> None:
     """Apply ``change`` to the states of the cron tasks whose firings are among these tasks."""
     changed: list[tuple[CronState, int | None]] = []
@@ -76,10 +76,10 @@ def _change(
         if state != row.state:
             changed.append((state, None if state.firing is None else row.task_id))
     write(connection, changed)
-    effects.crons += [state for state, _ in changed]
+    commit.crons += [state for state, _ in changed]
 
 
-def claimed(connection: Connection, tasks: Sequence[Claimed], now: int, effects: Effects) -> None:
+def claimed(connection: Connection, tasks: Sequence[Claimed], now: int, commit: Commit) -> None:
     """Record attempts that start. Attempts that only run an ``on_cancel`` hook do not count."""
     firings = {task.id: task for task in tasks if task.cron is not None and task.stop is None}
     if not firings:
@@ -93,7 +93,7 @@ def claimed(connection: Connection, tasks: Sequence[Claimed], now: int, effects:
             return decisions.attempted_again(state, now)
         return decisions.claimed(state, now) if firings[id].attempt == 1 else state
 
-    _change(connection, firings, effects, change)
+    _change(connection, firings, commit, change)
 
 
 def at_work(state: CronState) -> CronState:
@@ -103,7 +103,7 @@ def at_work(state: CronState) -> CronState:
     return msgspec.structs.replace(state, firing=msgspec.structs.replace(state.firing, retry_at=None))
 
 
-def returned(connection: Connection, verdicts: Iterable[Judged], now: int, effects: Effects) -> None:
+def returned(connection: Connection, verdicts: Iterable[Judged], now: int, commit: Commit) -> None:
     """Record attempts that failed or were interrupted, and whose tasks run again."""
     retries = {
         each.task.id: (each.verdict, each.ended_at)
@@ -119,15 +119,15 @@ def returned(connection: Connection, verdicts: Iterable[Judged], now: int, effec
             return decisions.failed(state, ended_at, 0 if verdict.due_at is None else verdict.due_at - ended_at)
         return decisions.interrupted(state, now if verdict.due_at is None else verdict.due_at)
 
-    _change(connection, retries, effects, change)
+    _change(connection, retries, commit, change)
 
 
-def interrupted(connection: Connection, ids: Iterable[int], now: int, effects: Effects) -> None:
+def interrupted(connection: Connection, ids: Iterable[int], now: int, commit: Commit) -> None:
     """Record that the process of these tasks died, and that they run again."""
-    _change(connection, ids, effects, lambda state, _: decisions.interrupted(state, now))
+    _change(connection, ids, commit, lambda state, _: decisions.interrupted(state, now))
 
 
-def follow(connection: Connection, endings: Iterable[EndingRow], now: int, effects: Effects) -> None:
+def follow(connection: Connection, endings: Iterable[EndingRow], now: int, commit: Commit) -> None:
     """Record the ends of firings among these endings."""
     ended = {row.id: row for row in endings}
 
@@ -143,7 +143,7 @@ def follow(connection: Connection, endings: Iterable[EndingRow], now: int, effec
             case _:
                 return decisions.gave_up(state, now)
 
-    _change(connection, ended, effects, change)
+    _change(connection, ended, commit, change)
 
 
 def rejoin(connection: Connection, id: int, name: str | None, now: int) -> None:

@@ -12,8 +12,8 @@ from datetime import tzinfo
 import msgspec
 
 from taskmill.cron_socket import CronBeginning, CronDeclaration, CronRow, Fired, Firings, Occasion
+from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState
-from taskmill.model.effects import Arrived, Effects
 from taskmill.model.outcome import StopReason
 from taskmill.model.status import Ending
 from taskmill.policy.cron.decisions import Due, due, left_to_another, started
@@ -59,7 +59,7 @@ def begin(connection: Connection, declared: Sequence[CronDeclaration], now: int,
     A node that declares none does not delete those of other nodes: it simply has no cron tasks.
     """
     if not declared and cluster.others(connection):
-        return CronBeginning((), Difference(), Effects())
+        return CronBeginning((), Difference(), Commit())
     stored = {row.state.name: row for row in cron.rows(connection)}
     active = _active(connection, stored.values())
     under_way = {name for name, row in stored.items() if row.state.is_running and row.task_id in active}
@@ -74,11 +74,11 @@ def begin(connection: Connection, declared: Sequence[CronDeclaration], now: int,
     _redeclare_firings(connection, declared, states, firings)
     removed = [stored[name] for name in outcome.difference.removed]
     connection.execute(SQL["forget_cron"], (encoded([row.state.name for row in removed]),))
-    effects = Effects()
+    commit = Commit()
     orphaned = [row.task_id for row in removed if row.task_id is not None and row.task_id in active]
     if orphaned:
-        end_tasks(connection, families.stop_trees(connection, orphaned, StopReason.CANCEL, now, effects), now, effects)
-    return CronBeginning(states, outcome.difference, effects)
+        end_tasks(connection, families.stop_trees(connection, orphaned, StopReason.CANCEL, now, commit), now, commit)
+    return CronBeginning(states, outcome.difference, commit)
 
 
 def _at_rest(row: CronRow, active: Mapping[int, _Active], under_way: set[str]) -> CronState:
@@ -140,7 +140,7 @@ class _Chosen(msgspec.Struct):
     row: CronRow
 
 
-def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> tuple[Firings, Arrived]:
+def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> tuple[Firings, Commit]:
     """Fire the cron tasks that are due.
 
     The states of tasks that are not due are returned unchanged. A task that is due but whose running firing must end
@@ -161,25 +161,25 @@ def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: 
         elif row.task_id not in active or active[row.task_id].waits:
             chosen.append(_Chosen(occasion, why, row))
     if not chosen:
-        return Firings((), (), states, forgotten), Arrived()
-    firings, arrived = _fire(connection, chosen, active, now, zone)
-    return Firings(firings.fired, firings.left, [*states, *firings.states], forgotten), arrived
+        return Firings((), (), states, forgotten), Commit()
+    firings, commit = _fire(connection, chosen, active, now, zone)
+    return Firings(firings.fired, firings.left, [*states, *firings.states], forgotten), commit
 
 
 def _fire(
     connection: Connection, chosen: Sequence[_Chosen], active: Mapping[int, _Active], now: int, zone: tzinfo
-) -> tuple[Firings, Arrived]:
+) -> tuple[Firings, Commit]:
     olds = [each.row.task_id for each in chosen if each.row.task_id is not None and each.row.task_id in active]
     hooked = [id for id in olds if active[id].hook_left]
-    stopped = Effects()
+    stopped = Commit()
     if hooked:
         families.stop_trees(connection, hooked, StopReason.SUPERSEDE, now, stopped)
     if olds:
         # The rows stay until their dependents can be moved to the replacements, but the keys must be free now.
         connection.execute(SQL["give_up_keys"], (encoded(olds),))
     tasks = [gated(each.occasion.task, each.row.task_id if each.row.task_id in hooked else None) for each in chosen]
-    answers, arrived = inbox.insert(connection, [[task] for task in tasks], now)
-    arrived.effects.put_first(stopped)
+    answers, commit = inbox.insert(connection, [[task] for task in tasks], now)
+    commit.put_first(stopped)
     stored_ids = [_own_id(answer) for answer in answers]
     # A new firing may already have been replaced by another of this batch with the same key.
     alive = set(decode_ids(one(connection, SQL["still_active"], encoded(stored_ids))))
@@ -200,8 +200,8 @@ def _fire(
     connection.execute(SQL["mark_firings"], (encoded([(one.id, one.name) for one in fired]),))
     cron.write(connection, changed, fired=True)
     cron.write(connection, ended)
-    _replace(connection, chosen, stored_ids, set(olds), set(hooked), now, arrived.effects)
-    return Firings(fired, left, [state for state, _ in (*changed, *ended)]), arrived
+    _replace(connection, chosen, stored_ids, set(olds), set(hooked), now, commit)
+    return Firings(fired, left, [state for state, _ in (*changed, *ended)]), commit
 
 
 def _own_id(answer: Answer) -> int | None:
@@ -222,7 +222,7 @@ def _replace(
     olds: set[int],
     hooked: set[int],
     now: int,
-    effects: Effects,
+    commit: Commit,
 ) -> None:
     """End the firings that were replaced; those in ``hooked`` end after their ``on_cancel`` hooks."""
     pairs = [
@@ -230,7 +230,7 @@ def _replace(
         for each, id in zip(chosen, ids, strict=True)
         if id is not None and each.row.task_id is not None and each.row.task_id in olds
     ]
-    dependencies.point_at_successors(connection, pairs, effects)
-    effects.successors.update(pairs)
+    dependencies.point_at_successors(connection, pairs, commit)
+    commit.successors.update(pairs)
     endings = [EndingRow(id, Ending.SUPERSEDED, now, None, None, None) for id in sorted(olds - hooked)]
-    end_tasks(connection, endings, now, effects)
+    end_tasks(connection, endings, now, commit)

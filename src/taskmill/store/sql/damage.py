@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from taskmill.errors import StoreCorrupt, TaskmillError
+from taskmill.model.commit import UNREADABLE_ROW, Damage, SetAside
 from taskmill.model.controls import Bucket, Change
 from taskmill.model.cron import CronState
-from taskmill.model.effects import UNREADABLE_ROW, Damage, SetAside
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure, Status
@@ -249,7 +249,7 @@ def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
         EndingRow(id, Ending.DEAD_LETTER, now, None, None, f"{UNREADABLE_ROW}: {_reasons(found)}")
         for id, found in tasks.items()
     ]
-    end_tasks(connection, endings, now, done.effects)
+    end_tasks(connection, endings, now, done.commit)
     return done
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from taskmill.model.effects import Effects
+from taskmill.model.commit import Commit
 from taskmill.model.status import Ending, OnDependencyFailure
 from taskmill.policy.dependencies import answer_ending
 from taskmill.policy.references import DependencyState
@@ -51,7 +51,7 @@ def waits_below(connection: Connection, ids: Iterable[int]) -> list[tuple[int, i
 
 
 def link(
-    connection: Connection, edges: Sequence[tuple[int, int, bool]], urgencies: Mapping[int, int], effects: Effects
+    connection: Connection, edges: Sequence[tuple[int, int, bool]], urgencies: Mapping[int, int], commit: Commit
 ) -> None:
     """Store edges ``(task, on, open)``, and lend the urgency of tasks to those they wait for."""
     connection.execute(SQL["insert_edges"], (encoded(edges),))
@@ -62,10 +62,10 @@ def link(
         for task, on_id, is_open in edges:
             if is_open:
                 lent[on_id] = min(urgencies[task], lent.get(on_id, urgencies[task]))
-        lend(connection, lent.items(), effects)
+        lend(connection, lent.items(), commit)
 
 
-def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]], effects: Effects) -> None:
+def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]], commit: Commit) -> None:
     """Make the dependents of replaced tasks wait for the replacement; in a chain, for the last one."""
     successor = dict(pairs)
     final: list[tuple[int, int]] = []
@@ -80,7 +80,7 @@ def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]]
     if moved:
         successors = [new for _, new in final]
         connection.execute(SQL["mark_awaited"], (encoded(successors),))
-        reckon(connection, successors, effects)
+        reckon(connection, successors, commit)
 
 
 def follow(
@@ -89,7 +89,7 @@ def follow(
     contained: set[int],
     gates: Mapping[int, int],
     now: int,
-    effects: Effects,
+    commit: Commit,
 ) -> list[EndingRow]:
     """Release the dependents of ended tasks; return the endings of those that fail because of them.
 
@@ -115,53 +115,53 @@ def follow(
     if met:
         connection.execute(SQL["close_edges"], (encoded(met),))
         if handed_on:
-            _hand_on(connection, handed_on, effects)
+            _hand_on(connection, handed_on, commit)
         waited = sorted({task_id for task_id, _ in met})
         # Siblings, or the attempt that a task replaces, may still hold it back.
         if unblocked := decode_ids(one(connection, SQL["without_open_edges"], encoded(waited))):
-            effects.unblocked += describe(connection, unblocked)
-            release(connection, unblocked, now, effects)
+            commit.unblocked += describe(connection, unblocked)
+            release(connection, unblocked, now, commit)
     if any(ending is not Ending.COMPLETED for ending in ended.values()):
-        _withdraw(connection, given, effects)
+        _withdraw(connection, given, commit)
     return rows
 
 
-def _hand_on(connection: Connection, edges: Sequence[tuple[int, int, bool]], effects: Effects) -> None:
+def _hand_on(connection: Connection, edges: Sequence[tuple[int, int, bool]], commit: Commit) -> None:
     """Add dependencies to tasks that are already waiting."""
     connection.execute(SQL["insert_edges"], (encoded(edges),))
     awaited = sorted({on_id for _, on_id, _ in edges})
     connection.execute(SQL["mark_awaited"], (encoded(awaited),))
-    reckon(connection, awaited, effects)
+    reckon(connection, awaited, commit)
 
 
-def drop(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
+def drop(connection: Connection, ids: Sequence[int], commit: Commit) -> None:
     """Delete the dependencies of these tasks."""
     given = encoded(list(ids))
-    _withdraw(connection, given, effects)
+    _withdraw(connection, given, commit)
     connection.execute(SQL["forget_edges"], (given,))
 
 
-def _withdraw(connection: Connection, ended: str, effects: Effects) -> None:
+def _withdraw(connection: Connection, ended: str, commit: Commit) -> None:
     """Close the dependencies of these tasks, and stop lending urgency through them."""
     edges = decode_pairs(one(connection, SQL["open_edges_of"], ended))
     if edges:
         connection.execute(SQL["close_edges"], (encoded(edges),))
-        reckon(connection, sorted({on_id for _, on_id in edges}), effects)
+        reckon(connection, sorted({on_id for _, on_id in edges}), commit)
 
 
-def lend(connection: Connection, urgencies: Iterable[tuple[int, int]], effects: Effects) -> None:
+def lend(connection: Connection, urgencies: Iterable[tuple[int, int]], commit: Commit) -> None:
     """Raise these tasks, and all tasks that they wait for, to at least the given urgency."""
     if connection.execute(SQL["lend_urgency"], (encoded(list(urgencies)),)).fetchall():
-        effects.reordered = True
+        commit.reordered = True
 
 
-def reckon(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
+def reckon(connection: Connection, ids: Sequence[int], commit: Commit) -> None:
     """Compute the urgency of these tasks again and, where it changed, of the tasks they wait for."""
     while ids:
         misjudged = decode_pairs(one(connection, SQL["misjudged"], encoded(ids)))
         if not misjudged:
             return
-        effects.reordered = True
+        commit.reordered = True
         connection.execute(SQL["set_urgency"], (encoded(misjudged),))
         ids = decode_ids(one(connection, SQL["waited_for"], encoded([id for id, _ in misjudged])))
 

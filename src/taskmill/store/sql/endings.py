@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from taskmill.model.effects import Effects, Ended
+from taskmill.model.commit import Commit, Ended
 from taskmill.model.stages import Described
 from taskmill.model.status import Ending
 from taskmill.model.verdict import End
@@ -46,7 +46,7 @@ def end_tasks(
     connection: Connection,
     endings: Sequence[EndingRow],
     now: int,
-    effects: Effects,
+    commit: Commit,
     *,
     sums: str | None = None,
     tagged: bool = True,
@@ -66,7 +66,7 @@ def end_tasks(
         if not told:
             if tasks is None:
                 tasks = describe(connection, [row.id for row in endings])
-            _tell(tasks, endings, effects)
+            _tell(tasks, endings, commit)
             if all(task.type for task in tasks):
                 sums, tagged = _sums(tasks, endings), any(task.tags for task in tasks)
         ids = encoded([row.id for row in endings])
@@ -82,15 +82,15 @@ def end_tasks(
         ended = {row.id: row.ending for row in endings}
         following: list[EndingRow] = []
         if ties.successors:
-            _open_gates(connection, ids, now, effects)
+            _open_gates(connection, ids, now, commit)
         if ties.dependents:
-            following += dependencies.follow(connection, ended, contained, gates, now, effects)
+            following += dependencies.follow(connection, ended, contained, gates, now, commit)
         if ties.parents:
-            following += families.follow(connection, ended, now, effects)
+            following += families.follow(connection, ended, now, commit)
         if ties.series:
-            series.follow(connection, ended, now, effects)
+            series.follow(connection, ended, now, commit)
         if ties.cron:
-            cron.follow(connection, endings, now, effects)
+            cron.follow(connection, endings, now, commit)
         endings = _once(following)
         sums, tagged, told, ties, tasks = None, True, False, ANYONE, None
 
@@ -122,11 +122,11 @@ def leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -
         connection.execute(SQL["delete_active_tags"], (ids,))
 
 
-def _tell(tasks: Sequence[Described], endings: Sequence[EndingRow], effects: Effects) -> None:
+def _tell(tasks: Sequence[Described], endings: Sequence[EndingRow], commit: Commit) -> None:
     rows = {row.id: row for row in endings}
     for task in tasks:
         row = rows[task.id]
-        effects.ended.append(Ended(task, End(row.ending, row.result, row.error), row.duration_ms))
+        commit.ended.append(Ended(task, End(row.ending, row.result, row.error), row.duration_ms))
 
 
 def _sums(tasks: Sequence[Described], endings: Sequence[EndingRow]) -> str:
@@ -141,10 +141,10 @@ def _sums(tasks: Sequence[Described], endings: Sequence[EndingRow]) -> str:
     return encoded([(*key, *total) for key, total in sums.items()])
 
 
-def _open_gates(connection: Connection, ids: str, now: int, effects: Effects) -> None:
+def _open_gates(connection: Connection, ids: str, now: int, commit: Commit) -> None:
     """Release the replacements and added runs that waited for these tasks."""
     gated = decode_pairs(one(connection, SQL["gated"], ids))
     if gated:
         connection.execute(SQL["open_gates"], (ids,))
-        effects.successors.update(gated)
-        release(connection, [id for _, id in gated], now, effects)
+        commit.successors.update(gated)
+        release(connection, [id for _, id in gated], now, commit)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from taskmill.model.effects import Arrived, Effects
+from taskmill.model.commit import Commit
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask, Origin, Stored
 from taskmill.model.status import Ending
@@ -34,35 +34,32 @@ def is_plain(requests: Sequence[Request]) -> bool:
     return all(task.key is None and task.kin is None for request in requests for task in request)
 
 
-def insert(connection: Connection, requests: Sequence[Request], now: int) -> tuple[list[Answer], Arrived]:
+def insert(connection: Connection, requests: Sequence[Request], now: int) -> tuple[list[Answer], Commit]:
     """Store the tasks of each request; the answer to a refused request is its error."""
     if is_plain(requests):
         return _insert_plain(connection, requests)
     connection.be_alone()
-    effects = Effects()
-    found = _look_up(connection, requests, now, effects)
+    commit = Commit()
+    found = _look_up(connection, requests, now, commit)
     plan = plan_inbox(requests, found.keys, found.last_id + 1, _needs(connection, requests, found.keys))
-    arrived = Arrived(
-        fresh=list(enumerate(plan.fresh, plan.first_id)),
-        blocked={id for id, _, is_open in plan.edges if is_open},
-        effects=effects,
-    )
-    _store(connection, plan, found, effects, now)
-    return plan.answers, arrived
+    commit.fresh = list(enumerate(plan.fresh, plan.first_id))
+    commit.blocked = list({id for id, _, is_open in plan.edges if is_open})
+    _store(connection, plan, found, commit, now)
+    return plan.answers, commit
 
 
-def spawn(connection: Connection, tasks: Request, origin: Origin, now: int) -> tuple[Answer, Arrived]:
+def spawn(connection: Connection, tasks: Request, origin: Origin, now: int) -> tuple[Answer, Commit]:
     """Store the children or siblings that an attempt spawns."""
-    (answer,), arrived = insert(connection, [families.adopt(connection, tasks, origin)], now)
-    return answer, arrived
+    (answer,), commit = insert(connection, [families.adopt(connection, tasks, origin)], now)
+    return answer, commit
 
 
-def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[list[Answer], Arrived]:
+def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[list[Answer], Commit]:
     """Store tasks without keys and links: there is nothing to decide, and ids ascend in input order."""
     tasks = requests[0] if len(requests) == 1 else [task for request in requests for task in request]
-    arrived = Arrived(fresh=list(enumerate(tasks, insert_rows(connection, tasks))))
-    ids = iter(arrived.fresh)
-    return [[Stored(next(ids)[0], "inserted") for _ in request] for request in requests], arrived
+    commit = Commit(fresh=list(enumerate(tasks, insert_rows(connection, tasks))))
+    ids = iter(commit.fresh)
+    return [[Stored(next(ids)[0], "inserted") for _ in request] for request in requests], commit
 
 
 class _Found(msgspec.Struct, gc=False):
@@ -80,7 +77,7 @@ class _Found(msgspec.Struct, gc=False):
     """Descriptions of the key holders for events, by id."""
 
 
-def _look_up(connection: Connection, requests: Sequence[Request], now: int, effects: Effects) -> _Found:
+def _look_up(connection: Connection, requests: Sequence[Request], now: int, commit: Commit) -> _Found:
     wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
     asked = (encoded(list(wanted)), sum(map(len, requests)), now)
     connection.pass_over_lost_ids()
@@ -89,7 +86,7 @@ def _look_up(connection: Connection, requests: Sequence[Request], now: int, effe
     if late := [holder.id for _, _, holder, _ in holders if holder.is_late]:
         # An expired task holds no key, whether or not a scheduler dispatches. Its end can create tasks, such as the
         # next occurrence of a series, which take ids and possibly the key. So look up again.
-        expiring.expire_among(connection, late, now, effects)
+        expiring.expire_among(connection, late, now, commit)
         row = connection.execute(SQL["key_holders"], asked).fetchone()
         holders = _decode_holders(row[0])
     stoppers = _decode_stoppers(row[1])
@@ -141,30 +138,30 @@ def _closes_circle(connection: Connection, request: Request, holders: Mapping[Na
     return None
 
 
-def _store(connection: Connection, plan: InboxPlan, found: _Found, effects: Effects, now: int) -> None:
-    endings, has_dependents = _make_way(connection, plan, effects, now), found.has_dependents
+def _store(connection: Connection, plan: InboxPlan, found: _Found, commit: Commit, now: int) -> None:
+    endings, has_dependents = _make_way(connection, plan, commit, now), found.has_dependents
     if not has_dependents and all(_is_alone(one, plan) for one in plan.superseded):
         # No links have to be passed on to the replacements: end the replaced tasks first, which frees their keys.
         tasks = read_described([found.holders[one.old_id] for one in plan.superseded])
-        end_tasks(connection, endings, now, effects, ties=CRON_ONLY if found.has_firings else NOBODY, tasks=tasks)
+        end_tasks(connection, endings, now, commit, ties=CRON_ONLY if found.has_firings else NOBODY, tasks=tasks)
         endings = []
     elif stored := [one.old_id for one in plan.superseded if one.old_id < plan.first_id]:
         connection.execute(SQL["give_up_keys"], (encoded(stored),))
     if plan.fresh:
         insert_rows(connection, plan.fresh, plan.first_id)
     if plan.edges:
-        dependencies.link(connection, plan.edges, {id: task.priority for id, task in _rows(plan)}, effects)
-    _join_kin(connection, plan, effects, now)
+        dependencies.link(connection, plan.edges, {id: task.priority for id, task in _rows(plan)}, commit)
+    _join_kin(connection, plan, commit, now)
     if plan.renewed:
-        dependencies.reckon(connection, list(plan.renewed), effects)
+        dependencies.reckon(connection, list(plan.renewed), commit)
     if plan.superseded:
         pairs = [(one.old_id, one.new_id) for one in plan.superseded]
         if has_dependents or plan.edges:
-            dependencies.point_at_successors(connection, pairs, effects)
-        effects.successors.update(pairs)
+            dependencies.point_at_successors(connection, pairs, commit)
+        commit.successors.update(pairs)
         # A child inherits urgency from its parent; its replacement was submitted without that.
-        dependencies.reckon(connection, [id for id in _children(plan) if id in effects.successors.values()], effects)
-    end_tasks(connection, endings, now, effects)
+        dependencies.reckon(connection, [id for id in _children(plan) if id in commit.successors.values()], commit)
+    end_tasks(connection, endings, now, commit)
 
 
 def _is_alone(one: Superseding, plan: InboxPlan) -> bool:
@@ -172,13 +169,13 @@ def _is_alone(one: Superseding, plan: InboxPlan) -> bool:
     return one.waits and not one.is_tied and one.old_id < plan.first_id and not plan.edges
 
 
-def _join_kin(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
+def _join_kin(connection: Connection, plan: InboxPlan, commit: Commit, now: int) -> None:
     """Count new tasks with their parents, and create the series of which they are the first occurrence."""
     if _children(plan):
-        families.count_children(connection, plan.first_id, plan.next_id() - 1, now, effects)
+        families.count_children(connection, plan.first_id, plan.next_id() - 1, now, commit)
     for id, task in _rows(plan):
         if task.kin is not None and task.kin.every_ms is not None:
-            series.begin(connection, id, task, task.kin, effects)
+            series.begin(connection, id, task, task.kin, commit)
 
 
 def _rows(plan: InboxPlan) -> Iterator[tuple[int, NewTask]]:
@@ -187,15 +184,15 @@ def _rows(plan: InboxPlan) -> Iterator[tuple[int, NewTask]]:
     yield from enumerate(plan.fresh, plan.first_id)
 
 
-def _renew(connection: Connection, renewed: Mapping[int, NewTask], effects: Effects) -> None:
+def _renew(connection: Connection, renewed: Mapping[int, NewTask], commit: Commit) -> None:
     """Overwrite runs that requeue has added with the newest submissions."""
     connection.execute(SQL["renew_added"], (encoded(list(renewed.items())),))
     connection.execute(SQL["delete_active_tags"], (encoded(list(renewed)),))
     for id in renewed:
         connection.execute(SQL["insert_tags"], (id, id))
-    dependencies.drop(connection, list(renewed), effects)
+    dependencies.drop(connection, list(renewed), commit)
     # A new deadline may be earlier than the next one that the dispatcher knows.
-    effects.reordered = True
+    commit.reordered = True
 
 
 def _children(plan: InboxPlan) -> list[int]:
@@ -207,24 +204,24 @@ def _children(plan: InboxPlan) -> list[int]:
     ]
 
 
-def _make_way(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> list[EndingRow]:
+def _make_way(connection: Connection, plan: InboxPlan, commit: Commit, now: int) -> list[EndingRow]:
     """Stop, overwrite or raise the tasks whose keys new submissions want; return the endings that follow at once."""
     endings: list[EndingRow] = []
     if plan.superseded:
         at_work = [one.old_id for one in plan.superseded if not one.waits]
         if at_work:
-            endings += families.stop_trees(connection, at_work, StopReason.SUPERSEDE, now, effects)
+            endings += families.stop_trees(connection, at_work, StopReason.SUPERSEDE, now, commit)
         endings += [
             EndingRow(one.old_id, Ending.SUPERSEDED, now, None, None, None) for one in plan.superseded if one.waits
         ]
     for series_id in plan.ended_series:
         series.forget(connection, series_id)
     if plan.renewed:
-        _renew(connection, plan.renewed, effects)
+        _renew(connection, plan.renewed, commit)
     if plan.raised:
         raised = list(plan.raised.items())
         connection.execute(SQL["raise_priority"], (encoded(raised),))
-        dependencies.lend(connection, raised, effects)
+        dependencies.lend(connection, raised, commit)
     if plan.gave_keys:
         connection.execute(SQL["hand_keys_on"], (encoded(plan.gave_keys),))
     return endings

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from taskmill.model.effects import UNREADABLE_ROW, CancelResult, Effects, SeriesChange
+from taskmill.model.commit import UNREADABLE_ROW, CancelResult, Commit, SeriesChange
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import Claimed, Lane, Place
 from taskmill.model.status import Ending, Status
@@ -64,10 +64,10 @@ def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
     if turn.at_work is not None:
         connection.execute(SQL["unclaim_others"], (encoded(turn.at_work),))
     if turn.upkeep.is_due():
-        _keep_up(connection, turn.upkeep, now, result.effects)
+        _keep_up(connection, turn.upkeep, now, result.commit)
     version, is_owed = controls.version(connection)
     if is_owed:
-        paused_time.settle_released(connection, result.effects)
+        paused_time.settle_released(connection, result.commit)
     _start(connection, turn.starts, result, version, is_owed=is_owed)
     if turn.starts.preempt is not None:
         preempting.preempt(connection, turn.starts.preempt, result)
@@ -75,20 +75,20 @@ def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
     return result
 
 
-def _keep_up(connection: Connection, upkeep: TurnUpkeep, now: int, effects: Effects) -> None:
+def _keep_up(connection: Connection, upkeep: TurnUpkeep, now: int, commit: Commit) -> None:
     """Make the changes that are due, at most :data:`BITE` tasks of each kind."""
     if upkeep.promote:
-        promote(connection, now, BITE, effects)
+        promote(connection, now, BITE, commit)
     if upkeep.resume_preempted or upkeep.resume_eased:
         connection.be_alone()
         causes = ((controls.FOR_A_TASK, upkeep.resume_preempted), (controls.FOR_PRESSURE, upkeep.resume_eased))
-        paused_time.bring_back(connection, [cause for cause, is_over in causes if is_over], now, effects)
+        paused_time.bring_back(connection, [cause for cause, is_over in causes if is_over], now, commit)
     if upkeep.expire:
         connection.be_alone()
         if paused_time.freeze(connection, now):
-            expire(connection, now, BITE, effects)
+            expire(connection, now, BITE, commit)
     if upkeep.skip:
-        series.skip_passed(connection, now, BITE, effects)
+        series.skip_passed(connection, now, BITE, commit)
 
 
 def _start(connection: Connection, starts: Starts, result: TurnResult, version: int, *, is_owed: bool) -> None:
@@ -110,10 +110,10 @@ def _start(connection: Connection, starts: Starts, result: TurnResult, version: 
         claims = _claim_fronts(connection, claims, starts, result)
     if claims:
         _claim(connection, claims, now, result)
-    cron.claimed(connection, result.claimed, now, result.effects)
-    if result.effects.released:
+    cron.claimed(connection, result.claimed, now, result.commit)
+    if result.commit.released:
         started = {task.id for task in result.claimed}
-        result.effects.released = [task for task in result.effects.released if task.id not in started]
+        result.commit.released = [task for task in result.commit.released if task.id not in started]
     if rates and result.claimed:
         among_nodes = starts.admission is not None
         controls.take_from(connection, rates, result.claimed, now, result, among_nodes=among_nodes)
@@ -208,7 +208,7 @@ def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: T
             verdicts.sort(each, has_children=has_children)
     if verdicts.returns:
         connection.execute(SQL["return_to_queue"], (encoded(verdicts.returns), result.now))
-        cron.returned(connection, verdicts.returned, result.now, result.effects)
+        cron.returned(connection, verdicts.returned, result.now, result.commit)
         _note_changed_lanes(connection, verdicts, result)
     if verdicts.ends:
         ties = Ties(*map(any, zip(*(held[each.task.id][2] for each in verdicts.ends), strict=True)))
@@ -220,18 +220,18 @@ def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: T
 def _note_changed_lanes(connection: Connection, verdicts: _Verdicts, result: TurnResult) -> None:
     """Note tasks that return to another lane: a waiting dependent made them more urgent while they ran."""
     before = {each.task.id: each.task.urgency for each in verdicts.returned}
-    returned = Effects()
+    returned = Commit()
     note_queued(connection, [row[0] for row in verdicts.returns], returned)
-    result.effects.released += [task for task in returned.released if task.lane.urgency != before[task.id]]
+    result.commit.released += [task for task in returned.released if task.lane.urgency != before[task.id]]
 
 
 def _leave_to_children(connection: Connection, verdicts: _Verdicts, now: int, result: TurnResult) -> None:
     endings: list[EndingRow] = []
     if verdicts.waits:
-        result.waiting, endings = families.await_children(connection, verdicts.waits, now, result.effects)
+        result.waiting, endings = families.await_children(connection, verdicts.waits, now, result.commit)
     for judged in verdicts.fails_with_children:
         endings += _fail_with_children(connection, judged, now, result)
-    end_tasks(connection, endings, now, result.effects)
+    end_tasks(connection, endings, now, result.commit)
 
 
 def _fail_with_children(connection: Connection, judged: Judged, now: int, result: TurnResult) -> list[EndingRow]:
@@ -241,7 +241,7 @@ def _fail_with_children(connection: Connection, judged: Judged, now: int, result
     families.attempt_over(connection, task.id)
     result.waiting[task.id] = task.family.children if task.family is not None else 0
     outcome = (verdict.ending, verdict.result, verdict.error, judged.duration_ms)
-    return families.fail(connection, task.id, outcome, now, result.effects)
+    return families.fail(connection, task.id, outcome, now, result.commit)
 
 
 def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) -> bool:
@@ -267,7 +267,7 @@ def _end_judged(connection: Connection, ending: Sequence[Judged], ties: Ties, no
         if isinstance(verdict := judged.verdict, End)
     ]
     tagged = any(judged.task.tags for judged in ending)
-    end_tasks(connection, rows, now, result.effects, sums=_sums(ending), tagged=tagged, told=True, ties=ties)
+    end_tasks(connection, rows, now, result.commit, sums=_sums(ending), tagged=tagged, told=True, ties=ties)
 
 
 def _sums(judged: Iterable[Judged]) -> str:
@@ -283,9 +283,9 @@ def _sums(judged: Iterable[Judged]) -> str:
 
 def _released_first(starts: Starts, result: TurnResult) -> list[int]:
     """Return the tasks released by this turn that may start at once, since nothing else waits."""
-    if not starts.spare or not result.effects.released:
+    if not starts.spare or not result.commit.released:
         return []
-    return [task.id for task in sorted(result.effects.released)[: starts.spare]]
+    return [task.id for task in sorted(result.commit.released)[: starts.spare]]
 
 
 def _claim_fronts(connection: Connection, claims: Sequence[int], starts: Starts, result: TurnResult) -> list[int]:
@@ -323,7 +323,7 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
     if damaged:
         connection.be_alone()
         rows = [EndingRow(id, Ending.DEAD_LETTER, now, None, None, UNREADABLE_ROW) for id in damaged]
-        end_tasks(connection, rows, now, result.effects)
+        end_tasks(connection, rows, now, result.commit)
     if len(result.claimed) > 1:
         place = {id: position for position, id in enumerate(claims)}
         result.claimed.sort(key=lambda task: place.get(task.id, 0))
@@ -332,13 +332,13 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
 def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult:
     """End what waits; ask what runs to stop; descendants first."""
     result = CancelResult()
-    expire_among(connection, ids, now, result.effects)
+    expire_among(connection, ids, now, result.commit)
     result.ids = [task.id for task in describe(connection, ids)]
     end_tasks(
         connection,
-        families.stop_trees(connection, result.ids, StopReason.CANCEL, now, result.effects),
+        families.stop_trees(connection, result.ids, StopReason.CANCEL, now, result.commit),
         now,
-        result.effects,
+        result.commit,
     )
     return result
 
@@ -346,5 +346,5 @@ def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult
 def cancel_series(connection: Connection, id: int, now: int) -> SeriesChange:
     """End a recurring series and its active occurrence."""
     change, endings = series.cancel(connection, id, now)
-    end_tasks(connection, endings, now, change.effects)
+    end_tasks(connection, endings, now, change.commit)
     return change

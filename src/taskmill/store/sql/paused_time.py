@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from taskmill.model.commit import Commit
 from taskmill.model.controls import Declared, Scope, ScopeKind
-from taskmill.model.effects import Effects
 from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Status
 from taskmill.policy.rules import Rules
@@ -118,14 +118,14 @@ def freeze(connection: Connection, now: int) -> bool:
     return connection.execute(SQL["freeze"], (now, FROZEN)).rowcount < FROZEN
 
 
-def bring_back(connection: Connection, why: Collection[int], now: int, effects: Effects) -> None:
+def bring_back(connection: Connection, why: Collection[int], now: int, commit: Commit) -> None:
     """Return preempted tasks to the queue whose cause is one of ``why``."""
     ids = [id for id, cause in controls.away(connection) if cause in why]
     if ids:
-        effects.pauses_ended += end_pauses(connection, now)
+        commit.pauses_ended += end_pauses(connection, now)
         connection.execute(SQL["resume_preempted"], (encoded(ids), now))
-        note_queued(connection, ids, effects)
-        effects.resumed += describe(connection, [task.id for task in effects.released if task.id in set(ids)])
+        note_queued(connection, ids, commit)
+        commit.resumed += describe(connection, [task.id for task in commit.released if task.id in set(ids)])
 
 
 def bite(connection: Connection) -> bool:
@@ -157,12 +157,12 @@ def settle(connection: Connection, ids: Iterable[int]) -> None:
     _settle(connection, _decode_times(one(connection, SQL["owed_to"], encoded(list(ids)))))
 
 
-def settle_released(connection: Connection, effects: Effects) -> None:
+def settle_released(connection: Connection, commit: Commit) -> None:
     """Settle the tasks that were just released, and report their new positions in the queue."""
-    if ids := [task.id for task in effects.released]:
+    if ids := [task.id for task in commit.released]:
         settle(connection, ids)
-        effects.released = []
-        note_queued(connection, ids, effects)
+        commit.released = []
+        note_queued(connection, ids, commit)
 
 
 def _settle(connection: Connection, tasks: Sequence[Times]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from taskmill.model.effects import Recovery
+from taskmill.model.commit import Recovery
 from taskmill.model.outcome import StopReason
 from taskmill.model.status import Ending, Status
 from taskmill.policy.verdicts import crash_message, quarantined
@@ -51,13 +51,13 @@ def recover(connection: Connection, now: int) -> Recovery:
         elif orphan.had_children:
             families.attempt_over(connection, id)
             outcome = (Ending.DEAD_LETTER, None, crash_message(crashes), None)
-            endings += families.fail(connection, id, outcome, now, recovery.effects)
+            endings += families.fail(connection, id, outcome, now, recovery.commit)
         else:
             endings.append(EndingRow(id, Ending.DEAD_LETTER, now, None, None, crash_message(crashes)))
     if returns:
         connection.execute(SQL["return_to_queue"], (encoded(returns), now))
-        cron.interrupted(connection, [row[0] for row in returns], now, recovery.effects)
+        cron.interrupted(connection, [row[0] for row in returns], now, recovery.commit)
         recovery.returned = len(returns)
-    end_tasks(connection, endings, now, recovery.effects)
-    end_tasks(connection, families.wake_childless(connection, now, recovery.effects), now, recovery.effects)
+    end_tasks(connection, endings, now, recovery.commit)
+    end_tasks(connection, families.wake_childless(connection, now, recovery.commit), now, recovery.commit)
     return recovery

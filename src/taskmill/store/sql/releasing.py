@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmill.model.effects import Effects
+from taskmill.model.commit import Commit
 from taskmill.model.stages import Lane, Place, Waiting, waiting
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
@@ -35,61 +35,61 @@ class _Row(msgspec.Struct, array_like=True):
 _decode_rows = msgspec.json.Decoder(list[_Row]).decode
 
 
-def release(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
+def release(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
     """Release those of the blocked tasks that nothing blocks now; returns which."""
     if not ids:
         return []
-    let_in_now = set(let_siblings_in(connection, ids, now, effects))
-    return [*let_in_now.intersection(ids), *_release(connection, ids, now, effects)]
+    let_in_now = set(let_siblings_in(connection, ids, now, commit))
+    return [*let_in_now.intersection(ids), *_release(connection, ids, now, commit)]
 
 
-def _release(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
+def _release(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
     found = _decode_rows(one(connection, SQL["releasable"], encoded(ids)))
     released = [row.id for row in found]
     if released:
         connection.execute(SQL["release"], (encoded(released), now))
         for row in found:
             if row.due_at is None or row.due_at <= now:
-                effects.released.append(row.waiting())
+                commit.released.append(row.waiting())
             else:
-                effects.due.append(row.due_at)
-        effects.expiries += [row.expires_at for row in found if row.expires_at is not None]
+                commit.due.append(row.due_at)
+        commit.expiries += [row.expires_at for row in found if row.expires_at is not None]
     return released
 
 
-def let_siblings_in(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
+def let_siblings_in(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
     """Something about these tasks has changed: as many of their siblings enter the queue as may be there."""
     parents = decode_pairs(one(connection, SQL["capped_parents"], encoded(list(ids))))
-    return [id for parent in parents for id in let_in(connection, *parent, now, effects)]
+    return [id for parent in parents for id in let_in(connection, *parent, now, commit)]
 
 
-def let_in(connection: Connection, parent_id: int, max_children: int, now: int, effects: Effects) -> list[int]:
+def let_in(connection: Connection, parent_id: int, max_children: int, now: int, commit: Commit) -> list[int]:
     """Let as many children of a parent into the queue as may be there; returns which."""
     ids = decode_ids(one(connection, SQL["let_in"], parent_id, max_children))
-    return unhold(connection, ids, now, effects)
+    return unhold(connection, ids, now, commit)
 
 
-def unhold(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
+def unhold(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
     """These children need not wait for their siblings any longer; returns which of them are released by that."""
     if not ids:
         return []
     connection.execute(SQL["unhold"], (encoded(ids),))
-    return _release(connection, ids, now, effects)
+    return _release(connection, ids, now, commit)
 
 
-def promote(connection: Connection, now: int, most: int, effects: Effects) -> None:
+def promote(connection: Connection, now: int, most: int, commit: Commit) -> None:
     """Let tasks that are due into the queue, at most ``most``.
 
-    The effects name their places, so that no lane has to be read again for them.
+    The commit name their places, so that no lane has to be read again for them.
     """
     if ids := decode_ids(one(connection, SQL["due"], now, most)):
         connection.execute(SQL["promote"], (encoded(ids),))
-        note_queued(connection, ids, effects)
+        note_queued(connection, ids, commit)
 
 
-def note_queued(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
+def note_queued(connection: Connection, ids: Sequence[int], commit: Commit) -> None:
     """Note the places of tasks that entered the queue."""
     if ids:
         found = _decode_rows(one(connection, SQL["in_queue"], encoded(ids)))
-        effects.released += [row.waiting() for row in found]
-        effects.expiries += [row.expires_at for row in found if row.expires_at is not None]
+        commit.released += [row.waiting() for row in found]
+        commit.expiries += [row.expires_at for row in found if row.expires_at is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskmill.errors import DuplicateTask
-from taskmill.model.effects import Effects
+from taskmill.model.commit import Commit
 from taskmill.model.stages import Described
 from taskmill.store.sql import cron, keys
 from taskmill.store.sql.connection import Connection
@@ -30,5 +30,5 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     for statement in ("recount_child", "return_tags", "forget_ending_tags", "forget_ending"):
         connection.execute(SQL[statement], (id,))
     connection.execute(SQL["untally"], (type, group, "dead_letter", duration_ms))
-    release(connection, [id], now, Effects())
+    release(connection, [id], now, Commit())
     return describe(connection, [id])[0]

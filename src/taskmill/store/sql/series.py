@@ -11,8 +11,8 @@ from datetime import timedelta
 
 import msgspec
 
+from taskmill.model.commit import Commit, SeriesChange, Skipped
 from taskmill.model.durations import from_ms
-from taskmill.model.effects import Effects, SeriesChange, Skipped
 from taskmill.model.kin import Kin
 from taskmill.model.outcome import StopReason
 from taskmill.model.snapshot import Schedule
@@ -54,7 +54,7 @@ _decode_schedules = msgspec.json.Decoder(
 ).decode
 
 
-def begin(connection: Connection, id: int, task: NewTask, kin: Kin, effects: Effects) -> None:
+def begin(connection: Connection, id: int, task: NewTask, kin: Kin, commit: Commit) -> None:
     """Make the stored task ``id`` the first occurrence of a new series."""
     template = msgspec.structs.replace(task, kin=None, gate_id=None, stop=None, place_id=None)
     first_at = task.created_at if task.due_at is None else task.due_at
@@ -62,7 +62,7 @@ def begin(connection: Connection, id: int, task: NewTask, kin: Kin, effects: Eff
     parameters = (encoded(template), kin.every_ms, first_at, ttl_ms, kin.max_runs, task.created_at)
     series_id = one(connection, SQL["begin"], *parameters)
     connection.execute(SQL["join_series"], (id, series_id))
-    effects.beats.append(first_at + (kin.every_ms or 0))
+    commit.beats.append(first_at + (kin.every_ms or 0))
 
 
 def forget(connection: Connection, series_id: int) -> None:
@@ -70,7 +70,7 @@ def forget(connection: Connection, series_id: int) -> None:
     connection.execute(SQL["forget"], (series_id,))
 
 
-def follow(connection: Connection, ended: Iterable[int], now: int, effects: Effects) -> None:
+def follow(connection: Connection, ended: Iterable[int], now: int, commit: Commit) -> None:
     """Create the next occurrence of each series whose last occurrence has ended."""
     for series_id, came in _decode_ended(one(connection, SQL["of_ended"], encoded(list(ended)))):
         series = _read(connection, series_id)
@@ -80,10 +80,10 @@ def follow(connection: Connection, ended: Iterable[int], now: int, effects: Effe
                 # back in the meantime.
                 back = _put_back_by(connection, series.due_at, now)
                 series.first_at, series.due_at = series.first_at - back, series.due_at - back
-            _advance(connection, series_id, series, now, effects)
+            _advance(connection, series_id, series, now, commit)
 
 
-def skip_passed(connection: Connection, now: int, limit: int, effects: Effects) -> None:
+def skip_passed(connection: Connection, now: int, limit: int, commit: Commit) -> None:
     """Skip the beats that have come while the last occurrence is active.
 
     Each beat is skipped once, even if several nodes do this at the same time: the row stores the latest one.
@@ -92,7 +92,7 @@ def skip_passed(connection: Connection, now: int, limit: int, effects: Effects) 
         latest, skipped = beats_passed(every_ms, due_at, now)
         if connection.execute(SQL["settle_beats"], (series_id, due_at, latest, now)).rowcount:
             (described,) = describe(connection, [active])
-            effects.skipped.append(Skipped(described, skipped))
+            commit.skipped.append(Skipped(described, skipped))
 
 
 def clock_stepped(connection: Connection, by_ms: int) -> None:
@@ -127,7 +127,7 @@ def _has_active(connection: Connection, series_id: int) -> bool:
     return bool(one(connection, SQL["has_active"], series_id))
 
 
-def _advance(connection: Connection, series_id: int, series: Series, now: int, effects: Effects) -> None:
+def _advance(connection: Connection, series_id: int, series: Series, now: int, commit: Commit) -> None:
     if is_spent(series.runs, series.max_runs):
         forget(connection, series_id)
         return
@@ -156,19 +156,19 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
         connection.execute(SQL["pause_occurrence"], (id, now))
     connection.execute(SQL["advance"], (series_id, series.first_at, due_at, 1, now))
     if not series.paused:
-        effects.beats.append(due_at + series.every_ms)
+        commit.beats.append(due_at + series.every_ms)
     (described,) = describe(connection, [id])
-    effects.occurrences.append(described)
-    release(connection, [id], now, effects)
+    commit.occurrences.append(described)
+    release(connection, [id], now, commit)
     if skipped:
-        effects.skipped.append(Skipped(described, skipped))
+        commit.skipped.append(Skipped(described, skipped))
 
 
 def pause(connection: Connection, id: int, now: int) -> SeriesChange:
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
-    change = SeriesChange(series_id, effects=Effects(pauses_ended=paused_time.end_pauses(connection, now)))
+    change = SeriesChange(series_id, commit=Commit(pauses_ended=paused_time.end_pauses(connection, now)))
     connection.execute(SQL["set_paused"], (series_id, 1))
     if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
         occurrence, _, _ = _decode_occurrence(row[0])
@@ -176,7 +176,7 @@ def pause(connection: Connection, id: int, now: int) -> SeriesChange:
             paused_time.settle(connection, [occurrence])
         if connection.execute(SQL["pause_occurrence"], (occurrence, now)).rowcount:
             (change.occurrence,) = describe(connection, [occurrence])
-            change.effects.reordered = True
+            change.commit.reordered = True
     return change
 
 
@@ -185,9 +185,9 @@ def resume(connection: Connection, id: int, now: int) -> SeriesChange:
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
-    change = SeriesChange(series_id, effects=Effects(pauses_ended=paused_time.end_pauses(connection, now)))
+    change = SeriesChange(series_id, commit=Commit(pauses_ended=paused_time.end_pauses(connection, now)))
     connection.execute(SQL["set_paused"], (series_id, 0))
-    change.effects.beats.append(now)
+    change.commit.beats.append(now)
     row = connection.execute(SQL["occurrence"], (series_id,)).fetchone()
     if row is None:
         return change
@@ -197,14 +197,14 @@ def resume(connection: Connection, id: int, now: int) -> SeriesChange:
     if attempt:
         connection.execute(SQL["resume_retry"], (occurrence, now))
     else:
-        _move(connection, series_id, series, occurrence, now, change.effects)
+        _move(connection, series_id, series, occurrence, now, change.commit)
     # Something else may still block it, such as the attempt that it replaces.
-    release(connection, [occurrence], now, change.effects)
+    release(connection, [occurrence], now, change.commit)
     (change.occurrence,) = describe(connection, [occurrence])
     return change
 
 
-def _move(connection: Connection, series_id: int, series: Series, occurrence: int, now: int, effects: Effects) -> None:
+def _move(connection: Connection, series_id: int, series: Series, occurrence: int, now: int, commit: Commit) -> None:
     """Move a paused occurrence to the first beat that has not passed."""
     due_at, skipped = next_occurrence(series.first_at, series.every_ms, series.due_at - series.every_ms, now)
     expires_at = None if series.ttl_ms is None else due_at + series.ttl_ms
@@ -212,7 +212,7 @@ def _move(connection: Connection, series_id: int, series: Series, occurrence: in
     connection.execute(SQL["advance"], (series_id, series.first_at, due_at, 0, now))
     if skipped:
         (described,) = describe(connection, [occurrence])
-        effects.skipped.append(Skipped(described, skipped))
+        commit.skipped.append(Skipped(described, skipped))
 
 
 def cancel(connection: Connection, id: int, now: int) -> tuple[SeriesChange, Sequence[EndingRow]]:
@@ -225,7 +225,7 @@ def cancel(connection: Connection, id: int, now: int) -> tuple[SeriesChange, Seq
     if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
         occurrence, _, _ = _decode_occurrence(row[0])
         (change.occurrence,) = describe(connection, [occurrence])
-        return change, stop_trees(connection, [occurrence], StopReason.CANCEL, now, change.effects)
+        return change, stop_trees(connection, [occurrence], StopReason.CANCEL, now, change.commit)
     return change, []
 
 

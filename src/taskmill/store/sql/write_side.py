@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from taskmill.cron_socket import CronBeginning, CronDeclaration, Firings, Occasion
 from taskmill.errors import StoreCorrupt, StoreError, SubmissionError
+from taskmill.model.commit import CancelResult, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Declared, Scope
-from taskmill.model.effects import Arrived, CancelResult, Effects, Recovery, SeriesChange, SetAside
 from taskmill.model.machine import Machine
 from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Described, NewTask, Origin, Stored
@@ -62,7 +62,7 @@ class WriteSide(Locating):
     def __init__(self) -> None:
         self._arrivals: list[_Arrival] = []
         self._refusing: set[asyncio.Future[None]] = set()
-        self.watch_added: Callable[[Arrived], None] = lambda _arrived: None
+        self.committed: Callable[[Commit], None] = lambda _commit: None
         self.watch_cut_off: Callable[[], None] = lambda: None
         self.news: asyncio.Event | None = None
 
@@ -129,9 +129,9 @@ class WriteSide(Locating):
     def _store_together(self, arrivals: Sequence[_Arrival]) -> None:
         requests = [tasks for tasks, _ in arrivals]
 
-        def committed(stored: tuple[list[Answer], Arrived]) -> None:
-            answers, arrived = stored
-            self.watch_added(arrived)
+        def committed(stored: tuple[list[Answer], Commit]) -> None:
+            answers, commit = stored
+            self.committed(commit)
             self._requests.when_durable(lambda: answered(answers), failed)
 
         def answered(answers: list[Answer]) -> None:
@@ -180,7 +180,7 @@ class WriteSide(Locating):
             lambda connection: inbox.spawn(connection, tasks, origin, self._clock.now_ms()),
             len(tasks),
             alone=True,
-            at_commit=lambda spawned: self.watch_added(spawned[1]),
+            at_commit=lambda spawned: self.committed(spawned[1]),
         )
         if isinstance(answer, SubmissionError):
             raise answer
@@ -244,7 +244,7 @@ class WriteSide(Locating):
     async def give_back(self) -> bool:
         return await self._requests.ask(paused_time.bite, paused_time.BITE, alone=True, durable=False)
 
-    async def set_priority(self, id: int, priority: int) -> Effects | None:
+    async def set_priority(self, id: int, priority: int) -> Commit | None:
         return await self._write(lambda connection: controls.set_priority(connection, id, priority))
 
     async def save(self, id: int, attempt: int, saved: str) -> bool:
@@ -301,9 +301,9 @@ class WriteSide(Locating):
         return await self._write(lambda connection: cron_firing.begin(connection, declared, now, zone), len(declared))
 
     async def fire_cron(self, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> Firings:
-        def write(connection: Connection) -> tuple[Firings, Arrived]:
+        def write(connection: Connection) -> tuple[Firings, Commit]:
             return cron_firing.fire(connection, occasions, now, zone)
 
-        firings, arrived = await self._write(write, len(occasions))
-        self.watch_added(arrived)
+        firings, commit = await self._write(write, len(occasions))
+        self.committed(commit)
         return firings

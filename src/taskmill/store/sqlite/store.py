@@ -154,9 +154,9 @@ class SqliteStore(WriteSide, ReadSide):
         connection.row_factory, connection.text_factory = None, str
         try:
             self._check_same_file(connection)
-            (answer,), arrived = inbox.insert(Session(connection, self._lost_ids), [tasks], self._clock.now_ms())
-            if arrived.fresh:
-                self._lost_ids.give_out(arrived.fresh[-1][0])
+            (answer,), commit = inbox.insert(Session(connection, self._lost_ids), [tasks], self._clock.now_ms())
+            if commit.fresh:
+                self._lost_ids.give_out(commit.fresh[-1][0])
         except DatabaseError as wrong:
             raise translated(wrong, self.name) from wrong
         finally:

@@ -61,9 +61,9 @@ class Budgets:
         await commit_moved(store, one, TryAgain("e", NOW + 1000), None)
         await commit_moved(store, two, MakeWay(), None)
         result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(promote=True)))
-        assert [task.place for task in result.effects.released] == [Place(NOW, later, later, None, STORED)]
+        assert [task.place for task in result.commit.released] == [Place(NOW, later, later, None, STORED)]
         result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(resume_preempted=True)))
-        assert [(task.id, task.place.io) for task in result.effects.released] == [(paused, LEARN)]
+        assert [(task.id, task.place.io) for task in result.commit.released] == [(paused, LEARN)]
 
     async def test_a_replacement_has_the_budget_of_its_own_submission(self, store: Store) -> None:
         (old,) = await add(store, new_task(key="k", io=STORED))

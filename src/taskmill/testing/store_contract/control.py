@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskmill.errors import DuplicateTask
-from taskmill.model.effects import Effects
+from taskmill.model.commit import Commit
 from taskmill.model.filters import Filters
 from taskmill.model.retention import Retention
 from taskmill.model.status import Ending, OnDuplicate, Status
@@ -23,8 +23,8 @@ class ControlAndUpkeep:
         (task,) = await claim(store, running)
         result = await store.cancel([waiting, running, 999], NOW)
         assert result.ids == [waiting, running]
-        assert [gone.task.id for gone in result.effects.ended] == [waiting]
-        assert result.effects.stopping == [(running, "cancel")]
+        assert [gone.task.id for gone in result.commit.ended] == [waiting]
+        assert result.commit.stopping == [(running, "cancel")]
         assert (await ended(store, waiting)).ending == Ending.CANCELLED
         survey = await store.turn(Turn(now=NOW, look=Look(survey=True)))
         assert survey.stops == [(running, "cancel")]
@@ -34,19 +34,19 @@ class ControlAndUpkeep:
         assert (await commit(store, task, End(Ending.CANCELLED), stopped=True)).lost == {}
         assert (await ended(store, running)).ending == Ending.CANCELLED
         again = await store.cancel([waiting, running], NOW)
-        assert (again.ids, again.effects) == ([], Effects())
+        assert (again.ids, again.commit) == ([], Commit())
 
     async def test_recovery_returns_running_tasks_without_cost_and_quarantines_poison(self, store: Store) -> None:
         (id,) = await add(store, new_task())
         for crashes in (1, 2):
             await claim(store, id)
             recovery = await store.recover(NOW)
-            assert (recovery.returned, recovery.effects) == (1, Effects())
+            assert (recovery.returned, recovery.commit) == (1, Commit())
             record = await active(store, id)
             assert (record.status, record.retries, record.attempt) == (Status.PENDING, 0, crashes)
         await claim(store, id)
         recovery = await store.recover(NOW)
-        assert [gone.task.id for gone in recovery.effects.ended] == [id]
+        assert [gone.task.id for gone in recovery.commit.ended] == [id]
         assert (await ended(store, id)).error == "crashed 3 times"
         assert (await store.recover(NOW)).returned == 0
 
@@ -56,7 +56,7 @@ class ControlAndUpkeep:
         await store.cancel([id], NOW)
         await store.recover(NOW)
         result = await store.cancel([id], NOW)
-        assert (result.ids, result.effects) == ([id], Effects())
+        assert (result.ids, result.commit) == ([id], Commit())
         (task,) = await claim(store, id)
         assert task.stop == "cancel"
 
@@ -121,25 +121,24 @@ class ControlAndUpkeep:
         await claim(store, id)
         await store.cancel([id], NOW)
         for _ in range(5):
-            assert (await store.recover(NOW)).effects.ended == []
-            assert (await store.turn(Turn(now=NOW + 20, upkeep=TurnUpkeep(expire=True)))).effects.ended == []
+            assert (await store.recover(NOW)).commit.ended == []
+            assert (await store.turn(Turn(now=NOW + 20, upkeep=TurnUpkeep(expire=True)))).commit.ended == []
             assert (await store.turn(Turn(now=NOW + 20, look=Look(survey=True)))).hooks == [id]
             assert [task.stop for task in await claim(store, id, now=NOW + 20)] == ["cancel"]
         # Its hook has had as many attempts as the handler; a hook that keeps killing its process must not run forever.
-        assert [gone.task.id for gone in (await store.recover(NOW)).effects.ended] == [id]
+        assert [gone.task.id for gone in (await store.recover(NOW)).commit.ended] == [id]
         assert (await ended(store, id)).ending == Ending.CANCELLED
 
     async def test_what_was_started_in_time_and_interrupted_runs_on_but_a_retry_does_not(self, store: Store) -> None:
         (id,) = await add(store, new_task(expires_at=NOW + 10))
         (task,) = await claim(store, id)
         await commit(store, task, Return())
-        assert (await store.turn(Turn(now=NOW + 10, upkeep=TurnUpkeep(expire=True)))).effects.ended == []
+        assert (await store.turn(Turn(now=NOW + 10, upkeep=TurnUpkeep(expire=True)))).commit.ended == []
         (task,) = await claim(store, id, now=NOW + 10)
         await commit(store, task, TryAgain("e", None))
         assert await claim(store, id, now=NOW + 10) == []
         assert [
-            gone.task.id
-            for gone in (await store.turn(Turn(now=NOW + 10, upkeep=TurnUpkeep(expire=True)))).effects.ended
+            gone.task.id for gone in (await store.turn(Turn(now=NOW + 10, upkeep=TurnUpkeep(expire=True)))).commit.ended
         ] == [id]
 
     async def test_what_has_started_has_its_hook_run_before_it_ends(self, store: Store) -> None:
@@ -149,8 +148,8 @@ class ControlAndUpkeep:
         judged = [Judged(made_way, MakeWay(), 1), Judged(failed, TryAgain("no", None), 1)]
         await store.turn(Turn(now=NOW, judged=judged))
         result = await store.cancel([cancelled], NOW)
-        assert (result.ids, result.effects.hooks, result.effects.ended) == ([cancelled], [cancelled], [])
-        assert (await store.cancel([cancelled], NOW)).effects.hooks == []
+        assert (result.ids, result.commit.hooks, result.commit.ended) == ([cancelled], [cancelled], [])
+        assert (await store.cancel([cancelled], NOW)).commit.hooks == []
         (stored,) = await store.add([new_task(key="b", on_duplicate=OnDuplicate.SUPERSEDE)])
         (again,) = await store.add([new_task(key="a")])
         assert (stored.kind, again.kind) == ("superseded", "inserted")

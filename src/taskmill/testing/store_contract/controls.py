@@ -241,7 +241,7 @@ class Controls:
         assert [await deadline_of(id) for id in (scheduled, blocked)] == [deadline + 100, deadline + 100]
         assert await deadline_of(elsewhere) == deadline + (100 if scope == EVERYTHING else 0)
         promoted = await store.turn(Turn(now=NOW + 500, upkeep=TurnUpkeep(promote=True)))
-        assert [(task.lane, task.place) for task in promoted.effects.released] == [
+        assert [(task.lane, task.place) for task in promoted.commit.released] == [
             (Lane("g", 128, TYPE), Place(NOW + 500, scheduled, scheduled)),
         ], "it began to wait afterwards"
 
@@ -267,14 +267,14 @@ class Controls:
         )
         await store.pause(G, NOW + 5, None)
         result = await store.turn(Turn(now=NOW + 15, upkeep=TurnUpkeep(expire=True)))
-        assert (result.effects.ended, result.next_expiry) == ([], NOW + 20)
+        assert (result.commit.ended, result.next_expiry) == ([], NOW + 20)
         result = await store.turn(Turn(now=NOW + 25, upkeep=TurnUpkeep(expire=True)))
-        assert ([gone.task.id for gone in result.effects.ended], result.next_expiry) == ([free], None)
+        assert ([gone.task.id for gone in result.commit.ended], result.next_expiry) == ([free], None)
         await store.resume(G, NOW + 105)
         result = await store.turn(Turn(now=NOW + 109, upkeep=TurnUpkeep(expire=True)))
-        assert (result.effects.ended, result.next_expiry) == ([], NOW + 110)
+        assert (result.commit.ended, result.next_expiry) == ([], NOW + 110)
         result = await store.turn(Turn(now=NOW + 110, upkeep=TurnUpkeep(expire=True)))
-        assert [gone.task.id for gone in result.effects.ended] == [paused]
+        assert [gone.task.id for gone in result.commit.ended] == [paused]
 
     async def test_what_one_of_two_pauses_still_covers_does_not_expire(self, store: Store) -> None:
         (id,) = await add(store, new_task(group="g", expires_at=NOW + 10))
@@ -283,7 +283,7 @@ class Controls:
         await store.turn(Turn(now=NOW + 50, upkeep=TurnUpkeep(expire=True)))
         await store.resume(G, NOW + 60)
         result = await store.turn(Turn(now=NOW + 60, upkeep=TurnUpkeep(expire=True), look=Look(survey=True)))
-        assert (result.effects.ended, result.next_expiry) == ([], None)
+        assert (result.commit.ended, result.next_expiry) == ([], None)
         await store.resume(D, NOW + 80)
         assert (await place_of(store, id))[1] == NOW + 90
 
@@ -338,8 +338,8 @@ class Controls:
         assert (await store.turn(Turn(now=NOW + 100, look=Look(survey=True)))).has_preempted
         assert await claim(store, id) == []
         result = await store.turn(Turn(now=NOW + 400, upkeep=TurnUpkeep(resume_preempted=True), look=Look(survey=True)))
-        assert ([each.id for each in result.effects.resumed], result.has_preempted) == ([id], False)
-        assert [each.place for each in result.effects.released] == [Place(NOW + 300, id, id)], "it has not waited"
+        assert ([each.id for each in result.commit.resumed], result.has_preempted) == ([id], False)
+        assert [each.place for each in result.commit.released] == [Place(NOW + 300, id, id)], "it has not waited"
         (task,) = await claim(store, id, now=NOW + 5000)
         assert (task.saved, task.attempt, task.retries, task.crashes) == ('{"part":3}', 2, 0, 0)
 
@@ -349,7 +349,7 @@ class Controls:
         await store.turn(Turn(now=NOW, judged=[Judged(task, MakeWay(), 0)]))
         await store.pause(G, NOW, NOW + 50)
         result = await store.turn(Turn(now=NOW + 60, upkeep=TurnUpkeep(resume_preempted=True)))
-        assert result.effects.pauses_ended == [G]
+        assert result.commit.pauses_ended == [G]
         assert await store.end_pauses(NOW + 60) == []
 
     async def test_whoever_made_way_still_does_after_a_recovery(self, store: Store) -> None:
@@ -378,9 +378,9 @@ class Controls:
     async def test_another_priority_is_another_lane_and_reaches_what_is_waited_for(self, store: Store) -> None:
         (blocker,) = await add(store, new_task())
         (blocked,) = await add(store, new_task(status=Status.BLOCKED, kin=Kin(depends_on=(blocker,))))
-        effects = await store.set_priority(blocked, 5)
-        assert effects is not None
-        assert effects.reordered
+        commit = await store.set_priority(blocked, 5)
+        assert commit is not None
+        assert commit.reordered
         assert (await store.turn(Turn(now=NOW, look=Look(survey=True)))).lanes == [Lane("", 5, TYPE)]
         assert [(await active(store, id)).priority for id in (blocker, blocked)] == [128, 5]
 

@@ -45,7 +45,7 @@ async def judge(store: Store, id: int, verdict: Verdict, now: int) -> list[CronS
     """Claim the task, and end its attempt with ``verdict`` one millisecond later."""
     (task,) = await claim(store, id, now=now - 1)
     result = await store.turn(Turn(now=now, judged=[Judged(task, verdict, 1)]))
-    return result.effects.crons
+    return result.commit.crons
 
 
 async def the_row(store: Store, name: str = "tick") -> CronRow:
@@ -179,14 +179,14 @@ class CronTasks:
         await begin(store, declaration())
         (fired,) = (await fire(store)).fired
         result = await store.cancel([fired.id], DAWN + 10)
-        assert [state.last_outcome for state in result.effects.crons] == [RunOutcome.CANCELLED]
+        assert [state.last_outcome for state in result.commit.crons] == [RunOutcome.CANCELLED]
         assert (await the_row(store)).task_id is None
 
     async def test_what_is_no_longer_declared_is_cancelled(self, store: Store) -> None:
         await begin(store, declaration())
         (fired,) = (await fire(store)).fired
         begun = await store.begin_cron([], DAWN + 10, UTC)
-        assert [gone.task.id for gone in begun.effects.ended] == [fired.id]
+        assert [gone.task.id for gone in begun.commit.ended] == [fired.id]
         assert (await ended(store, fired.id)).ending == Ending.CANCELLED
 
     async def test_what_waits_for_its_retry_is_run_as_it_is_declared_now(self, store: Store) -> None:

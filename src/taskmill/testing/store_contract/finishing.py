@@ -65,11 +65,11 @@ class Finishing:
         await commit(store, task, TryAgain("e", NOW + 1000))
         assert (await active(store, id)).status == Status.SCHEDULED
         result = await store.turn(Turn(now=NOW + 999, upkeep=TurnUpkeep(promote=True)))
-        assert (result.effects.released, result.next_due) == ([], NOW + 1000)
+        assert (result.commit.released, result.next_due) == ([], NOW + 1000)
         result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(promote=True)))
         assert result.next_due is None
         # The aging clock continues: its place in the queue is that of its submission.
-        assert [(task.lane, task.place) for task in result.effects.released] == [
+        assert [(task.lane, task.place) for task in result.commit.released] == [
             (Lane("", 128, TYPE), Place(NOW, id, id)),
         ]
 
@@ -81,7 +81,7 @@ class Finishing:
             new_task(group="g8", status=Status.SCHEDULED, due_at=NOW + 2000, queued_at=NOW + 2000),
         )
         result = await store.turn(Turn(now=NOW + 1500, upkeep=TurnUpkeep(promote=True)))
-        assert [(task.lane, task.place) for task in result.effects.released] == [
+        assert [(task.lane, task.place) for task in result.commit.released] == [
             (Lane("g7", 128, TYPE), Place(NOW + 1000, due, due)),
         ]
         assert (result.lanes, result.fronts, result.next_due) == (None, {}, NOW + 2000)
@@ -116,7 +116,7 @@ class Finishing:
         )
         await store.shift_clock(-5)
         result = await store.turn(Turn(now=NOW + 5, upkeep=TurnUpkeep(promote=True)))
-        assert [task.place for task in result.effects.released] == [Place(NOW + 5, relative, relative)]
+        assert [task.place for task in result.commit.released] == [Place(NOW + 5, relative, relative)]
         assert result.next_due == NOW + 20
         assert (await active(store, absolute)).status == Status.SCHEDULED
 
@@ -130,7 +130,7 @@ class Finishing:
         )
         await claim(store, started)
         result = await store.turn(Turn(now=NOW + 10, upkeep=TurnUpkeep(expire=True)))
-        assert sorted(gone.task.id for gone in result.effects.ended) == [stale, delayed]
+        assert sorted(gone.task.id for gone in result.commit.ended) == [stale, delayed]
         assert result.next_expiry == NOW + 11
         assert (await ended(store, stale)).ending == Ending.EXPIRED
         assert (await active(store, fresh)).status == Status.PENDING

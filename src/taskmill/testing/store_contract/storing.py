@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskmill.errors import DuplicateTask
-from taskmill.model.effects import Arrived
+from taskmill.model.commit import Commit
 from taskmill.model.filters import Filters
 from taskmill.model.retention import Retention
 from taskmill.model.stages import Lane, Place, Stored
@@ -68,10 +68,10 @@ class StoringAndClaiming:
     async def test_the_watcher_is_told_of_every_commit(self, store: Store) -> None:
         told: list[tuple[int, int]] = []
 
-        def watch(arrived: Arrived) -> None:
+        def watch(arrived: Commit) -> None:
             told.extend((id, task.priority) for id, task in arrived.fresh)
 
-        store.watch_added = watch
+        store.committed = watch
         one, two = await add(store, new_task(priority=1), new_task(priority=2))
         assert told == [(one, 1), (two, 2)]
 

@@ -1,8 +1,7 @@
-"""What a commit did besides what was asked."""
+"""What a commit did, and the results of single operations."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,9 +27,14 @@ class Skipped(msgspec.Struct, frozen=True):
     count: int
 
 
-class Effects(msgspec.Struct):
-    """What a commit did besides what was asked: whatever follows from tasks that ended, were stopped or were stored."""
+class Commit(msgspec.Struct):
+    """What a commit did, for the parts of a scheduler that follow commits: new tasks, and all that follows from tasks
+    that were stored, stopped or ended."""
 
+    fresh: list[tuple[int, NewTask]] = msgspec.field(default_factory=list[tuple[int, NewTask]])
+    """New tasks, with their ids."""
+    blocked: list[int] = msgspec.field(default_factory=list[int])
+    """New tasks that wait for tasks they depend on."""
     ended: list[Ended] = msgspec.field(default_factory=list[Ended])
     released: list[Waiting] = msgspec.field(default_factory=list[Waiting])
     """Tasks that entered the queue."""
@@ -39,7 +43,7 @@ class Effects(msgspec.Struct):
     expiries: list[int] = msgspec.field(default_factory=list[int])
     """The deadlines of tasks that were unblocked or entered the queue."""
     unblocked: list[Described] = msgspec.field(default_factory=list[Described])
-    """Tasks whose last dependency was met, whatever else holds them back."""
+    """Tasks whose last dependency was met, even if something else holds them back."""
     stopping: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
     """Running tasks that were asked to stop, and why."""
     hooks: list[int] = msgspec.field(default_factory=list[int])
@@ -50,18 +54,25 @@ class Effects(msgspec.Struct):
     """The next occurrences of recurring tasks."""
     skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
     beats: list[int] = msgspec.field(default_factory=list[int])
-    """When beats of series come, which are skipped if the last occurrence is active then."""
+    """When occurrences of series come due, which are skipped if the last one is still active."""
     resumed: list[Described] = msgspec.field(default_factory=list[Described])
-    """Those of the released that had made way for more urgent tasks."""
+    """Released tasks that had been preempted."""
     pauses_ended: list[Scope] = msgspec.field(default_factory=list[Scope])
-    """Pauses whose time was over, though nobody had ended them."""
+    """Timed pauses that this commit has ended."""
     crons: list[CronState] = msgspec.field(default_factory=list[CronState])
-    """Cron tasks about which something has changed."""
+    """Cron tasks whose state has changed."""
     reordered: bool = False
-    """Whether waiting tasks changed their lanes."""
+    """True if waiting tasks changed their lanes."""
 
-    def put_first(self, earlier: Effects) -> None:
-        """The same transaction has done that before."""
+    @property
+    def is_announced(self) -> bool:
+        """True if there is more to announce than new tasks."""
+        return bool(
+            self.ended or self.unblocked or self.occurrences or self.resumed or self.skipped or self.pauses_ended
+        )
+
+    def put_first(self, earlier: Commit) -> None:
+        """Add what the same transaction did before."""
         for name in self.__struct_fields__:
             mine, theirs = getattr(self, name), getattr(earlier, name)
             match mine:
@@ -73,16 +84,7 @@ class Effects(msgspec.Struct):
                     setattr(self, name, mine or theirs)
 
 
-NO_EFFECTS = Effects()
-
-
-class Arrived(msgspec.Struct):
-    """What a commit of submissions brought: new rows, and what it did to those whose keys they took."""
-
-    fresh: list[tuple[int, NewTask]] = msgspec.field(default_factory=list[tuple[int, NewTask]])
-    blocked: Collection[int] = ()
-    """Those of the new tasks that wait for others they depend on."""
-    effects: Effects = msgspec.field(default_factory=Effects)
+NO_COMMIT = Commit()
 
 
 UNREADABLE_ROW = "the stored row is unreadable"
@@ -106,14 +108,14 @@ class SetAside(msgspec.Struct):
     """What became of damaged rows."""
 
     damaged: list[Damage] = msgspec.field(default_factory=list[Damage])
-    effects: Effects = msgspec.field(default_factory=Effects)
+    commit: Commit = msgspec.field(default_factory=Commit)
 
 
 class Recovery(msgspec.Struct):
     """What recovery did with the tasks of a dispatcher that died."""
 
     returned: int = 0
-    effects: Effects = msgspec.field(default_factory=Effects)
+    commit: Commit = msgspec.field(default_factory=Commit)
 
 
 class CancelResult(msgspec.Struct):
@@ -121,7 +123,7 @@ class CancelResult(msgspec.Struct):
 
     ids: list[int] = msgspec.field(default_factory=list[int])
     """The tasks that end, at once or soon."""
-    effects: Effects = msgspec.field(default_factory=Effects)
+    commit: Commit = msgspec.field(default_factory=Commit)
 
 
 class SeriesChange(msgspec.Struct):
@@ -130,4 +132,4 @@ class SeriesChange(msgspec.Struct):
     series_id: int | None = None
     occurrence: Described | None = None
     """The active occurrence it acted on."""
-    effects: Effects = msgspec.field(default_factory=Effects)
+    commit: Commit = msgspec.field(default_factory=Commit)
