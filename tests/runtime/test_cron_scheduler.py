@@ -280,7 +280,7 @@ async def test_whatever_kills_the_loop_is_logged_at_once_and_raised_by_stop(
         raise ArithmeticError("wrong")
 
     with monkeypatch.context() as patch:
-        patch.setattr("taskmill.runtime.dispatcher.Dispatcher._plan", die)
+        patch.setattr("taskmill.runtime.planning.Planner.plan", die)
         await bench.clock.advance(3600)
     assert [record.levelno for record in caplog.records if record.name == "taskmill.cron"] == [logging.CRITICAL]
     with pytest.raises(ArithmeticError):
