@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 from taskmill.model.cluster import Claim
 from taskmill.model.group import AllocationReason
-from taskmill.policy.shares import Share, allocate, lent
+from taskmill.policy.shares import NO_SHARE, Share, allocate, lent
 from taskmill.policy.turns import LEAST_MS, Service
-
-_NOTHING = Share(0, 0.0, 0, 0)
 
 CROWD = 4
 """With this many groups per slot, one group more or less changes the shares of the others very little."""
@@ -88,7 +86,7 @@ class Shares:
 
     def _is_one_of_many(self, group: str, now: Claim | None) -> bool:
         """True if a group has so small a share that its coming and going need not be computed at once."""
-        if len(self._claims) <= CROWD * self._slots or self._shares.get(group, _NOTHING).limit > 1:
+        if len(self._claims) <= CROWD * self._slots or self._shares.get(group, NO_SHARE).limit > 1:
             return False
         return now is None or (now.min_slots == 0 and now.weight * self._slots < self._weights)
 
@@ -111,7 +109,7 @@ class Shares:
         if self.count_lent is not None:
             self._count_lent(self.count_lent)
         for group in {**before, **self._shares}:
-            old, new = before.get(group, _NOTHING).slots, self._shares.get(group, _NOTHING).slots
+            old, new = before.get(group, NO_SHARE).slots, self._shares.get(group, NO_SHARE).slots
             if old != new:
                 self.changes.append(Reallocation(group, old, new, self._reason(group, old, new)))
         self.is_stale = self._weights_changed = False
@@ -150,7 +148,7 @@ class Shares:
     def ended(self, group: str, held_ms: int) -> None:
         """Charge a group for how long an ended task held its slot. Slots of a minimum are not charged."""
         claim, more = self._claims.get(group), held_ms - LEAST_MS
-        if claim is not None and more > 0 and claim.running > self._shares.get(group, _NOTHING).least:
+        if claim is not None and more > 0 and claim.running > self._shares.get(group, NO_SHARE).least:
             self._service.charge(group, claim.weight, self._weights, more)
 
     def asked(self) -> dict[str, Claim]:
@@ -158,7 +156,7 @@ class Shares:
         return dict(self._claims)
 
     def slots_of(self, group: str) -> int:
-        return self._shares.get(group, _NOTHING).slots
+        return self._shares.get(group, NO_SHARE).slots
 
     def slots_by_group(self) -> dict[str, int]:
         """Return the share of each group that has work. Safe to call from any thread."""

@@ -25,7 +25,7 @@ from taskmill.policy.holds import beyond_share, holds_on_group, holds_on_type, o
 from taskmill.policy.io_gate import IoGate, IoLoad
 from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
-from taskmill.policy.shares import allocate
+from taskmill.policy.shares import NO_SHARE, Share, allocate
 from taskmill.policy.standstill import Clocks, clocks
 from taskmill.policy.throttling import holding_limit, pressure_hold
 from taskmill.policy.wording import clock_text, group_text, plural, rate_text, span_text, when_text
@@ -242,7 +242,7 @@ def _competition(situation: Situation, around: Surroundings, seen: _Seen, effect
     if out_of_slots(around.running.total(), slots) is not None:
         yield Hold("slots", "the only slot is taken" if slots == 1 else f"all {slots} slots are taken")
     if rules.is_shared and not passes_shares(effective, rules):
-        share = share_of(situation.group, around, rules, seen.at)
+        share = share_of(situation.group, around, rules, seen.at).limit
         held = beyond_share(situation.group, seen.in_group(situation.group), share)
         if held is not None:
             group = group_text(situation.group)
@@ -251,25 +251,27 @@ def _competition(situation: Situation, around: Surroundings, seen: _Seen, effect
         yield Hold("ahead", f"{plural(around.ahead, 'task starts', 'tasks start')} before it")
 
 
-def share_of(group: str, around: Surroundings, rules: Rules, now: int) -> int:
-    return shares(around.running, around.waiting, rules, now, around.unknown_types).get(group, 0)
+def share_of(group: str, around: Surroundings, rules: Rules, now: int) -> Share:
+    """Return the share of a group; a group without work has none."""
+    shares = allocated(around.running, around.waiting, rules, now, around.unknown_types)
+    return shares.get(group, NO_SHARE)
 
 
-def shares(
+def allocated(
     running: Counter[tuple[str, str]],
     waiting: Counter[tuple[str, str]],
     rules: Rules,
     now: int,
     unknown_types: Collection[str],
-) -> dict[str, int]:
-    """Return the share of every group that has work, in slots; ``running`` and ``waiting`` are by group and type."""
+) -> dict[str, Share]:
+    """Return the share of every group that has work; ``running`` and ``waiting`` are by group and type."""
     busy = by_group(running)
     ready = _may_start(waiting, _Seen(running, rules.at(now), now, unknown_types))
     claims: dict[str, Claim] = {}
     for group in {*busy, *by_group(waiting)}:
         settings = rules.group(group)
         claims[group] = Claim(busy[group], ready[group], settings.weight, settings.cap, settings.min_slots)
-    return {group: share.slots for group, share in allocate(rules.declared.max_concurrency, claims).items()}
+    return allocate(rules.declared.max_concurrency, claims)
 
 
 def by_group(load: Counter[tuple[str, str]]) -> Counter[str]:
@@ -355,7 +357,7 @@ def _summary(
             priority += f", more urgent {when_text(now + step - shown.waited, now)}"
     parts.append(priority)
     if rules.is_shared and status is Status.PENDING and all(hold.reason != "share" for hold in holds):
-        share, slots = share_of(situation.group, around, rules, now), rules.declared.max_concurrency
+        share, slots = share_of(situation.group, around, rules, now).slots, rules.declared.max_concurrency
         parts.append(f"the share of its {group_text(situation.group)} is {share} of {plural(slots, 'slot', 'slots')}")
     if expires_at is not None and not situation.interrupted:
         when = f"{span_text(expires_at - now)} after it resumes" if shown.stand_still else when_text(expires_at, now)

@@ -38,6 +38,9 @@ class Share(NamedTuple):
     """Its guaranteed minimum."""
 
 
+NO_SHARE = Share(0, 0.0, 0, 0)
+
+
 def is_shared(groups: Iterable[Group]) -> bool:
     """True if slots are shared between groups; otherwise priority is global and equally urgent groups take turns."""
     return any(group.has_share for group in groups)

@@ -8,15 +8,16 @@ from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
 from taskmill.model.situation import GroupLoad
 from taskmill.model.snapshot import GroupSnapshot, RateSnapshot
-from taskmill.policy.explaining import by_group, shares
+from taskmill.policy.explaining import allocated, by_group
 from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.policy.rules import Rules
+from taskmill.policy.shares import NO_SHARE
 
 
 def groups_of(load: GroupLoad, rules: Rules, now: int, unknown_types: Collection[str]) -> dict[str, GroupSnapshot]:
     """Return every group with work or settings of its own. Tasks without a handler anywhere get no share."""
     busy, pending = by_group(load.running), by_group(load.waiting)
-    slots = shares(load.running, load.waiting, rules, now, unknown_types)
+    shares = allocated(load.running, load.waiting, rules, now, unknown_types)
     pauses = rules.paused(ScopeKind.GROUP, now)
     return {
         name: GroupSnapshot(
@@ -25,7 +26,7 @@ def groups_of(load: GroupLoad, rules: Rules, now: int, unknown_types: Collection
             cap=settings.cap,
             min_slots=settings.min_slots,
             rate=settings.rate,
-            slots=slots.get(name, 0),
+            slots=shares.get(name, NO_SHARE).slots,
             running=busy[name],
             pending=pending[name],
             paused=name in pauses,
