@@ -62,175 +62,238 @@ class DispatchRight(Protocol):
 
     def release(self) -> None: ...
     def linger(self) -> None:
-        """Nothing is begun any longer, and the right is kept until what would not stop has ended."""
+        """Start nothing more, and keep the right until the handlers that did not stop have ended."""
         ...
 
     def inheritable(self) -> Sequence[int]:
-        """File descriptors that keep the right alive in processes which run handlers."""
+        """Return the file descriptors that keep the right alive in worker processes."""
         ...
 
 
-class Store(CronStore, Protocol):
-    """Everything durable. A coroutine that writes returns when its transaction is durable, ``turn`` when committed."""
+class Dispatches(Protocol):
+    """What the dispatch loop needs: the right to dispatch, turns, recovery."""
 
     name: str
-    is_shared: bool
-    """Whether other processes may use the store."""
     is_cluster: bool
-    """Whether other nodes may dispatch at the same time."""
-    committed: Callable[[Commit], None]
-    """Called after each local commit of submissions, even if the caller has gone away."""
+    """True if other nodes may dispatch at the same time."""
     watch_cut_off: Callable[[], None]
-    """Called when this node can no longer prove that it is alive: others are about to run what it runs."""
-    news: asyncio.Event | None
-    """Set when others may have written, if the store is told of that; else it has to be asked."""
-
-    async def open(self) -> None: ...
-    async def close(self) -> None: ...
-    def measure(self, meter: StoreMeter) -> None:
-        """Tell ``meter`` what writing costs, until the store is closed."""
-        ...
+    """Called when this node can no longer prove that it is alive, so that other nodes may run its tasks."""
 
     async def acquire_dispatch(self) -> DispatchRight:
         """Take the right to dispatch or raise ``AlreadyRunning``."""
         ...
 
-    async def recover(self, now: int) -> Recovery: ...
-    async def set_aside(self, now: int, *, running: bool) -> SetAside:
-        """End tasks whose rows are damaged, so that the others go on; those that run only with ``running``."""
+    def is_cut_off(self) -> bool:
+        """True if this node cannot prove that it is alive: a task that it starts now may run elsewhere already."""
         ...
 
-    async def publish_types(self, types: Mapping[str, str]) -> None: ...
-    async def published_types(self) -> Mapping[str, str]: ...
+    def dispatcher_is_alive(self) -> bool:
+        """True if some process dispatches."""
+        ...
 
+    async def recover(self, now: int) -> Recovery:
+        """Return the tasks of dead dispatchers to the queue."""
+        ...
+
+    async def set_aside(self, now: int, *, running: bool) -> SetAside:
+        """End tasks whose rows are damaged, so that the others run; running ones only with ``running``."""
+        ...
+
+    async def declare(self, declared: Declared) -> None:
+        """Store the settings that the dispatching program declares."""
+        ...
+
+    async def turn(self, turn: Turn) -> TurnResult:
+        """Commit a turn. It returns when the turn is committed, and not when it is durable."""
+        ...
+
+    async def save(self, id: int, attempt: int, saved: str) -> bool:
+        """Store the state of an attempt; False if its token is no longer held."""
+        ...
+
+    async def children(self, id: int) -> list[HistoryRecord]:
+        """Return the ended children of a task, in the order of their ids."""
+        ...
+
+    async def crossings(self, crossings: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:
+        """Return the waiting tasks within these spans, and for each span when the first task after it began to wait."""
+        ...
+
+
+class Durable(Protocol):
+    """What is committed becomes durable."""
+
+    def when_durable(self, callback: Callable[[], None]) -> None:
+        """Call back once everything committed so far is as durable as was asked for; never if the disk refuses."""
+        ...
+
+    def make_durable_soon(self) -> None:
+        """Make everything committed so far durable within a moment, though nothing waits for it."""
+        ...
+
+    async def durable(self) -> None:
+        """Wait until everything committed so far is as durable as was asked for."""
+        ...
+
+
+class Submits(Protocol):
+    """What submitting needs."""
+
+    committed: Callable[[Commit], None]
+    """Called after each local commit of submissions, even if the caller has gone away."""
+
+    async def publish_types(self, types: Mapping[str, str]) -> None:
+        """Store the task types of this program, with their defaults, for programs that submit by name."""
+        ...
+
+    async def published_types(self) -> Mapping[str, str]: ...
     def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]: ...
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
         """Store tasks in the transaction of the caller's own connection, in the caller's thread."""
         ...
 
     async def add_within(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
-        """The same for a connection of whatever kind callers on an event loop may have."""
+        """Do the same for an asynchronous connection of the caller's."""
         ...
 
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
         """Store children, or siblings, of an attempt; ``InvalidState`` if it is over or was asked to stop."""
         ...
 
-    async def turn(self, turn: Turn) -> TurnResult: ...
-    def when_durable(self, callback: Callable[[], None]) -> None:
-        """Call back once everything committed so far is as durable as was asked for; never if the disk refuses."""
-        ...
 
-    def make_durable_soon(self) -> None:
-        """Nobody waits for what was committed; make it durable within a moment all the same."""
-        ...
-
-    async def durable(self) -> None: ...
+class Tunes(Protocol):
+    """What changes tasks and settings at run time."""
 
     async def controls(self) -> Controls: ...
-    async def declare(self, declared: Declared) -> None:
-        """The program that begins to dispatch says what it was written to do."""
-        ...
-
     async def change(self, changes: Mapping[Scope, Change]) -> None:
-        """Settings made at run time; those of before that are not mentioned stay."""
+        """Change settings; settings that are not mentioned stay."""
         ...
 
     async def pause(self, scope: Scope, now: int, until: int | None, *, relative: bool = False) -> bool:
-        """Pause a scope, or change when its pause ends; says whether it was not paused before.
+        """Pause a scope, or change when its pause ends; return True if it was not paused before.
 
         ``relative`` if the end follows from a length: it moves with a step of the clock.
         """
         ...
 
     async def resume(self, scope: Scope, now: int) -> bool:
-        """End a pause as of ``now``: meanwhile no task of the scope has waited or come closer to its deadline."""
-        ...
-
-    async def end_pauses(self, now: int) -> list[Scope]:
-        """End the pauses whose time has come, each as of that time; returns which."""
-        ...
-
-    async def give_back(self) -> bool:
-        """Give the time of an ended pause back to some of its tasks; says whether there is more to do."""
+        """End a pause as of ``now``; return True if there was one."""
         ...
 
     async def set_priority(self, id: int, priority: int) -> Commit | None:
-        """``None`` if there is no such active task."""
+        """Change the priority of an active task; return None if there is no such task."""
         ...
 
-    async def save(self, id: int, attempt: int, saved: str) -> bool: ...
     async def cancel(self, ids: Sequence[int], now: int) -> CancelResult: ...
-    async def revive(self, id: int, now: int) -> Described | None: ...
+    async def revive(self, id: int, now: int) -> Described | None:
+        """Return a dead letter to the queue; None if there is no such dead letter."""
+        ...
+
     async def pause_series(self, id: int, now: int) -> SeriesChange: ...
     async def resume_series(self, id: int, now: int) -> SeriesChange: ...
     async def cancel_series(self, id: int, now: int) -> SeriesChange: ...
-    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int: ...
-    async def oldest_ended(self, endings: Sequence[Ending]) -> int | None: ...
-    async def shift_clock(self, by_ms: int) -> None:
-        """The wall clock was stepped: delays and times-to-live move with it, instants do not."""
+
+
+class Maintained(Protocol):
+    """What upkeep does beside the loop."""
+
+    async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
+        """Delete history beyond the rules, at most ``limit`` records; return how many."""
         ...
 
-    async def foreign_changes(self) -> bool:
-        """Whether another process has written since the last call."""
+    async def oldest_ended(self, endings: Sequence[Ending]) -> int | None:
+        """Return when the oldest record with one of these endings ended."""
         ...
+
+    async def shift_clock(self, by_ms: int) -> None:
+        """Move delays and times-to-live with a step of the wall clock. Instants stay."""
+        ...
+
+    async def end_pauses(self, now: int) -> list[Scope]:
+        """End the timed pauses that are over, each as of its end; return which."""
+        ...
+
+    async def give_back(self) -> bool:
+        """Give the time of an ended pause back to some of its tasks; return True if there is more to do."""
+        ...
+
+
+class Shared(Protocol):
+    """What tells of commits of other processes."""
+
+    is_shared: bool
+    """True if other processes may use the store."""
+    news: asyncio.Event | None
+    """Set when other processes may have written; None if the store has to be asked."""
+
+    async def foreign_changes(self) -> bool:
+        """True if another process has written since the last call."""
+        ...
+
+    async def ended_among(self, ids: Sequence[int]) -> list[int]:
+        """Return those of the tasks that have ended."""
+        ...
+
+
+class Reads(Protocol):
+    """What readers ask."""
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord | None: ...
     async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None: ...
-    async def children(self, id: int) -> list[HistoryRecord]:
-        """The children of a task that have ended, in the order of their ids."""
-        ...
-
     async def graph(self, id: int) -> TaskGraph | None:
-        """Everything that is tied to a task: what it waits for and what waits for it."""
+        """Return every task that is linked to a task: parents, children, dependencies, dependents."""
         ...
 
     async def schedules(self) -> list[Schedule]: ...
-    async def ended_among(self, ids: Sequence[int]) -> list[int]: ...
     async def tasks(self, filters: Filters) -> list[TaskRecord]: ...
     async def history(self, filters: Filters) -> list[HistoryRecord]: ...
     async def count(self, filters: Filters) -> int: ...
     async def at_work(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
-        """What runs, and which node runs what, as of one moment."""
+        """Return the running tasks, and which node runs which, as of one moment."""
         ...
 
     async def counts(self) -> dict[str, int]: ...
     async def load_of_groups(self) -> GroupLoad: ...
     async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
-        """What an active task waits for."""
+        """Return what ``explain`` needs to know about an active task."""
         ...
 
-    async def crossings(self, crossings: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:
-        """The waiting tasks within these spans, and for each span when the first task after it began to wait."""
-        ...
-
-    def is_cut_off(self) -> bool:
-        """Whether this node cannot prove that it is alive: what it would begin now, others may run already."""
-        ...
-
-    def dispatcher_is_alive(self) -> bool:
-        """Whether some process dispatches."""
-        ...
-
-    async def moved_io(self) -> Mapping[str, MovedIo]:
-        """What the runs of each task type have moved."""
-        ...
-
-    async def running_budgets(self) -> Sequence[tuple[str, str, int | None]]:
-        """``(type, io, node)`` of running tasks that have a budget."""
-        ...
-
-    async def machine(self) -> Machine | None:
-        """What was last seen of this machine, or of that of the last dispatcher, if there is one at a time."""
-        ...
-
-    async def machines(self) -> Sequence[NodeMachine]:
-        """What those have seen of their machines that dispatch now."""
-        ...
-
-    async def note_machine(self, seen: Machine) -> None: ...
     async def stats(self, type: str) -> TypeStats: ...
     async def tag_values(self, name: str) -> dict[str, int]: ...
     async def facts(self, *, integrity: bool = False) -> dict[str, Any]:
-        """Return what ``doctor`` shows: versions, sizes, settings; with ``integrity``, after reading a whole file."""
+        """Return versions, sizes and settings; with ``integrity`` every page of a file is checked."""
+        ...
+
+
+class KnowsMachine(Protocol):
+    """What was measured of the machine, and of tasks on it."""
+
+    is_cluster: bool
+
+    async def moved_io(self) -> Mapping[str, MovedIo]:
+        """Return the measured IO of each task type."""
+        ...
+
+    async def running_budgets(self) -> Sequence[tuple[str, str, int | None]]:
+        """Return ``(type, io, node)`` of running tasks that have a budget."""
+        ...
+
+    async def machine(self) -> Machine | None:
+        """Return the last readings of this machine, or of the last dispatcher's if one process dispatches at a time."""
+        ...
+
+    async def machines(self) -> Sequence[NodeMachine]:
+        """Return the last readings of each node that dispatches now."""
+        ...
+
+    async def note_machine(self, seen: Machine) -> None: ...
+
+
+class Store(Dispatches, Durable, Submits, Tunes, Maintained, Shared, Reads, KnowsMachine, CronStore, Protocol):
+    """Everything durable. A coroutine that writes returns when its transaction is durable, except ``turn``."""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    def measure(self, meter: StoreMeter) -> None:
+        """Report the cost of writing to ``meter`` until the store is closed."""
         ...

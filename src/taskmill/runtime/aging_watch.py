@@ -13,7 +13,7 @@ from taskmill.model.stages import Crossing, Lane
 from taskmill.observe.log import logger
 from taskmill.policy.aging import lines_ahead, wait_until_ms
 from taskmill.policy.rules import Rules
-from taskmill.ports import Store
+from taskmill.ports import Dispatches
 from taskmill.runtime.announcer import Announcer
 
 LEAST_PAUSE_MS = 1000
@@ -23,7 +23,7 @@ LEAST_PAUSE_MS = 1000
 class AgingWatch:
     """Announces ``TaskAged``."""
 
-    def __init__(self, store: Store, announcer: Announcer) -> None:
+    def __init__(self, store: Dispatches, announcer: Announcer) -> None:
         self._store = store
         self._announcer = announcer
         self._looked_at: int | None = None

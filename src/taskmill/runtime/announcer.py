@@ -20,7 +20,7 @@ from taskmill.model.turn import Judged, TurnResult
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.observe.bus import EventBus
 from taskmill.observe.log import about, logger
-from taskmill.ports import Store
+from taskmill.ports import Durable
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.waiters import Waiters
 
@@ -31,7 +31,7 @@ _decode = msgspec.json.Decoder().decode
 class Announcer:
     """Tells listeners, waiters and the log."""
 
-    def __init__(self, store: Store, bus: EventBus, waiters: Waiters) -> None:
+    def __init__(self, store: Durable, bus: EventBus, waiters: Waiters) -> None:
         self._store = store
         self._bus = bus
         self._waiters = waiters

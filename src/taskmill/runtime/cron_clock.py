@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, tzinfo
 
-from taskmill.cron_socket import Occasion
+from taskmill.cron_socket import CronStore, Occasion
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreCorrupt, StoreError, StoreLost
 from taskmill.exits import ends_program
@@ -18,7 +18,7 @@ from taskmill.model.exception_text import message_of
 from taskmill.observe.log import cron_logger as logger
 from taskmill.policy.cron.agenda import Agenda
 from taskmill.policy.cron.decisions import next_occurrence
-from taskmill.ports import Clock, Store
+from taskmill.ports import Clock
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.commits import Commits
@@ -35,7 +35,7 @@ class CronClock:
 
     def __init__(
         self,
-        store: Store,
+        store: CronStore,
         registry: Registry,
         clock: Clock,
         announcer: Announcer,

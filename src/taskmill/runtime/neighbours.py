@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from taskmill.errors import StoreError, StoreLost
 from taskmill.observe.log import logger
-from taskmill.ports import Store
+from taskmill.ports import Shared
 from taskmill.runtime.waiters import Waiters
 
 SOON = 0.02
@@ -27,7 +27,7 @@ ACTIVE_FOR = 100
 class Neighbours:
     """Calls ``changed`` after another process has committed, and wakes waiters whose tasks it ended."""
 
-    def __init__(self, store: Store, waiters: Waiters) -> None:
+    def __init__(self, store: Shared, waiters: Waiters) -> None:
         self._store = store
         self._waiters = waiters
         self._watching: asyncio.Task[None] | None = None

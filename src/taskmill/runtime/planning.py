@@ -12,7 +12,7 @@ from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.model.outcome import Outcome, StopReason
 from taskmill.model.stages import Claimed
 from taskmill.model.turn import NO_STARTS, Look, Starts, Turn, TurnUpkeep
-from taskmill.ports import Clock, Store
+from taskmill.ports import Clock, Dispatches
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.judging import judgements, may_release, one_turns_worth, waiting_again
 from taskmill.runtime.settings import RunSettings
@@ -85,7 +85,7 @@ class Planner:
 
     def __init__(
         self,
-        store: Store,
+        store: Dispatches,
         clock: Clock,
         settings: RunSettings,
         waiting: WaitingTasks,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from taskmill.errors import StoreCorrupt, StoreError
 from taskmill.observe.log import logger
-from taskmill.ports import Clock, Store
+from taskmill.ports import Clock, Dispatches
 from taskmill.runtime.commits import Commits
 from taskmill.runtime.patience import pause
 from taskmill.runtime.upkeep import STORE_PATIENCE
@@ -18,7 +18,7 @@ INTERVAL = 60.0
 class SettingAside:
     """Looks for damaged rows after a commit of the dispatcher has met one, and ends their tasks as dead letters."""
 
-    def __init__(self, store: Store, clock: Clock, commits: Commits) -> None:
+    def __init__(self, store: Dispatches, clock: Clock, commits: Commits) -> None:
         self._store = store
         self._clock = clock
         self._commits = commits

@@ -12,7 +12,7 @@ from taskmill.model.retention import PRUNE_BITE, Retention
 from taskmill.observe.log import logger
 from taskmill.policy.recurrence import CLOCK_STEP_MS
 from taskmill.policy.rules import Rules
-from taskmill.ports import Clock, Store
+from taskmill.ports import Clock, Maintained
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.patience import pause
 
@@ -27,7 +27,7 @@ STORE_PATIENCE = 1.0
 class Upkeep:
     """Keeps history within its limits and relative delays true."""
 
-    def __init__(self, store: Store, clock: Clock, retention: Retention | None, announcer: Announcer) -> None:
+    def __init__(self, store: Maintained, clock: Clock, retention: Retention | None, announcer: Announcer) -> None:
         self._store = store
         self._announcer = announcer
         self._clock = clock

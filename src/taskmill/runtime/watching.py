@@ -13,7 +13,7 @@ from taskmill.model.readings import Capacity
 from taskmill.observe.log import logger
 from taskmill.policy.capacity import is_news
 from taskmill.policy.io_gate import IoLoad
-from taskmill.ports import Clock, Store
+from taskmill.ports import Clock, KnowsMachine
 
 FIRST_LOOK = 1.0
 """Seconds that tasks wait at start for the first look; who has not answered by then holds nobody until it does."""
@@ -35,7 +35,7 @@ MakeWatch = Callable[[IoLoad, Capacity, Callable[[], None]], Watch]
 """With what running tasks have in their budgets, what was known before, and whom to tell of changes."""
 
 
-async def leave_unwatched(store: Store) -> None:
+async def leave_unwatched(store: KnowsMachine) -> None:
     """Nobody watches the machine: what was learned is kept, and nobody is said to wait for what was seen before."""
     seen = await store.machine()
     if seen is not None and seen != (learned := Machine(known=seen.known)):
@@ -46,7 +46,7 @@ class Watching:
     """Feeds readings of the machine to the backpressure of a dispatcher."""
 
     def __init__(
-        self, store: Store, clock: Clock, make_watch: MakeWatch, load: IoLoad, backpressure: Backpressure
+        self, store: KnowsMachine, clock: Clock, make_watch: MakeWatch, load: IoLoad, backpressure: Backpressure
     ) -> None:
         self._store = store
         self._clock = clock
