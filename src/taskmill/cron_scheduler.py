@@ -167,7 +167,7 @@ class _Engine(Scheduler):
     def is_handler(self, task: asyncio.Task[Any] | None) -> bool:
         """True if this asyncio task is a running handler."""
         dispatcher = self._dispatching.dispatcher if self._is_open else None
-        at_work = [] if dispatcher is None else [attempt.running for attempt in dispatcher.workshop.attempts.values()]
+        at_work = [] if dispatcher is None else [attempt.running for attempt in dispatcher.attempts.open.values()]
         return any(isinstance(running, LoopRunning) and running.task is task for running in at_work)
 
     def hurry(self, grace: float) -> None:

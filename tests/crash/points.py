@@ -75,16 +75,16 @@ POINTS = [
     Point("turn committed and applied", "taskmill.runtime.dispatcher:Dispatcher._apply", "after", 40),
     Point("tasks moved to history, not committed", "taskmill.store.sql.ledger:end_tasks", "after", 20),
     # An attempt.
-    Point("claimed, handler not started", "taskmill.runtime.workshop:Workshop.launch", "before", 30),
-    Point("handler scheduled", "taskmill.runtime.workshop:Workshop.launch", "after", 30),
-    Point("outcome known, not judged", "taskmill.runtime.workshop:Workshop._hand_on", "before", 30),
+    Point("claimed, handler not started", "taskmill.runtime.attempts:Attempts.launch", "before", 30),
+    Point("handler scheduled", "taskmill.runtime.attempts:Attempts.launch", "after", 30),
+    Point("outcome known, not judged", "taskmill.runtime.attempts:Attempts._hand_on", "before", 30),
     Point("state about to be saved", "taskmill.store.sqlite.store:SqliteStore.save", "before", 8),
     Point("state saved, handler not told", "taskmill.store.sqlite.store:SqliteStore.save", "after", 8),
     # Control.
     Point("cancellation written, not committed", "taskmill.store.sql.ledger:cancel", "after", 6),
     Point("cancellation stored, caller not told", "taskmill.store.sqlite.store:SqliteStore.cancel", "after", 6),
-    Point("on_cancel about to start", "taskmill.runtime.hooks:Hooks._start", "before", 3),
-    Point("on_cancel started", "taskmill.runtime.hooks:Hooks._start", "after", 3),
+    Point("on_cancel about to start", "taskmill.runtime.attempts:Attempts._start_hook", "before", 3),
+    Point("on_cancel started", "taskmill.runtime.attempts:Attempts._start_hook", "after", 3),
     Point("dead letter revived, not committed", "taskmill.store.sql.reviving:revive", "after", 2),
     Point("dead letter revived, caller not told", "taskmill.store.sqlite.store:SqliteStore.revive", "after", 2),
     # Opening and recovery.
@@ -115,8 +115,8 @@ FAMILY_POINTS = [
     Point("parent woken, not committed", "taskmill.store.sql.families:_step", "committing", 5),
     Point("parent woken, nobody told", "taskmill.store.sql.families:_step", "committed", 5),
     # Finalize.
-    Point("finalize about to start", "taskmill.runtime.workshop:Workshop._start_finalize", "before", 4),
-    Point("finalize scheduled", "taskmill.runtime.workshop:Workshop._start_finalize", "after", 4),
+    Point("finalize about to start", "taskmill.runtime.attempts:Attempts._start_finalize", "before", 4),
+    Point("finalize scheduled", "taskmill.runtime.attempts:Attempts._start_finalize", "after", 4),
     Point("children read for finalize", "taskmill.store.sqlite.store:SqliteStore.children", "after", 4),
     Point("inside finalize", "tests.crash.family_work:within_finalize", "before", 4),
     Point("finalize over, not judged", "taskmill.store.sql.ledger:commit_turn", "before", 3, judges_finalize),

@@ -210,7 +210,7 @@ async def test_a_dispatcher_cancelled_twice_keeps_the_right_to_dispatch_while_a_
             running.cancel()
             await asyncio.wait([running], timeout=0.2)
         assert running.done()
-        dispatcher.workshop.when_quiet(lambda: released.append("released"))
+        dispatcher.attempts.when_quiet(lambda: released.append("released"))
         before = list(released)
         may_end.set()
         async with asyncio.timeout(10):

@@ -61,6 +61,8 @@ class Stopped(msgspec.Struct, frozen=True, gc=False):
 
     reason: StopReason
     note: str | None = None
+    awaits_children: bool = False
+    """True if the task ends after its children, and its ``on_cancel`` hook runs then."""
 
 
 class Crashed(msgspec.Struct, frozen=True, gc=False):

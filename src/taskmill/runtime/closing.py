@@ -1,4 +1,4 @@
-"""The end of a dispatcher: claim no more, let handlers finish, stop them, return what does not end. Bounded."""
+"""Shut a dispatcher down: stop claiming, let handlers finish, stop the others, return the tasks that do not stop."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 from taskmill.model.outcome import StopReason
+from taskmill.observe.log import about, logger
 from taskmill.ports import Clock, DispatchRight, Store
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.dispatcher import Dispatcher
@@ -14,51 +15,69 @@ from taskmill.runtime.patience import wait_unless_still
 
 
 class Closing:
-    """Ends one dispatcher."""
+    """Ends one dispatcher within a bounded time: see :meth:`shut_down`."""
 
     def __init__(self, dispatcher: Dispatcher, store: Store, clock: Clock) -> None:
         self._dispatcher = dispatcher
-        self._workshop = dispatcher.workshop
+        self._attempts = dispatcher.attempts
         self._store = store
         self._clock = clock
         self._quiet_by = math.inf
+        self._given_up: list[Attempt] = []
+        """Attempts that did not stop in time, and whose tasks are still marked as running."""
 
     async def shut_down(self, grace: float) -> None:
-        """Stop claiming, let handlers finish for ``grace``, then stop them; what does not end is returned."""
+        """Stop claiming, let handlers finish for ``grace`` seconds, stop the others, give up those that do not stop."""
         self._dispatcher.claim_no_more()
         await self._run_until_quiet(grace, lambda _: True)
-        self._dispatcher.cron.note_cut_short(self._workshop.attempts.values())
-        for id in list(self._workshop.attempts):
-            self._workshop.stop(id, StopReason.SHUTDOWN)
+        self._dispatcher.cron.note_cut_short(self._attempts.open.values())
+        for id in list(self._attempts.open):
+            self._attempts.stop(id, StopReason.SHUTDOWN)
         patience = 1.0 if math.isinf(grace) else max(grace, 1.0)
-        await self._run_until_quiet(patience, lambda attempt: attempt.task.cron is None or attempt.hears_stop)
-        self._workshop.interrupt_for_shutdown()
+        await self._run_until_quiet(patience, lambda attempt: attempt.task.cron is None or attempt.can_be_stopped)
+        self._give_up()
         if not self._store.is_cluster:
-            # Nobody begins it while this process has the right to dispatch.
-            self._workshop.return_unwilling(lingering=True)
+            # No other dispatcher starts these tasks, because this process keeps the right to dispatch.
+            self._return_given_up(lingering=True)
         await self._dispatcher.commit_outcomes()
 
     async def settle(self) -> None:
-        """What :meth:`shut_down` has given up, and has ended since, returns to the queue; others begin it at once."""
+        """Return given-up tasks whose code has ended since, so that other nodes can start them at once."""
         for _ in range(5):
-            # Handlers and hooks on the loop end by being cancelled, in a few steps.
+            # A cancelled handler or hook on the event loop needs a few iterations to end.
             await asyncio.sleep(0)
-        if self._workshop.return_unwilling(lingering=False):
+        if self._return_given_up(lingering=False):
             await self._dispatcher.commit_outcomes()
 
+    def _give_up(self) -> None:
+        """Stop waiting for all open attempts: their tasks, and hooks that are at work, will run again."""
+        for attempt in list(self._attempts.open.values()):
+            id, type = attempt.task.id, attempt.task.type
+            logger.warning("task %d (%s) did not stop for shutdown; it will run again", id, type, extra=about(id, type))
+            self._given_up.append(attempt)
+            self._attempts.give_up(attempt)
+
+    def _return_given_up(self, *, lingering: bool) -> bool:
+        """Return given-up tasks to the queue, those with code at work only if ``lingering``; True if there were any."""
+        ready = [attempt for attempt in self._given_up if lingering or attempt not in self._attempts.lingering]
+        self._given_up = [attempt for attempt in self._given_up if attempt not in ready]
+        for attempt in ready:
+            self._attempts.return_given_up(attempt)
+        return bool(ready)
+
     def hurry(self, grace: float) -> None:
-        """Wait no longer than this for handlers to finish."""
+        """Shorten the time that handlers have to finish to at most ``grace`` seconds from now."""
         self._quiet_by = min(self._quiet_by, self._clock.monotonic() + grace)
         self._dispatcher.wake()
 
     async def _run_until_quiet(self, longest: float, waits_for: Callable[[Attempt], bool]) -> None:
         self._quiet_by = self._clock.monotonic() + longest
-        while self._dispatcher.has_outcomes or any(map(waits_for, self._workshop.attempts.values())):
+        while self._dispatcher.has_outcomes or any(map(waits_for, self._attempts.open.values())):
             began = self._clock.monotonic()
             if began >= self._quiet_by:
                 return
             committed = await self._dispatcher.commit_turn()
-            until = min(self._quiet_by, self._workshop.next_deadline() or math.inf)
+            until = min(self._quiet_by, self._attempts.next_deadline() or math.inf)
             if committed is not None:
                 moves = committed or self._clock.monotonic() > began
             elif math.isinf(until):
@@ -67,13 +86,13 @@ class Closing:
             else:
                 moves = await wait_unless_still(self._clock, self._dispatcher.woken, until)
             if not moves:
-                # A manual clock that nothing moves any more: the time that is left will not pass.
+                # A manual clock that nothing advances: the remaining time will not pass.
                 return
 
     def release_when_quiet(self, right: DispatchRight) -> None:
-        """Give up the right to dispatch, but not while a handler that cannot be stopped is still at work."""
-        # Whatever a shutdown that was itself cancelled has left at work.
-        self._workshop.interrupt_for_shutdown()
-        if self._workshop.lingering:
+        """Release the right to dispatch once no code of an attempt is at work."""
+        # A shutdown that was itself cancelled leaves attempts open.
+        self._give_up()
+        if self._attempts.lingering:
             right.linger()
-        self._workshop.when_quiet(right.release)
+        self._attempts.when_quiet(right.release)

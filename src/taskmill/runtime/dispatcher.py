@@ -30,15 +30,14 @@ from taskmill.ports import Clock, Store
 from taskmill.runtime.aging_watch import AgingWatch
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner
+from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.commits import Commits
 from taskmill.runtime.cron_clock import CronClock
 from taskmill.runtime.executors import Executors
-from taskmill.runtime.known_types import KnownTypes
 from taskmill.runtime.planning import Planner
 from taskmill.runtime.setting_aside import SettingAside
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import Upkeep
-from taskmill.runtime.workshop import Workshop
 
 
 class Dispatcher:
@@ -66,8 +65,9 @@ class Dispatcher:
         self._settings = settings
         self.load = load = Load()
         self.backpressure = Backpressure(load, settings.throttle)
-        self.workshop = Workshop(
+        self.attempts = Attempts(
             clock,
+            registry,
             executors,
             settings.cancel_timeout,
             store,
@@ -77,9 +77,8 @@ class Dispatcher:
             self.wake,
             load,
         )
-        self._knows = KnownTypes(registry)
-        self._waiting = WaitingTasks(load, self._knows, self.backpressure, in_cluster=store.is_cluster)
-        self._planner = Planner(store, clock, settings, self._waiting, self.workshop, self.backpressure)
+        self._waiting = WaitingTasks(load, self.attempts.knows, self.backpressure, in_cluster=store.is_cluster)
+        self._planner = Planner(store, clock, settings, self._waiting, self.attempts, self.backpressure)
         self.cron = CronClock(store, registry, clock, announcer, commits, settings.cron)
         self._aging_watch = AgingWatch(store, announcer)
         self.setting_aside = SettingAside(store, clock, commits)
@@ -121,7 +120,7 @@ class Dispatcher:
         self._waiting.follow(commit)
         for _, task in commit.fresh:
             if task.kin is not None:
-                self.workshop.note_awaited(task.kin.depends_on)
+                self.attempts.note_awaited(task.kin.depends_on)
         self._upkeep.tasks_ended(len(commit.ended))
         self._stop_attempts(commit)
         self.cron.follow(commit.crons)
@@ -132,7 +131,7 @@ class Dispatcher:
             # Some of them may be claimed by the turn that is under way, and not started yet.
             self._stops_meanwhile += commit.stopping
         for id, reason in commit.stopping:
-            self.workshop.stop(id, StopReason(reason))
+            self.attempts.stop(id, StopReason(reason))
 
     def _outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         if attempt.is_first_ending(self._clock.monotonic()):
@@ -154,8 +153,8 @@ class Dispatcher:
         self.woken.set()
 
     def _ease(self) -> None:
-        for id in eased(self.backpressure, self.workshop.attempts):
-            self.workshop.stop(id, StopReason.EASE)
+        for id in eased(self.backpressure, self.attempts.open):
+            self.attempts.stop(id, StopReason.EASE)
 
     # Running
 
@@ -166,9 +165,9 @@ class Dispatcher:
 
     async def _turn_or_sleep(self) -> None:
         self.woken.clear()
-        self.workshop.enforce_deadlines()
+        self.attempts.enforce_deadlines()
         if step := await self._upkeep.notice_clock_step():
-            self.workshop.clock_stepped(step)
+            self.attempts.clock_stepped(step)
             self._aging_watch.clock_stepped(step)
             self.cron.clock_stepped()
         self._upkeep.prune_if_due()
@@ -202,7 +201,7 @@ class Dispatcher:
     async def commit_turn(self) -> bool | None:
         """Commit what there is to commit; False if the store refused, None if there is nothing."""
         self.woken.clear()
-        self.workshop.enforce_deadlines()
+        self.attempts.enforce_deadlines()
         turn = self._planner.plan()
         return None if turn.is_empty() else await self._commit(turn)
 
@@ -220,7 +219,7 @@ class Dispatcher:
         return not (
             self._planner.outcomes
             or self._planner.returns
-            or self.workshop.slots_taken
+            or self.attempts.slots_taken
             or self._planner.is_past(self._waiting.next_due)
             or self._planner.is_past(self._waiting.next_expiry)
             or self._planner.is_past(self._waiting.picker.rules.next_resumption())
@@ -232,7 +231,7 @@ class Dispatcher:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
         due = (self._aging_watch.next_look, self.cron.next_at)
         moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]
-        steady = (self.workshop.next_deadline(), self._upkeep.next_at, self._wake_at)
+        steady = (self.attempts.next_deadline(), self._upkeep.next_at, self._wake_at)
         moments += [moment for moment in steady if moment is not None]
         return min(moments + self._planner.next_moments(), default=None)
 
@@ -277,7 +276,7 @@ class Dispatcher:
         self._waiting.turn_committed(turn, result, self._settings.declared)
         if turn.progress:
             self._announcer.progressed(self._planner.progress.gathered)
-        self.workshop.note_urgencies(result.urgencies, self._settings.declared.aging)
+        self.attempts.note_urgencies(result.urgencies, self._settings.declared.aging)
         self._apply_verdicts(turn, result)
         self._commits.publish(result.commit, result.now, durable=False)
         now, aging = self._clock.monotonic(), self._settings.declared.aging
@@ -289,7 +288,7 @@ class Dispatcher:
         self._ease()
         self._announcer.reallocated(self._waiting.picker.shares.changes)
         for id, stop in (*result.stops, *self._stops_meanwhile):
-            self.workshop.stop(id, StopReason(stop))
+            self.attempts.stop(id, StopReason(stop))
         self._stops_meanwhile.clear()
 
     def _apply_verdicts(self, turn: Turn, result: TurnResult) -> None:
@@ -321,7 +320,7 @@ class Dispatcher:
     def _verdict_lost(self, attempt: Attempt, stop: str | None) -> None:
         if stop is not None:
             # The request to stop was committed before this outcome, perhaps by another process: it counts.
-            self.workshop.stop_after_all(attempt, StopReason(stop))
+            self.attempts.stop_after_verdict(attempt, StopReason(stop))
             return
         self._announcer.outcome_dropped(attempt.task)
 
@@ -329,9 +328,9 @@ class Dispatcher:
         registered = self._registry.find(task.type)
         if registered is not None:
             self._announcer.dispatched(task)
-            self.workshop.launch(task, registered, now)
+            self.attempts.launch(task, registered, now)
             return
-        self._knows(task.type)
+        self.attempts.knows(task.type)
         self._planner.returns.append(task)
         self._waiting.doubt(task)
         self.woken.set()

@@ -219,6 +219,6 @@ class Dispatching:
 
 def _stop_what_runs(dispatcher: Dispatcher) -> None:
     """Others are about to run it: at most one attempt of a task is alive."""
-    for id in list(dispatcher.workshop.attempts):
-        dispatcher.workshop.stop(id, StopReason.CUT_OFF)
+    for id in list(dispatcher.attempts.open):
+        dispatcher.attempts.stop(id, StopReason.CUT_OFF)
     dispatcher.wake()

@@ -66,8 +66,8 @@ def level_of(effective: int) -> str:
 def read_gauges(settings: RunSettings, dispatcher: Dispatcher | None, watch: Watch | None, now: int) -> Gauges:
     if dispatcher is None:
         return Gauges(dispatching=False, slots=settings.max_concurrency)
-    waiting, workshop = dispatcher._waiting, dispatcher.workshop
-    attempts = [*workshop.attempts.copy().values(), *workshop.lingering.copy()]
+    waiting = dispatcher._waiting
+    attempts = [*dispatcher.attempts.open.copy().values(), *dispatcher.attempts.lingering.copy()]
     groups = _groups(dispatcher, now)
     heads = [each.next_priority for each in groups.values() if each.next_priority is not None]
     return Gauges(

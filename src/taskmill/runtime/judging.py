@@ -1,4 +1,4 @@
-"""Judging attempts: what the outcome of a live attempt means for its task."""
+"""Decide what the outcomes of attempts mean for their tasks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from taskmill.policy.verdicts import judge
 from taskmill.runtime.attempt import Attempt
 
 MOST_RESULTS = 32 * 2**20
-"""Characters of results that are stored at once; PostgreSQL refuses more than 256 MB in one value."""
+"""The most characters of results to store in one turn; PostgreSQL refuses more than 256 MB in one value."""
 
 Ended = tuple[Attempt, Outcome]
 
 
 def one_turns_worth(ended: list[Ended]) -> tuple[list[Ended], list[Ended]]:
-    """The first so many as one turn should store, and the others."""
+    """Split outcomes into those that one turn stores and those that are left for the next."""
     characters = 0
     for number, (_, outcome) in enumerate(ended):
         if isinstance(outcome, Succeeded):
@@ -32,12 +32,12 @@ def one_turns_worth(ended: list[Ended]) -> tuple[list[Ended], list[Ended]]:
 
 
 def may_release(verdicts: Sequence[Judged]) -> bool:
-    """Whether others may start because of these; a stopped task may have a successor."""
+    """True if other tasks may start because of these verdicts; a stopped task may have a successor."""
     return any(judged.stopped or judged.task.is_tied for judged in verdicts)
 
 
 def judgements(ended: Sequence[Ended], now: int, steady: float, *, leaving: bool) -> list[Judged]:
-    """The verdicts on attempts that have ended, in their order, at ``now``, which is ``steady`` on the steady clock."""
+    """Return the verdicts on ended attempts, in order. ``now`` and ``steady`` are the wall and the monotonic clock."""
     return [
         Judged(
             task=attempt.task,
@@ -45,19 +45,19 @@ def judgements(ended: Sequence[Ended], now: int, steady: float, *, leaving: bool
             duration_ms=attempt.duration_ms,
             ended_at=ended_at,
             io=attempt.io_to_store,
-            stopped=attempt.is_ending,
+            stopped=attempt.ends_task,
         )
         for attempt, outcome in ended
     ]
 
 
 def _ended_at(attempt: Attempt, now: int, steady: float) -> int:
-    """When the attempt ended, on the wall clock: the store may hear of it much later."""
+    """Return the wall-clock time at which the attempt ended, which may be long before its verdict is committed."""
     return now if attempt.ended_at is None else now - round((steady - attempt.ended_at) * 1000)
 
 
 def waiting_again(verdicts: Sequence[Judged]) -> list[Claimed]:
-    """The tasks that are in the queue at once when these are committed."""
+    """Return the tasks that are in the queue as soon as these verdicts are committed."""
     return [judged.task for judged in verdicts if _waits_again(judged.verdict)]
 
 
@@ -66,6 +66,8 @@ def _waits_again(verdict: Verdict) -> bool:
 
 
 def verdict_on(attempt: Attempt, outcome: Outcome, now: int, ended_at: int, *, leaving: bool) -> Verdict:
+    if isinstance(outcome, Stopped) and outcome.awaits_children:
+        return Wait(None)
     task = attempt.task
     verdict = judge(
         outcome,
@@ -77,11 +79,9 @@ def verdict_on(attempt: Attempt, outcome: Outcome, now: int, ended_at: int, *, l
         leaving=leaving,
     )
     if task.cron is not None and isinstance(verdict, TryAgain):
-        # Whatever the handler asked for: one that keeps failing does not spin. The delay counts from the failure.
+        # A cron task has a minimum delay, whatever the handler asked for. The delay counts from the failure.
         verdict = TryAgain(verdict.error, retry_at(ended_at, 0 if verdict.due_at is None else verdict.due_at - now))
     if not attempt.has_family:
         return verdict
-    if isinstance(outcome, Stopped) and attempt.hook_waits:
-        return Wait(None)
     finalizes = attempt.type.handler.finalize is not None
     return family_verdict(verdict, task.family, finalizes=finalizes, spawned_now=attempt.spawned)

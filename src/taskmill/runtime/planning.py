@@ -14,9 +14,9 @@ from taskmill.model.stages import Claimed
 from taskmill.model.turn import NO_STARTS, Look, Starts, Turn, TurnUpkeep
 from taskmill.ports import Clock, Dispatches
 from taskmill.runtime.attempt import Attempt
+from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.judging import judgements, may_release, one_turns_worth, waiting_again
 from taskmill.runtime.settings import RunSettings
-from taskmill.runtime.workshop import Workshop
 
 PROGRESS_INTERVAL = 0.5
 """Seconds between two writes of the progress of running attempts, however often it is reported."""
@@ -89,16 +89,16 @@ class Planner:
         clock: Clock,
         settings: RunSettings,
         waiting: WaitingTasks,
-        workshop: Workshop,
+        attempts: Attempts,
         backpressure: Backpressure,
     ) -> None:
         self._store = store
         self._clock = clock
         self._settings = settings
         self._waiting = waiting
-        self._workshop = workshop
+        self._attempts = attempts
         self._backpressure = backpressure
-        self._preempting = Preempting(waiting, workshop.load)
+        self._preempting = Preempting(waiting, attempts.load)
         self.progress = ProgressReports()
         self.sweep_pace = SweepPace(clock, settings.expiry_sweep_interval)
         self.outcomes: list[tuple[Attempt, Outcome]] = []
@@ -129,7 +129,7 @@ class Planner:
         promote, skip = self.is_past(waiting.next_due), self.is_past(waiting.next_beat)
         survey, waiting.survey_wanted = waiting.survey_wanted, False
         progress = self.progress.gather(
-            self._clock.monotonic(), [attempt for attempt, _ in self.judging], self._workshop.attempts.values()
+            self._clock.monotonic(), [attempt for attempt, _ in self.judging], self._attempts.open.values()
         )
         for task in waiting_again(judged):
             # Verdicts are committed before claims: what returns to the queue may start in the same turn.
@@ -142,14 +142,14 @@ class Planner:
         at_work: list[int] | None = None
         shown_slots = slots if self._store.is_cluster else None
         if self._store.is_cluster and waiting.in_doubt:
-            at_work = [*self._workshop.at_work(), *(each.task.id for each in judged)]
+            at_work = [*self._attempts.task_ids(), *(each.task.id for each in judged)]
         resume_preempted = resume_eased = False
         starts, look = NO_STARTS, Look(survey, slots=shown_slots)
         # Outcomes that are left for the next turn hold their slots until then.
         if self.claiming and not looks_first and not self.outcomes and not self._store.is_cut_off():
-            taken = self._workshop.slots_taken
+            taken = self._attempts.slots_taken
             # Preempted tasks return to the queue before anything less urgent starts.
-            resume_preempted = self._preempting.may_return(self._workshop.attempts.values(), taken, slots, now)
+            resume_preempted = self._preempting.may_return(self._attempts.open.values(), taken, slots, now)
             resume_eased = waiting.has_eased and not self._backpressure.is_easing
             if not (resume_preempted or resume_eased):
                 starts = self._choose(slots, taken, now, released_may_start=not survey and not promote)
@@ -175,9 +175,9 @@ class Planner:
         if meter is not None and not waiting.is_measured:
             waiting.measure(meter.denied, meter.redistributed)
         starts = waiting.choose(slots, slots - taken, now, released_may_start=released_may_start)
-        victims = self._preempting.victims(self._workshop.attempts.values(), taken + len(starts.claims), slots, now)
+        victims = self._preempting.victims(self._attempts.open.values(), taken + len(starts.claims), slots, now)
         for id in victims.here:
-            self._workshop.stop(id, StopReason.PREEMPT)
+            self._attempts.stop(id, StopReason.PREEMPT)
         if victims.anywhere is None:
             return starts
         return msgspec.structs.replace(starts, preempt=victims.anywhere)

@@ -246,4 +246,4 @@ class Reading(Parts):
         """Return the record with the handler's latest progress, if it runs here."""
         if self._dispatcher is None:
             return record
-        return self._dispatcher.workshop.with_live_progress(record)
+        return self._dispatcher.attempts.with_live_progress(record)
