@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 
-from taskmill import Context, Domain, Scheduler
+from taskmill import Context, Domain, Scheduler, Submission
 from taskmill.model.records import HistoryRecord
+from taskmill.model.turn import Turn, TurnResult
 from taskmill.runtime.attempt import FOLLOWS, Attempt, Phase
 
 
@@ -169,3 +171,50 @@ async def test_a_finalize_cancelled_while_its_children_are_read_gives_its_slot_b
         assert (await handle.wait(timeout=10)).ending == "cancelled"
         may_answer.set()
         await _until_slots_are_free(scheduler)
+
+
+@pytest.mark.one_engine("in a cluster a task is not returned while its handler is at work")
+async def test_a_cancellation_that_overtakes_the_last_commit_of_a_shutdown_runs_the_hook_after_the_handler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, may_end = threading.Event(), threading.Event()
+    at_work: list[str] = []
+
+    def domain() -> Domain:
+        domain = Domain("d")
+
+        @domain.task
+        def work() -> None:
+            at_work.append("handler begins")
+            started.set()
+            may_end.wait(30)
+            at_work.append("handler ends")
+
+        @work.on_cancel
+        async def hook() -> None:
+            at_work.append("hook")
+
+        return domain
+
+    path = tmp_path / "tasks.db"
+    async with Scheduler(path, domains=[domain()]) as other:
+        async with Scheduler(path, domains=[domain()], shutdown_grace=0) as scheduler:
+            async with scheduler.running():
+                handle = await scheduler.submit(Submission("d::work", {}))
+                await asyncio.to_thread(started.wait)
+                turn = scheduler._store.turn
+                cancelled: list[bool] = []
+
+                async def after_a_cancellation(plan: Turn) -> TurnResult:
+                    if plan.judged and not cancelled:
+                        cancelled.append(await other.cancel(handle.id))
+                    return await turn(plan)
+
+                monkeypatch.setattr(scheduler._store, "turn", after_a_cancellation)
+            may_end.set()
+        running = asyncio.create_task(other.run(standby=True))
+        record = await other.wait(handle.id, timeout=30)
+        await other.stop()
+        await running
+    assert (cancelled, record.ending) == ([True], "cancelled")
+    assert at_work == ["handler begins", "handler ends", "hook"]

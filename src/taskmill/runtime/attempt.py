@@ -1,6 +1,6 @@
 """One attempt at a claimed task: its phase, the requests of its handler, and the values that its verdict needs.
 
-The phase says which code of the task is at work and who decides the outcome:
+The phase says which code of the task is at work, and whether the outcome depends on it:
 
 - An attempt takes a slot when it is created and keeps it until phase ``ENDED``.
 - Its normal path is ``STARTING``, ``RUNNING``, ``ENDED``. A request to stop adds ``STOPPING``; if the task itself ends,
@@ -85,6 +85,8 @@ FOLLOWS: Mapping[Phase, frozenset[Phase]] = {
 }
 """The phases that may follow each phase."""
 
+# Python 3.11 looks members of an enum up slowly, and every attempt starts here.
+_STARTING = Phase.STARTING
 _AFTER_HANDLER = frozenset({Phase.CLEANING_UP, Phase.HOOK_LINGERS, Phase.ENDED})
 
 
@@ -130,7 +132,7 @@ class Attempt:
         self.type = type
         self.started = started
         self.overrides = NO_OVERRIDES
-        self.phase = Phase.STARTING
+        self.phase = _STARTING
         self.running: Running | None = None
         """The handler, while it is at work."""
         self.hook: Running | None = None
