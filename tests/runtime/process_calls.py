@@ -11,7 +11,7 @@ from taskmill.clock import SystemClock
 from taskmill.define.context import Context
 from taskmill.define.task import Task
 from taskmill.errors import InvalidState
-from taskmill.execute.child_link import Elsewhere
+from taskmill.execute.child import Elsewhere
 from taskmill.execute.in_processes import ProcessExecutor
 from taskmill.execute.work import Running, Work
 from taskmill.handle import Handle, Spawned

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from taskmill.execute import worker_process
+from taskmill.execute import worker
 from taskmill.execute.in_processes import MOST_IDLE, ProcessExecutor, check_importable
 from taskmill.model.outcome import Crashed, Failed, GaveUp, Interrupted, Succeeded, Unstarted
 from tests.runtime import process_handlers as handlers
@@ -244,7 +244,7 @@ async def test_asking_twice_kills(executor: ProcessExecutor) -> None:
 
 
 async def test_patience_ends(executor: ProcessExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_process, "PATIENCE", 0.01)
+    monkeypatch.setattr(worker, "PATIENCE", 0.01)
     call = start(executor, handlers.spin_and_ignore_signals)
     await call.link.first_report()
     call.interrupt()

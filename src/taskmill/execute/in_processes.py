@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from taskmill.errors import InvalidState
-from taskmill.execute.handler_address import address_of, check_importable
+from taskmill.execute.address import address_of, check_importable
 from taskmill.execute.messages import (
     Answer,
     Call,
@@ -27,9 +27,8 @@ from taskmill.execute.messages import (
     SpawnRequest,
     framed,
 )
-from taskmill.execute.results import error_text
-from taskmill.execute.work import HOLD, Ended, Work
-from taskmill.execute.worker_process import PATIENCE, WorkerProcess
+from taskmill.execute.work import HOLD, Ended, Work, error_text
+from taskmill.execute.worker import PATIENCE, WorkerProcess
 from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.outcome import Crashed, Interrupted, RawOutcome, Unstarted
 from taskmill.model.stages import Stored

@@ -14,8 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from taskmill.execute.results import error_text, outcome_of_exception, outcome_of_result
-from taskmill.execute.work import HOLD, Ended, Work
+from taskmill.execute.work import HOLD, Ended, Work, error_text, outcome_of_exception, outcome_of_result
 from taskmill.model.outcome import RawOutcome, Unstarted
 from taskmill.observe.log import log_exception, logger
 from taskmill.ports import Clock

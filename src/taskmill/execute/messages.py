@@ -11,8 +11,8 @@ from taskmill import errors
 from taskmill.define.signature import encoded_arguments
 from taskmill.define.task import PartName
 from taskmill.errors import InvalidState, TaskmillError
-from taskmill.execute.handler_address import Address
-from taskmill.execute.results import error_text
+from taskmill.execute.address import Address
+from taskmill.execute.work import error_text
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import decoded_options
 from taskmill.model.outcome import Failed, GaveUp, Interrupted, RawOutcome, Succeeded

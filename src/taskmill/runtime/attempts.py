@@ -26,7 +26,7 @@ from taskmill.define.registry import RegisteredType, Registry
 from taskmill.define.task import PartName
 from taskmill.dispatch.load import Load
 from taskmill.errors import StoreError
-from taskmill.execute.results import error_text, outcome_of_exception
+from taskmill.execute.work import error_text, outcome_of_exception
 from taskmill.exits import ends_program
 from taskmill.model.aging import Aging
 from taskmill.model.outcome import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
