@@ -35,7 +35,7 @@ from taskmill.model.stages import Claimed
 from taskmill.observe.log import about, logger
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.outcomes import settled
-from taskmill.ports import Clock, Store
+from taskmill.ports import Clock, Dispatches
 from taskmill.runtime.attempt import Attempt, Deadlines, Phase, Spawner
 from taskmill.runtime.executors import Executors
 
@@ -57,7 +57,7 @@ class Attempts:
         registry: Registry,
         executors: Executors,
         cancel_timeout: float,
-        store: Store,
+        store: Dispatches,
         spawner: Spawner,
         deliver: Deliver,
         noticed: Callable[[], None],
