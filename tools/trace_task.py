@@ -3,8 +3,8 @@
     python tools/trace_task.py [--list]
 
 A scheduler is opened and warmed up on a temporary SQLite file. Then one task is submitted, runs and completes, and a
-listener hears of it. Every function of taskmill that is called meanwhile counts once, in whichever thread; so does every
-type of ``taskmill.model`` or ``taskmill.ports`` that is passed to or returned by one of them.
+listener is notified. Every function of taskmill that is called meanwhile counts once, in any thread. So does every type
+of ``taskmill.model`` or ``taskmill.ports`` that is passed to or returned by one of them.
 """
 
 from __future__ import annotations

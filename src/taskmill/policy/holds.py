@@ -37,19 +37,19 @@ class Held(NamedTuple):
 class Usage(Protocol):
     """What is in use now."""
 
-    def knows(self, type: str) -> bool:
-        """True if a handler for the type is registered where tasks are run."""
+    def knows(self, type: str, /) -> bool:
+        """True if a scheduler that runs tasks has a handler for the type."""
         ...
 
-    def in_group(self, group: str) -> int:
+    def in_group(self, group: str, /) -> int:
         """Return how many slots a group uses."""
         ...
 
-    def in_domain(self, domain: str) -> int:
+    def in_domain(self, domain: str, /) -> int:
         """Return how many slots a domain uses."""
         ...
 
-    def permits(self, scope: Scope, limit: RateLimit) -> int:
+    def permits(self, scope: Scope, limit: RateLimit, /) -> int:
         """Return how many tokens a rate limit has left."""
         ...
 
