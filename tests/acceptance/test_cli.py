@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill.cli import COMMANDS
+from taskmill.cli.commands import COMMANDS
 from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
 from tests.both_engines import name_of
 

@@ -113,7 +113,7 @@ def test_a_group_is_paused_and_resumed(here: Here, file: Path) -> None:
     (row,) = [line for line in here("groups", file).splitlines() if "s3://prod" in line]
     assert row.endswith("paused")
     assert "paused      group s3://prod\n" in here("status", file)
-    assert here("groups", file, "resume", "s3://prod") == "group s3://prod: goes on\n"
+    assert here("groups", file, "resume", "s3://prod") == "group s3://prod: resumed\n"
     assert here("groups", file, "resume", "s3://prod") == "group s3://prod: was not paused\n"
     assert not groups(here, file)["s3://prod"]["paused"]
 

@@ -38,7 +38,7 @@ def test_pressure_that_tasks_wait_for_is_seen_from_other_processes(tmp_path: Pat
     with started(tmp_path, "run", "app:scheduler", "--json") as process:
         heard(process, '"started"')
         assert taskmill("status", tmp_path / "tasks.db").stdout.splitlines()[2] == (
-            "pressure    cpu 0.62, memory 0.40 when last noted; less urgent tasks wait for it to fall"
+            "pressure    cpu 0.62, memory 0.40 when last recorded; less urgent tasks wait for it to fall"
         )
         assert "pressure: cpu 0.62, memory 0.40 when" in taskmill("groups", tmp_path / "tasks.db").stdout
         for command in ("status", "groups"):

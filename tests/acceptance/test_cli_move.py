@@ -70,7 +70,7 @@ def test_a_lost_target_has_to_be_said_to_be_lost(here: Here, file: Path, target:
     for lost in tmp_path.glob("other.db*"):
         lost.unlink()
     assert "add --target-is-lost" in here.refusal("move", "--undo", file, target, code=2)
-    assert "is used again" in here("move", "--undo", "--target-is-lost", file, target)
+    assert "is usable again" in here("move", "--undo", "--target-is-lost", file, target)
     assert here("status", file)
 
 
@@ -107,7 +107,7 @@ def test_control_c_leaves_a_move_that_goes_on_later(tmp_path: Path, target: Path
         terminal.rest()
         said = terminal.process.stderr.read() if terminal.process.stderr else ""
         assert terminal.process.wait() == 130
-    assert "the same command goes on" in said
+    assert "run the same command again to resume" in said
     assert "Traceback" not in said
     done = taskmill("move", file, target)
     assert done.returncode == 0

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Scheduler
-from taskmill.cli import COMMANDS
+from taskmill.cli.commands import COMMANDS
 from taskmill.cli.store_file import shown
 from taskmill.cron import Cron
 from tests.acceptance.command_line import Here
@@ -50,7 +50,7 @@ EACH = {
     "priority": (["3", "high"], "high"),
     "rate": (["d::work", "5/s"], "5/s"),
     "pause": ([], "paused"),
-    "resume": ([], "goes on"),
+    "resume": ([], "resumed"),
     "doctor": ([], "PostgreSQL"),
     "cancel": (["3"], "3"),
 }

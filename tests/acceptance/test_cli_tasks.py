@@ -161,7 +161,7 @@ def test_cancel_ends_waiting_tasks_and_refuses_the_rest(here: Here, file: Path) 
     mixed = taskmill("cancel", file, 5, 1, 99)
     assert mixed.returncode == 1
     assert mixed.stdout.splitlines() == ["task 5 is cancelled"]
-    assert "task 1 had ended already: completed" in mixed.stderr
+    assert "task 1 had already ended: completed" in mixed.stderr
     assert "no task has the id 99" in mixed.stderr
 
     assert here.answer("cancel", file, 7) == [{"id": 7, "outcome": "cancelled", "ending": None}]

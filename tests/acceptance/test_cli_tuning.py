@@ -73,7 +73,7 @@ def test_pausing_everything_is_seen_everywhere_and_undone(here: Here, file: Path
     assert "the scheduler is paused: nothing starts" in here("groups", file)
     assert "scheduler paused  the scheduler has been paused since" in here("why", file, 5)
     assert here.answer("status", file)["paused"] is True
-    assert here("resume", file) == "the scheduler goes on\n"
+    assert here("resume", file) == "the scheduler is resumed\n"
     assert here("resume", file) == "the scheduler was not paused\n"
     assert "paused  " not in here("status", file)
 
@@ -83,7 +83,7 @@ def test_one_domain_can_be_paused(here: Here, file: Path) -> None:
     assert here.answer("status", file)["paused_domains"] == ["sync"]
     assert "domain sync is paused" in here("groups", file)
     here("pause", file)
-    assert here("resume", file) == "the scheduler goes on; still paused: domain sync\n"
+    assert here("resume", file) == "the scheduler is resumed; still paused: domain sync\n"
     assert here.answer("resume", file, "--domain", "sync") == {"paused": False, "domain": "sync", "was_paused": True}
     assert here.refusal("pause", file, "--domain", "snyc", code=2) == "no domain is named 'snyc'"
 
@@ -128,7 +128,7 @@ def test_rates_are_listed_and_lifted(file: Path, here: Here) -> None:
         ["5/s", "5", "group", "s3://prod"],
         ["10/s", "burst", "3", "3", "type", "sync::send"],
     ]
-    assert here("rate", file, "sync::send", "none") == "sync::send starts without a limit of its own\n"
+    assert here("rate", file, "sync::send", "none") == "sync::send has no rate limit of its own\n"
     assert [limit["kind"] for limit in here.answer("rate", file)] == ["group"]
 
 
@@ -146,7 +146,7 @@ def test_a_rate_that_makes_no_sense_is_refused(here: Here, template: Path) -> No
 
 
 def test_a_priority_is_a_number_or_a_name(here: Here, file: Path) -> None:
-    assert taskmill("priority", file, 5, "high").stdout == "task 5 has the priority high now; it was 100\n"
+    assert taskmill("priority", file, 5, "high").stdout == "task 5 now has the priority high; it was 100\n"
     assert here.answer("show", file, 5)["priority"] == 64
     assert here.answer("priority", file, 5, 7) == {"id": 5, "priority": 7, "previous": 64}
     assert here.answer("priority", file, 5, "Background")["priority"] == 192

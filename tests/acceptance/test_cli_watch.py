@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from taskmill import Domain, Retention, Scheduler, Submission
-from taskmill.cli.pace import Pace
 from taskmill.cli.refusal import Refusal
-from taskmill.cli.sight import Watcher
+from taskmill.cli.views.polling import Pace, TaskPoller
 from tests.acceptance.command_line import Here, taskmill
 from tests.acceptance.terminal import CURSOR_IS_BACK, heard, needs_a_terminal, on_terminal, started, write_app
 from tests.both_engines import name_of
@@ -119,12 +118,12 @@ async def test_a_task_that_leaves_history_meanwhile_is_not_waited_for(tmp_path: 
 
     async with Scheduler(tmp_path / "tasks.db", domains=[domain]) as scheduler:
         handle = await wait.submit()
-        watcher = Watcher(scheduler, handle.id)
-        first = await watcher.look()
+        poller = TaskPoller(scheduler, handle.id)
+        first = await poller.read()
         await handle.cancel()
         await scheduler.prune(Retention(max_count=0))
         with pytest.raises(Refusal, match="is no longer in history"):
-            await watcher.look()
+            await poller.read()
     assert first.why is not None
     assert first.reason.startswith(f"Task {handle.id} (work::wait) is pending")
 
@@ -246,12 +245,12 @@ def test_looks_that_are_dear_are_rare() -> None:
     now = 0.0
     pace = Pace(0.5, 0.1, clock=lambda: now)
     assert pace.is_due
-    with pace.look():
+    with pace.read():
         now += 0.001
     assert not pace.is_due
     now = 0.5
     assert pace.is_due
-    with pace.look():
+    with pace.read():
         now += 7
     now += 62
     assert not pace.is_due
