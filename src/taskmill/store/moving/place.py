@@ -45,6 +45,10 @@ class Place(ABC):
         """True if the store has taskmill's tables."""
 
     @abstractmethod
+    def _how_to_upgrade(self) -> str:
+        """Return what a person does to upgrade the schema of a store that is not sealed."""
+
+    @abstractmethod
     def shapes(self) -> Mapping[str, Shape]:
         """Return the columns and the key of every table of taskmill."""
 
@@ -109,13 +113,13 @@ class Place(ABC):
         if found > newest:
             raise SchemaTooNew(f"{self.name} has schema {found}, this taskmill knows up to {newest}; upgrade taskmill")
         if found < newest:
-            raise StoreError(f"{self.name} has schema {found}, this taskmill has {newest}; {self._how_to_upgrade()}")
+            raise StoreError(f"{self.name} has schema {found}, this taskmill has {newest}; {self._advice()}")
 
-    def _how_to_upgrade(self) -> str:
-        # A sealed store cannot be opened, so `taskmill status` would not upgrade it.
+    def _advice(self) -> str:
+        # A sealed store cannot be opened, so nothing would upgrade it.
         if self.marks().is_sealed:
             return "an older taskmill began to move it: finish that move, or undo it, with that one"
-        return f"`taskmill status {self.name}` brings it up to date, then run the same command again"
+        return f"{self._how_to_upgrade()}, then run the same command again"
 
     def depart(self, mark: Departure | None) -> None:
         self._mark(DEPARTURE, mark)

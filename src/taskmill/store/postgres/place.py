@@ -88,6 +88,10 @@ class PostgresPlace(Place):
         if not self.query(f"SELECT pg_try_advisory_lock({_LOCK})")[0][0]:
             raise AlreadyRunning(f"{self.name} is being moved by another process; wait until it has ended")
 
+    def _how_to_upgrade(self) -> str:
+        # Not with `taskmill status`: the commands never create or change tables on a server.
+        return "open it with a scheduler whose user may create tables to upgrade it"
+
     def _has_tables(self) -> bool:
         return bool(self.query("SELECT to_regclass('taskmill_schema') IS NOT NULL")[0][0])
 

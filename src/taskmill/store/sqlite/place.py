@@ -77,6 +77,9 @@ class SqlitePlace(Place):
             ) from wrong
         self._closing.callback(right.release)
 
+    def _how_to_upgrade(self) -> str:
+        return f"upgrade it with `taskmill status {self.name}`"
+
     def _has_tables(self) -> bool:
         return bool(self.query("SELECT 1 FROM sqlite_schema WHERE name = 'taskmill_schema'"))
 
