@@ -28,8 +28,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells start what runs in the background so, and the commands that are tried here would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What several files assert by says as much of a failure as a test does.
-pytest.register_assert_rewrite("tests.acceptance.box", "tests.acceptance.command_line", "tests.runtime.records")
+# Helpers with assertions explain a failure as fully as a test module does.
+pytest.register_assert_rewrite(
+    "tests.acceptance.box", "tests.acceptance.command_line", "tests.runtime.records", "tests.store.contract"
+)
 
 
 @pytest.fixture(params=["memory", "file", "postgres"])

@@ -15,8 +15,8 @@ from taskmill.model.turn import Look, Turn, TurnUpkeep
 from taskmill.ports import Store
 from taskmill.store.opening import open_store
 from taskmill.store.sql import paused_time
-from taskmill.testing.store_contract.paused_time import PausedTime
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, ended, new_task
+from tests.store.contract.paused_time import PausedTime
+from tests.store.contract.samples import NOW, TYPE, active, add, claim, ended, new_task
 
 G = Scope(ScopeKind.GROUP, "g")
 LANE = Lane("g", 128, TYPE)

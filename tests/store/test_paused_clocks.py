@@ -13,8 +13,8 @@ from taskmill.model.records import TaskRecord
 from taskmill.policy.aging import effective_priority
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing import ManualClock
-from taskmill.testing.store_contract.paused_time import Account, PausedTime
-from taskmill.testing.store_contract.samples import NOW
+from tests.store.contract.paused_time import Account, PausedTime
+from tests.store.contract.samples import NOW
 
 AGING = Aging(grace=0, interval=0.001, step=1, ceiling=0)
 

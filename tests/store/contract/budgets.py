@@ -14,7 +14,7 @@ from taskmill.model.throttle import Limit
 from taskmill.model.turn import Judged, Look, Turn, TurnResult, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict
 from taskmill.ports import Store
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, ended, new_task
+from tests.store.contract.samples import NOW, TYPE, active, add, claim, ended, new_task
 
 BUDGET = IoBudget(disk_read=1, disk_write=2, net_rx=3, net_tx=MOST_BYTES)
 STORED = budget_to_store(BUDGET)

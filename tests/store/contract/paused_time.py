@@ -14,7 +14,7 @@ from taskmill.model.task_name import domain_of
 from taskmill.model.turn import Judged, Starts, Turn, TurnUpkeep
 from taskmill.model.verdict import MakeWay, Return, TryAgain, Verdict
 from taskmill.ports import Store
-from taskmill.testing.store_contract.samples import NOW, add, new_task
+from tests.store.contract.samples import NOW, add, new_task
 
 TTL = 10**9
 LONGEST_STEP = 50
@@ -50,7 +50,7 @@ class PausedTime:
 
     def __init__(self, store: Store, seed: int, moved_to: Callable[[int], None] = lambda _now: None) -> None:
         self._store = store
-        self._random = random.Random(seed)  # noqa: S311 - the same trial each time, not secrets
+        self._random = random.Random(seed)
         self._moved_to = moved_to
         self.now = NOW
         self.accounts: list[Account] = []

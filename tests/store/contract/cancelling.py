@@ -12,10 +12,10 @@ from taskmill.model.status import Ending, OnDuplicate, Status
 from taskmill.model.turn import Judged, Look, Turn, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from taskmill.ports import Store
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
+from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 
-class ControlAndUpkeep:
+class CancellingAndUpkeep:
     """One law per test."""
 
     async def test_cancelling_ends_what_waits_and_asks_what_runs(self, store: Store) -> None:

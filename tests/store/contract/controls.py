@@ -17,8 +17,8 @@ from taskmill.model.turn import Judged, Look, Starts, Turn, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay
 from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.ports import Store
-from taskmill.testing.store_contract.paused_time import PausedTime
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
+from tests.store.contract.paused_time import PausedTime
+from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 G = Scope(ScopeKind.GROUP, "g")
 D = Scope(ScopeKind.DOMAIN, "d")

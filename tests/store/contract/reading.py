@@ -10,7 +10,7 @@ from taskmill.model.status import Ending, Status
 from taskmill.model.turn import Judged, Turn
 from taskmill.model.verdict import End
 from taskmill.ports import Store
-from taskmill.testing.store_contract.samples import NOW, add, claim, commit, new_task
+from tests.store.contract.samples import NOW, add, claim, commit, new_task
 
 
 class Reading:

@@ -13,7 +13,7 @@ from taskmill.model.status import Ending, OnDuplicate, Status
 from taskmill.model.turn import Look, Turn
 from taskmill.model.verdict import End
 from taskmill.ports import Store
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, new_task
+from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, new_task
 
 
 class StoringAndClaiming:

@@ -10,7 +10,7 @@ from taskmill.model.status import Ending, Status
 from taskmill.model.turn import Judged, Starts, Turn, TurnUpkeep
 from taskmill.model.verdict import End, Return, TryAgain
 from taskmill.ports import Store
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
+from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 
 class Finishing:

@@ -18,7 +18,7 @@ from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict
 from taskmill.policy.cron.expression import CronExpression
 from taskmill.policy.cron.registrations import Registration
 from taskmill.ports import Store
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
+from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 MINUTE = 60_000
 DAWN = NOW - NOW % MINUTE
