@@ -9,8 +9,18 @@ import threading
 import pytest
 
 from taskmill import Context, Domain, Scheduler, StoreError
+from taskmill.runtime import attempts, patience
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
+
+STILL = 0.4
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the waits in real time; that they end is tested, not how long they last."""
+    monkeypatch.setattr(patience, "STILL", STILL)
+    monkeypatch.setattr(attempts, "FAREWELL", STILL)
 
 
 @pytest.mark.parametrize("place", ["loop", "thread", "clock", "swallows"])
@@ -84,7 +94,7 @@ async def test_the_grace_of_a_close_still_passes_on_a_manual_clock_that_is_moved
         stopping = asyncio.create_task(scheduler.stop())
         for _ in range(8):
             await manual_clock.advance(1)
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3 * STILL)
         await stopping
         await running
         assert await handle.result(timeout=0) == "done"

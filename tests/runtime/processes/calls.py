@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -30,10 +31,10 @@ class CountingClock(SystemClock):
     def __init__(self) -> None:
         self.working = 0
 
-    def work_begins(self, *, may_block: bool = False) -> None:
+    def work_begins(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
         self.working += may_block
 
-    def work_ends(self, *, may_block: bool = False) -> None:
+    def work_ends(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
         self.working -= may_block
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -44,3 +48,62 @@ async def test_the_steady_clock_never_goes_back() -> None:
     seen.append(clock.monotonic())
     assert seen == sorted(seen)
     assert clock.now() - START == timedelta(seconds=4.003)
+
+
+@contextmanager
+def working(clock: ManualClock, function: Callable[[], object]) -> Iterator[None]:
+    """Run ``function`` in a thread, as a handler on this clock."""
+    loop = asyncio.get_running_loop()
+
+    def run() -> None:
+        function()
+        loop.call_soon_threadsafe(lambda: clock.work_ends(may_block=True, thread=thread))
+
+    thread = threading.Thread(target=run)
+    clock.work_begins(may_block=True, thread=thread)
+    thread.start()
+    yield
+    thread.join()
+
+
+async def test_a_thread_that_waits_for_an_event_costs_no_real_time() -> None:
+    clock, gate = ManualClock(START), threading.Event()
+    with working(clock, gate.wait):
+        began = time.monotonic()
+        for _ in range(100):
+            await clock.advance(1)
+        assert time.monotonic() - began < 10, "each step would wait for a quarter of a second"
+        gate.set()
+
+
+async def test_a_thread_whose_event_was_set_finishes_before_time_moves_on() -> None:
+    clock, gate, done = ManualClock(START), threading.Event(), list[int]()
+
+    def handler(number: int) -> None:
+        gate.wait()
+        done.append(number)
+
+    for number in range(50):
+        gate.clear()
+        with working(clock, lambda number=number: handler(number)):  # type: ignore[misc]
+            await clock.advance(1)
+            assert done == list(range(number))
+            gate.set()
+            await clock.advance(1)
+            assert done == list(range(number + 1))
+
+
+async def test_a_thread_that_starts_threads_or_waits_for_a_short_time_is_not_done() -> None:
+    clock, done = ManualClock(START), list[str]()
+
+    def handler() -> None:
+        for _ in range(5):
+            other = threading.Thread(target=time.sleep, args=(0.001,))
+            other.start()
+            other.join()
+        threading.Event().wait(0.01)
+        done.append("handler")
+
+    with working(clock, handler):
+        await clock.advance(1)
+        assert done == ["handler"]
