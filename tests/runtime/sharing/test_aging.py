@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -75,6 +76,10 @@ async def views(scheduler: Scheduler, id: int) -> set[int]:
     return found | ({snapshot} if snapshot is not None else set())
 
 
+MOMENTS = [*range(1, 15), *range(20, 131, 5)]
+"""Seconds at which to look: each one around the end of the grace time, then one in five."""
+
+
 @pytest.mark.parametrize("base", [0, 63, 64, 65, 128, 192, 255])
 async def test_effective_priority_only_grows_never_past_the_ceiling_and_everyone_gives_the_same(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, shop: Shop, base: int
@@ -87,8 +92,8 @@ async def test_effective_priority_only_grows_never_past_the_ceiling_and_everyone
         await shop.hold.options(priority=0).submit()
         await manual_clock.advance(0)
         handle = await shop.quick.options(priority=base).submit()
-        for _ in range(130):
-            await manual_clock.advance(1)
+        for before, waited in pairwise([0, *MOMENTS]):
+            await manual_clock.advance(waited - before)
             (effective,) = await views(scheduler, handle.id)
             seen.append(effective)
             stored.add((await active(scheduler, handle.id)).priority)
@@ -98,7 +103,7 @@ async def test_effective_priority_only_grows_never_past_the_ceiling_and_everyone
         (at_work,) = (await scheduler.snapshot()).running
         await manual_clock.advance(2)
     assert stored == {base}
-    assert seen == [max(base - 2 * max(waited - 10, 0), min(base, 64)) for waited in range(1, 131)]
+    assert seen == [max(base - 2 * max(waited - 10, 0), min(base, 64)) for waited in MOMENTS]
     assert isinstance(event, TaskDispatched)
     assert {event.effective_priority, at_work.effective_priority, shop.starts[0][1]} == {seen[-1]}
     assert event.base_priority == base
