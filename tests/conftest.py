@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.both_engines import engine, pytest_generate_tests, pytest_runtest_call, schemas
+from tests.both_engines import Engine, engine, pytest_generate_tests, pytest_runtest_call, schemas
 from tests.postgres.fixtures import own_server, postgres_server, postgres_store
 
 __all__ = [
@@ -35,9 +35,8 @@ pytest.register_assert_rewrite(
 
 
 @pytest.fixture(params=["memory", "file", "postgres"])
-def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The name of a store: each test that asks for it runs once per kind."""
+def any_store(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> str:
+    """Return the name of an empty store; each test that asks for it runs once per kind."""
     if request.param == "postgres":
-        address: str = request.getfixturevalue("postgres_store")
-        return address
+        return engine.borrow(request.getfixturevalue("schemas"))
     return ":memory:" if request.param == "memory" else str(tmp_path / "tasks.db")
