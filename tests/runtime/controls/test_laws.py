@@ -11,6 +11,7 @@ import pytest
 from taskmill import Aging, Context, Domain, Group, RateLimit, Scheduler, Submission
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
+from tests.repetition import seeds
 
 GROUPS = ["", "a", "b"]
 DOMAINS = ["d", "e"]
@@ -177,7 +178,7 @@ def _control(scheduler: Scheduler, scope: tuple[str, str]) -> Any:
     return scheduler.domain(name) if kind == "domain" else scheduler.group(name or None)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("shared", [False, True])
 async def test_what_controls_forbid_never_happens(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, seed: int, shared: bool

@@ -19,7 +19,7 @@ import pytest
 from tests.both_engines import Engine
 from tests.runtime.families.world import World
 
-PROGRAMS = int(os.environ.get("TASKMILL_FAMILY_PROGRAMS", "180"))
+PROGRAMS = int(os.environ.get("TASKMILL_FAMILY_PROGRAMS", "100"))
 FIRST_SEED = int(os.environ.get("TASKMILL_FAMILY_SEED", "0"))
 
 

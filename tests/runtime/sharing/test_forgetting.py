@@ -75,7 +75,7 @@ async def test_names_of_groups_that_came_and_went_are_not_kept(
     scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=50, **SETTINGS[settings])
     async with scheduler.running():
         await scheduler.submit(work.options(group="stays").prepare())
-        for wave in range(20):
+        for wave in range(10):
             names = [f"{GONE}{wave}-{n}" for n in range(100)]
             # Some of them may preempt, some grow urgent while they wait.
             many = [work.options(group=name, priority=n % 3 * 60).prepare() for n, name in enumerate(names * 2)]

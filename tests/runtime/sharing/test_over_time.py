@@ -25,7 +25,7 @@ from taskmill.policy.rules import Rules
 
 pytestmark = pytest.mark.one_engine("no store is opened")
 
-DISPATCHES = int(os.environ.get("TASKMILL_DISPATCHES", "100000"))
+DISPATCHES = int(os.environ.get("TASKMILL_DISPATCHES", "50000"))
 TYPE = "d::t"
 
 

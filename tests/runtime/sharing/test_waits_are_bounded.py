@@ -11,8 +11,8 @@ from taskmill import Aging, Context, Domain, Group, Priority
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
-SLOTS = 16
-BACKLOG = 15_000
+SLOTS = 6
+BACKLOG = 5_600
 """Long enough that most of it is past the line before its turn comes."""
 SECOND = 1000
 
@@ -95,9 +95,9 @@ async def test_every_task_of_a_huge_backlog_starts_by_max_wait_and_the_next_slot
         for second in itertools.count(step=20):
             # The user goes on synchronizing, and the other profile goes on finding changes.
             if second <= 400:
-                await submit("s3://prod", 50, Priority.HIGH)
+                await submit("s3://prod", 20, Priority.HIGH)
             if second % 140 == 0 and second <= 700:
-                await submit("s3://b2-backup", 200, Priority.LOW)
+                await submit("s3://b2-backup", 75, Priority.LOW)
             await manual_clock.advance(20)
             if len(waits) == submitted:
                 break

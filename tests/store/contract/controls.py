@@ -17,6 +17,7 @@ from taskmill.model.turn import Judged, Look, Starts, Turn, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay
 from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.ports import Store
+from tests.repetition import seeds
 from tests.store.contract.paused_time import PausedTime
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
@@ -316,7 +317,7 @@ class Controls:
         assert change.occurrence is not None
         assert (await active(store, change.occurrence.id)).status == Status.SCHEDULED
 
-    @pytest.mark.parametrize("seed", range(20))
+    @pytest.mark.parametrize("seed", seeds(10))
     async def test_pauses_nested_in_any_order_give_back_the_time_they_took_and_no_more(
         self, store: Store, seed: int
     ) -> None:
