@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,13 @@ __all__ = [
 
 settings.register_profile("taskmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("taskmill")
+
+if sys.dont_write_bytecode:
+    # The tests start many Python processes, and each would compile the whole package: half a second of CPU.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells start what runs in the background so, and the commands that are tried here would inherit it.
