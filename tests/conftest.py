@@ -43,6 +43,12 @@ pytest.register_assert_rewrite(
 )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers for ``-n auto``: one more than cores, because tests often wait for a server."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture(params=["memory", "file", "postgres"])
 def any_store(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> str:
     """Return the name of an empty store; each test that asks for it runs once per kind."""
