@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from datetime import UTC, datetime, tzinfo
 
@@ -42,8 +43,8 @@ class SystemClock:
             async with asyncio.timeout(left):
                 await event.wait()
 
-    def work_begins(self, *, may_block: bool = False) -> None:
+    def work_begins(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
         """Do nothing: only test clocks count work."""
 
-    def work_ends(self, *, may_block: bool = False) -> None:
+    def work_ends(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
         """Do nothing: only test clocks count work."""

@@ -6,6 +6,7 @@ The runtime knows these shapes and nothing of SQLite, threads or wall clocks.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Protocol
@@ -47,14 +48,14 @@ class Clock(Protocol):
         """
         ...
 
-    def work_begins(self, *, may_block: bool = False) -> None:
-        """A thread works for the scheduler; a manual clock lets it finish before it moves on.
+    def work_begins(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
+        """Report work outside the event loop; a manual clock lets it finish before time moves on.
 
-        ``may_block`` marks user code, which may itself wait for the clock.
+        ``may_block`` marks user code, which may itself wait for the clock; ``thread`` is the thread that runs it.
         """
         ...
 
-    def work_ends(self, *, may_block: bool = False) -> None: ...
+    def work_ends(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None: ...
 
 
 class DispatchRight(Protocol):

@@ -14,7 +14,7 @@ from taskmill.moving import move
 from taskmill.store.opening import open_place
 from tests.moving.everything import Book, rows_of, scheduler_on, work
 from tests.moving.everything import filled as fill_it
-from tests.runtime.cron_bench import Bench
+from tests.runtime.cron.bench import Bench
 
 
 @pytest.fixture(params=["file", "postgres"])

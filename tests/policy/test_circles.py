@@ -22,7 +22,7 @@ from taskmill.policy.duplicates import Holder, Name
 from taskmill.store.sql import inbox
 from taskmill.store.sqlite.migrate import migrate
 from taskmill.store.sqlite.session import Session
-from taskmill.testing.store_contract.samples import NOW, new_task
+from tests.store.contract.samples import NOW, new_task
 
 PARENT = 50
 

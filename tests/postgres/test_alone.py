@@ -13,7 +13,7 @@ from taskmill.model.status import Ending
 from taskmill.model.turn import Judged, Starts, Turn
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict, Wait
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
+from tests.store.contract.samples import NOW, add, claim, new_task
 
 DONE = End(Ending.COMPLETED, "1")
 

@@ -11,8 +11,8 @@ from taskmill.clock import SystemClock
 from taskmill.model.stages import Lane
 from taskmill.model.turn import Starts, Turn
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.cron import DAWN, begin, declaration, fire, the_row
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, new_task
+from tests.store.contract.cron import DAWN, begin, declaration, fire, the_row
+from tests.store.contract.samples import NOW, TYPE, active, add, new_task
 
 
 @pytest.fixture

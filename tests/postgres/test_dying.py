@@ -17,10 +17,10 @@ from taskmill.clock import SystemClock
 from taskmill.events import TaskDispatched
 from taskmill.store.postgres import lease, pulse
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
 from tests.postgres.keeper import Server
 from tests.postgres.killed_node import domain, note
 from tests.postgres.server import address
+from tests.store.contract.samples import NOW, add, claim, new_task
 
 
 def _shorten_lease(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

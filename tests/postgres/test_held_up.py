@@ -17,7 +17,7 @@ from taskmill.model.turn import Look, Starts, Turn, TurnResult
 from taskmill.policy.rates import full_bucket
 from taskmill.ports import DispatchRight
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, TYPE, add, new_task
+from tests.store.contract.samples import NOW, TYPE, add, new_task
 
 STALL = 61
 """Seconds: more than the clocks of nodes may differ."""

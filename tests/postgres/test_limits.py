@@ -17,8 +17,8 @@ from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.turn import Look, Starts, Turn
 from taskmill.policy.rates import full_bucket
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, TYPE, add, new_task
 from tests.metrics.scraping import Scrape
+from tests.store.contract.samples import NOW, TYPE, add, new_task
 
 
 class Watch:

@@ -22,7 +22,7 @@ from taskmill.model.turn import Judged, Look, Starts, Turn
 from taskmill.model.verdict import End
 from taskmill.store.postgres import lease, pulse
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, TYPE, add, claim, commit, ended, new_task
+from tests.store.contract.samples import NOW, TYPE, add, claim, commit, ended, new_task
 
 OpenStore = Callable[[], Awaitable[PostgresStore]]
 

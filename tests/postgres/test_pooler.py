@@ -15,9 +15,9 @@ from taskmill.moving import move
 from taskmill.store.postgres import pulse
 from taskmill.store.postgres.address import parsed
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import add, new_task
 from tests.acceptance.command_line import taskmill
 from tests.postgres.pooler import Pooler
+from tests.store.contract.samples import add, new_task
 
 LONG = 30
 

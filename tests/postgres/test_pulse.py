@@ -17,7 +17,7 @@ from taskmill.errors import StoreError
 from taskmill.store.postgres import lease, pulse
 from taskmill.store.postgres.connection import RawConnection
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, new_task
+from tests.store.contract.samples import NOW, new_task
 
 
 @contextlib.asynccontextmanager

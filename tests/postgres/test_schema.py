@@ -26,7 +26,7 @@ from taskmill.store.postgres.session import STATEMENTS
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.store.sqlite.migrate import migrate as migrate_sqlite
 from taskmill.store.sqlite.session import STATEMENTS as SQLITE_STATEMENTS
-from taskmill.testing.store_contract.samples import new_task
+from tests.store.contract.samples import new_task
 
 # What only a cluster needs.
 MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}

@@ -15,11 +15,11 @@ from taskmill.model.filters import Filters
 from taskmill.store.postgres import pulse, silence, writer
 from taskmill.store.postgres.connection import RawConnection
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import add, new_task
 from tests.postgres.keeper import Server
 from tests.postgres.network import Network
 from tests.postgres.pooler import Pooler
 from tests.postgres.server import SUPERUSER, address
+from tests.store.contract.samples import add, new_task
 
 SOON = 20.0
 """Seconds within which a call must have been given up and repeated, well under a lease."""

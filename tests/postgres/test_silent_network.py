@@ -19,8 +19,8 @@ from taskmill.store.postgres import lease, writer
 from taskmill.store.postgres import store as store_module
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
 from tests.postgres.network import Network
+from tests.store.contract.samples import NOW, add, claim, new_task
 
 SOON = 15.0
 """Seconds within which a server that does not answer must have been noticed, on a busy machine."""

@@ -16,8 +16,8 @@ import pytest
 from taskmill import Scheduler, Submission
 from taskmill.model.turn import Look, Turn
 from taskmill.store.postgres import lease, pulse
-from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
 from tests.postgres.test_nodes import OpenStore, open_node
+from tests.store.contract.samples import NOW, add, claim, new_task
 
 __all__ = ["open_node"]
 

@@ -13,7 +13,7 @@ from taskmill import AlreadyRunning, Domain, HistoryRecord, Scheduler, StoreErro
 from taskmill.clock import SystemClock
 from taskmill.store.sqlite.connection import Durability
 from taskmill.store.sqlite.store import SqliteStore
-from taskmill.testing.store_contract import new_task
+from tests.store.contract import new_task
 
 
 @pytest.fixture

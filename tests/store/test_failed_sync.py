@@ -20,7 +20,7 @@ from taskmill.events import Event, TaskCompleted
 from taskmill.model.filters import Filters
 from taskmill.store.sqlite import log_file
 from taskmill.store.sqlite.store import SqliteStore
-from taskmill.testing.store_contract import new_task
+from tests.store.contract import new_task
 
 BLOCK = 4096
 

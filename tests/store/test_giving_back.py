@@ -15,8 +15,9 @@ from taskmill.model.turn import Look, Turn, TurnUpkeep
 from taskmill.ports import Store
 from taskmill.store.opening import open_store
 from taskmill.store.sql import paused_time
-from taskmill.testing.store_contract.paused_time import PausedTime
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, ended, new_task
+from tests.repetition import seeds
+from tests.store.contract.paused_time import PausedTime
+from tests.store.contract.samples import NOW, TYPE, active, add, claim, ended, new_task
 
 G = Scope(ScopeKind.GROUP, "g")
 LANE = Lane("g", 128, TYPE)
@@ -48,7 +49,7 @@ async def places(store: Store, now: int) -> list[Place]:
     return (await store.turn(Turn(now=now, look=Look(survey=True)))).fronts.get(LANE, [])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(20))
 async def test_whatever_happens_between_two_bites_each_pause_counts_once(store: Store, seed: int) -> None:
     chance = random.Random(seed)
     trial = PausedTime(store, seed)

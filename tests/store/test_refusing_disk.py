@@ -16,7 +16,7 @@ import pytest
 from taskmill.clock import SystemClock
 from taskmill.store.sqlite import log_file
 from taskmill.store.sqlite.store import SqliteStore
-from taskmill.testing.store_contract import new_task
+from tests.store.contract import new_task
 
 MIB = 1 << 20
 PAYLOAD = '"' + "x" * 9000 + '"'

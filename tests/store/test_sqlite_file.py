@@ -25,7 +25,7 @@ from taskmill.store.sqlite.migrate import MIGRATIONS, NEWEST_VERSION, statements
 from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing import ManualClock
-from taskmill.testing.store_contract import new_task
+from tests.store.contract import new_task
 
 
 @pytest.fixture

@@ -62,11 +62,11 @@ class ThreadExecutor:
                 loop.call_soon_threadsafe(done, outcome)
 
         def done(outcome: RawOutcome) -> None:
-            self._clock.work_ends(may_block=True)
+            self._clock.work_ends(may_block=True, thread=worker.thread)
             self._idle.append(worker)
             ended(outcome)
 
-        self._clock.work_begins(may_block=True)
+        self._clock.work_begins(may_block=True, thread=worker.thread)
         worker.give(job)
         return ThreadRunning()
 
@@ -87,7 +87,8 @@ class ThreadRunning:
 class _Worker:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, name="taskmill-handler", daemon=True).start()
+        self.thread = threading.Thread(target=self._serve, name="taskmill-handler", daemon=True)
+        self.thread.start()
 
     def give(self, job: Job | None) -> None:
         self._jobs.put(job)

@@ -172,7 +172,8 @@ class _Inquirer:
         self._questions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.asking = ""
         """The name of the sampler or source being called."""
-        threading.Thread(target=self._serve, name="taskmill-monitor", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, name="taskmill-monitor", daemon=True)
+        self._thread.start()
 
     def ask(self, answered: asyncio.Event) -> list[Seen]:
         """Start a round; when ``answered`` is set, the returned list holds its values."""
@@ -186,11 +187,11 @@ class _Inquirer:
                 loop.call_soon_threadsafe(done, seen)
 
         def done(seen: Seen) -> None:
-            self._clock.work_ends(may_block=True)
+            self._clock.work_ends(may_block=True, thread=self._thread)
             answer.append(seen)
             answered.set()
 
-        self._clock.work_begins(may_block=True)
+        self._clock.work_begins(may_block=True, thread=self._thread)
         self._questions.put(job)
         return answer
 

@@ -6,13 +6,18 @@ import asyncio
 import contextlib
 import heapq
 import itertools
+import sys
+import threading
 from datetime import UTC, datetime, timedelta, tzinfo
+from types import FrameType
 
 from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration, instant, milliseconds, to_ms
 
 _PATIENCE = 0.25
-"""Seconds of real time for which settling waits for handlers in threads, which may themselves wait for this clock."""
+"""Seconds of real time for which settling waits for user code, which may itself wait for this clock."""
+_FIRST_LOOK, _LATER_LOOK = 0.0005, 0.01
+"""Seconds of real time after which settling checks again whether the user's threads wait for an event."""
 _SPINS = 20
 _HAIR = 10
 """Microseconds of rounding error to tolerate in sums of floats, and in the corrections made for them."""
@@ -36,6 +41,8 @@ class ManualClock:
         self._order = itertools.count()
         self._at_work = 0
         self._may_block = 0
+        self._threads: list[threading.Thread] = []
+        """The threads among ``_may_block``; the rest is user code in worker processes."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
 
@@ -109,26 +116,34 @@ class ManualClock:
         while self.monotonic() < until:
             await self.wait(asyncio.Event(), until)
 
-    def work_begins(self, *, may_block: bool = False) -> None:
+    def work_begins(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
         if may_block:
             self._may_block += 1
+            if thread is not None:
+                self._threads.append(thread)
         else:
             self._at_work += 1
 
-    def work_ends(self, *, may_block: bool = False) -> None:
+    def work_ends(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
         if may_block:
             self._may_block -= 1
+            if thread is not None:
+                self._threads.remove(thread)
         else:
             self._at_work -= 1
         self._changed.set()
 
     async def _settle(self) -> None:
-        """Run everything that can run now: callbacks, the store's threads, and handlers in threads."""
+        """Run everything that can run now: callbacks, the store's threads, and handlers in threads.
+
+        A thread that waits for a ``threading.Event`` has settled. Other user code gets a moment of real time.
+        """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             # A program may run several event loops in turn, and an asyncio event belongs to one of them.
             self._loop, self._changed = loop, asyncio.Event()
         patience_ends = loop.time() + _PATIENCE
+        look = _FIRST_LOOK
         quiet = 0
         while quiet < _SPINS:
             await asyncio.sleep(0)
@@ -136,13 +151,39 @@ class ManualClock:
             if getattr(loop, "_ready", ()):
                 quiet = 0
             self._changed.clear()
-            left = None if self._at_work else patience_ends - loop.time()
-            if self._at_work or (self._may_block and left is not None and left > 0):
+            if self._at_work:
                 quiet = 0
-                timer = None if left is None else loop.call_later(left, self._changed.set)
                 await self._changed.wait()
-                if timer is not None:
-                    timer.cancel()
+            elif self._user_code_runs() and (left := patience_ends - loop.time()) > 0:
+                quiet = 0
+                timer = loop.call_later(min(look, left), self._changed.set)
+                await self._changed.wait()
+                timer.cancel()
+                look = min(2 * look, _LATER_LOOK)
+
+    def _user_code_runs(self) -> bool:
+        """Return True if user code may be running, and not only waiting for events."""
+        if self._may_block > len(self._threads):
+            return True
+        if not self._threads:
+            return False
+        frames = sys._current_frames()
+        return not all(_waits_for_an_event(frames.get(thread.ident or 0)) for thread in self._threads)
+
+
+def _waits_for_an_event(frame: FrameType | None) -> bool:
+    """Return True if the thread of this frame waits for a ``threading.Event`` that is not set.
+
+    ``Thread.start`` does so too, but only for a moment.
+    """
+    wait = None if frame is None else frame.f_back
+    if frame is None or wait is None or wait.f_back is None:
+        return False
+    if frame.f_code is not threading.Condition.wait.__code__ or wait.f_code is not threading.Event.wait.__code__:
+        return False
+    event, timeout = wait.f_locals["self"], wait.f_locals["timeout"]
+    is_long = timeout is None or timeout > _PATIENCE
+    return is_long and not event.is_set() and wait.f_back.f_globals.get("__name__") != threading.__name__
 
 
 def _ring(alarm: asyncio.Timeout) -> None:
