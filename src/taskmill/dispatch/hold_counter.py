@@ -42,7 +42,8 @@ class HoldCounter:
         before, self._everything = self._everything, self._hold_on_everything(free)
         if self._everything is not None and self._everything != before:
             self._denied(self._everything)
-        if not picker.looked:
+        if not picker.looked or self._everything == "scheduler_paused":
+            # While everything is paused, nothing else holds a task back.
             return
         picker.limits.at(now)
         looked, picker.looked = picker.looked, set()

@@ -89,14 +89,15 @@ def holds_on_group(group: str, rules: Rules, usage: Usage) -> Iterator[Held]:
 
 
 def holds_on_type(type: str, rules: Rules, usage: Usage) -> Iterator[Held]:
-    """Yield what holds back every task of a type, whatever its group: no handler, or a limit of its domain or type."""
+    """Yield what holds back every task of a type, whatever its group: a pause or a limit of its domain, no handler,
+    its rate limit."""
+    limits = rules.limits_on_type(type)
+    if limits is not None and limits.is_paused:
+        yield Held("domain_paused", limits.domain)
     if not usage.knows(type):
         yield Held("no_handler", Scope(ScopeKind.TYPE, type))
-    limits = rules.limits_on_type(type)
     if limits is None:
         return
-    if limits.is_paused:
-        yield Held("domain_paused", limits.domain)
     if (held := at_cap("domain_cap", limits.domain, usage.in_domain(limits.domain.name), limits.cap)) is not None:
         yield held
     if limits.rate is not None and not usage.permits(limits.type, limits.rate):
