@@ -135,7 +135,7 @@ def _opened(path: str) -> int:
 
 
 def holder(database: str) -> str | None:
-    """Return the process that dispatches, or ``None``; looking disturbs nobody."""
+    """Return the process that dispatches, or ``None``. A dispatcher that starts at this moment tries again."""
     for path in _guards(database):
         try:
             descriptor = os.open(path, os.O_RDWR)

@@ -1,6 +1,6 @@
 -- name: held_tokens
 -- Which of the given [id, attempt] rows still hold their token, what they were asked meanwhile, whether they have
--- children that have not ended, and whom their endings concern.
+-- children that have not ended, and which other tasks its ending concerns.
 SELECT json_group_array(json_array(t.id, t.stop, t.children > t.children_ended,
     json_array(t.stop IS NOT NULL OR t.gave_key, t.awaited, t.parent_id IS NOT NULL, t.series_id IS NOT NULL,
         t.cron IS NOT NULL)))
