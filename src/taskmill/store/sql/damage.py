@@ -230,9 +230,12 @@ def damaged_column(connection: Connection, table: str, id: int) -> str | None:
 def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
     """End damaged tasks as dead letters; forget damaged series, cron tasks, counts, and what was learned about IO.
 
+    First the indexes of the tasks are rebuilt.
+
     Tasks that run are left alone, because their handlers are at work; with ``running`` no handler of this process is.
     """
     connection.be_alone()
+    connection.execute(SQL["rebuild_indexes"])
     done = SetAside()
     tasks: dict[int, list[Damage]] = {}
     for damage in list(_find_what_can_be_set_aside(connection)):

@@ -39,7 +39,8 @@ json_array(
     {place});
 
 -- name: every_lane
--- Every lane that has waiting tasks, by skipping through the index: a recursive WITH.
+-- Every lane that has waiting tasks, by skipping through the index: a recursive WITH. In a damaged file the index and the
+-- table may disagree, and the next lane may come before the last one: the walk ends there, at a lane without a group.
 lane (group_name, urgency, type, renewed) AS (
     SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
         SELECT group_name, urgency, type, renewed_at FROM taskmill_task
@@ -47,7 +48,10 @@ lane (group_name, urgency, type, renewed) AS (
         ORDER BY group_name, urgency, type, renewed_at IS NOT NULL LIMIT 1
     ) AS first
     UNION ALL
-    SELECT following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL
+    SELECT
+        CASE WHEN (following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL)
+            > (lane.group_name, lane.urgency, lane.type, lane.renewed) THEN following.group_name END,
+        following.urgency, following.type, following.renewed_at IS NOT NULL
     FROM lane
     JOIN taskmill_task AS following ON following.id = coalesce(
         (
