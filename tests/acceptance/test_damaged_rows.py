@@ -93,3 +93,50 @@ async def test_doctor_names_every_damaged_row(path: Path, here: Here) -> None:
     (said,) = [finding["text"] for finding in answer["findings"] if finding["subject"] == "rows"]
     assert f"row {ids[0]} of taskmill_task is damaged: column status holds 'junk'" in said
     assert f"row {ids[2]} of taskmill_task is damaged: column stop holds 'junk'" in said
+
+
+def write_behind_the_indexes(path: Path, id: int, value: bytes) -> None:
+    """Change the group of a task in its table alone, as damage to a page does."""
+    hide = "DELETE FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'taskmill_task' AND sql IS NOT NULL"
+    with raw(path) as connection:
+        connection.execute("PRAGMA writable_schema = 1")
+        hidden = connection.execute(hide.replace("DELETE", "SELECT *")).fetchall()
+        connection.execute(hide)
+    with raw(path) as connection:
+        changed = connection.execute(f"UPDATE taskmill_task SET group_name = CAST(? AS TEXT) WHERE id = {id}", (value,))
+        assert changed.rowcount == 1
+    with raw(path) as connection:
+        connection.execute("PRAGMA writable_schema = 1")
+        for row in hidden:
+            connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", row)
+
+
+async def _groups(path: Path, *names: str) -> list[int]:
+    async with Scheduler(path, domains=[box]):
+        return [(await put.options(group=name).submit(name)).id for name in names]
+
+
+@pytest.mark.one_engine("damage to pages of a file")
+async def test_a_name_that_is_damaged_in_the_table_alone_is_set_aside(path: Path) -> None:
+    before, damaged, after = await _groups(path, "before", "middle", "rest")
+    write_behind_the_indexes(path, damaged, b"a\xff")
+    async with Scheduler(path, domains=[box], shutdown_grace=0) as scheduler:
+        await scheduler.run_until_idle(timeout=20)
+        for id in (before, after):
+            assert (await scheduler.wait(id, timeout=1)).ending == Ending.COMPLETED
+        record = await scheduler.wait(damaged, timeout=1)
+        assert record.ending == Ending.DEAD_LETTER
+        assert "column group_name" in str(record.error)
+        assert (await scheduler.facts(integrity=True))["integrity"] == "ok"
+
+
+@pytest.mark.one_engine("damage to pages of a file")
+async def test_an_index_that_leads_back_to_an_earlier_group_is_rebuilt(path: Path) -> None:
+    ids = await _groups(path, "before", "middle", "rest")
+    write_behind_the_indexes(path, ids[1], b"a")
+    async with Scheduler(path, domains=[box], shutdown_grace=0) as scheduler:
+        await scheduler.snapshot()
+        await scheduler.run_until_idle(timeout=20)
+        for id in ids:
+            assert (await scheduler.wait(id, timeout=1)).ending == Ending.COMPLETED
+        assert (await scheduler.facts(integrity=True))["integrity"] == "ok"

@@ -27,6 +27,7 @@ from taskmill.store.postgres.store import PostgresStore
 from taskmill.store.sqlite.migrate import migrate as migrate_sqlite
 from taskmill.store.sqlite.session import STATEMENTS as SQLITE_STATEMENTS
 from tests.store.contract.samples import new_task
+from tests.store.fragments import FRAGMENTS
 
 # What only a cluster needs.
 MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}
@@ -50,17 +51,6 @@ MORE_STATEMENTS = {
     "health_of_nodes",
 }
 
-FRAGMENTS = {
-    "active_rows",
-    "history_rows",
-    "active_counts",
-    "shown_status",
-    "among_ids",
-    "expired_among",
-    "expired_waiting",
-    "has_expired",
-    "with_expired",
-}
 NOTHING_TO_DO = {"claim", "count_anew", "delete_active", "tally"}
 NOTHING_ON_SQLITE = {"claim_fronts", "unclaim_others", "preemption", "ask_to_make_way"}
 

@@ -10,21 +10,10 @@ import pytest
 
 from taskmill.store.sqlite.migrate import migrate
 from taskmill.store.sqlite.session import STATEMENTS as SQL
+from tests.store.fragments import FRAGMENTS
 
 # Read or written as a whole, once in a while: the types at a start, all deadlines when the wall clock is stepped.
 RARE = ("published_types", "shift_deadlines", "shift_relative", "shift_waits")
-# Put together with fragments when they are asked for, and the fragments themselves.
-FRAGMENTS = (
-    "active_rows",
-    "history_rows",
-    "active_counts",
-    "shown_status",
-    "among_ids",
-    "expired_among",
-    "expired_waiting",
-    "has_expired",
-    "with_expired",
-)
 TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
 
 

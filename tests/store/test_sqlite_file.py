@@ -18,8 +18,9 @@ from taskmill.model.filters import Filters
 from taskmill.model.turn import Starts, Turn
 from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sql.group_commit import Request
+from taskmill.store.sqlite import store as store_module
 from taskmill.store.sqlite import writer as writer_module
-from taskmill.store.sqlite.connection import connect
+from taskmill.store.sqlite.connection import Connection, connect
 from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES, LogFile
 from taskmill.store.sqlite.migrate import MIGRATIONS, NEWEST_VERSION, statements
 from taskmill.store.sqlite.session import Session
@@ -150,6 +151,26 @@ async def test_a_lock_held_by_another_process_delays_and_is_never_shown(path: st
     assert (await adding)[0].kind == "inserted"
     other.close()
     await store.close()
+
+
+async def test_the_first_read_of_a_new_connection_waits_for_other_processes(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may be recovering the log just then, which locks out readers, too."""
+    patience: list[int] = []
+    check = store_module._check_not_sealed
+
+    def noted(connection: Connection, name: str) -> None:
+        patience.append(connection.execute("PRAGMA busy_timeout").fetchone()[0])
+        check(connection, name)
+
+    monkeypatch.setattr(store_module, "_check_not_sealed", noted)
+    store = SqliteStore(path, "full", SystemClock())
+    await store.open()
+    left = store._connection.execute("PRAGMA busy_timeout").fetchone()
+    await store.close()
+    assert patience == [60_000]
+    assert left == (0,), "the writer waits by itself, where it does not hold up the loop"
 
 
 async def test_a_lock_that_is_never_given_up_is_a_clear_error(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,10 +229,13 @@ def damaged_column(connection: Connection, table: str, id: int) -> str | None:
 def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
     """End damaged tasks as dead letters; delete damaged series, cron tasks, counts and IO totals.
 
+    The indexes of the tasks are rebuilt first: SQLite refuses to change a row that they disagree with.
+
     Running tasks are left alone, because their handlers are active. With ``running``, tasks that are marked as running
     are set aside too, because no handler of this process is active; tasks of other live nodes are still left alone.
     """
     connection.be_alone()
+    connection.execute(SQL["rebuild_indexes"])
     done = SetAside()
     tasks: dict[int, list[Damage]] = {}
     for damage in list(_find_what_can_be_set_aside(connection)):

@@ -135,7 +135,7 @@ def _opened(path: str) -> int:
 
 
 def holder(database: str) -> str | None:
-    """Return the id of the process that dispatches, or ``None``, without disturbing it."""
+    """Return the id of the process that dispatches, or ``None``. A dispatcher that is just starting tries again."""
     for path in _guards(database):
         try:
             descriptor = os.open(path, os.O_RDWR)

@@ -99,6 +99,8 @@ class SqliteStore(WriteSide, ReadSide):
         connection = connect(self.name)
         try:
             with translated_errors(self.name):
+                # Another process may be recovering the log, or making the tables; migrate() ends this patience.
+                connection.execute("PRAGMA busy_timeout = 60000")
                 _check_not_sealed(connection, self.name)
                 migrate(connection, self.name)
         except BaseException:

@@ -58,6 +58,9 @@ DELETE FROM taskmill_tally WHERE false;
 -- name: count_anew
 ;
 
+-- name: rebuild_indexes
+;
+
 -- name: sums_of_endings
 -- Return tally rows for tasks in history of which only the ids are known.
 SELECT coalesce(json_agg(json_build_array(type, group_name, ending, ended, duration_ms)), '[]') FROM (

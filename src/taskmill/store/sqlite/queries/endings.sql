@@ -50,6 +50,10 @@ INSERT OR IGNORE INTO taskmill_tally (type, group_name, ending, ended, kept, dur
 SELECT type, group_name, ending, count(*), count(*), coalesce(sum(duration_ms), 0) FROM taskmill_history
 GROUP BY type, group_name, ending;
 
+-- name: rebuild_indexes
+-- In a damaged file the indexes may hold other values than the table; SQLite refuses to change such a row.
+REINDEX taskmill_task;
+
 -- name: sums_of_endings
 -- Return tally rows for tasks in history of which only the ids are known.
 SELECT json_group_array(json_array(type, group_name, ending, ended, duration_ms)) FROM (

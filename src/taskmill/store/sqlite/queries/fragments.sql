@@ -39,7 +39,8 @@ json_array(
     {place});
 
 -- name: every_lane
--- Recursive CTE: every lane that has waiting tasks, found by skipping through the index.
+-- Recursive CTE: every lane that has waiting tasks, found by skipping through the index. In a damaged file the index may
+-- disagree with the table and lead back to an earlier lane: the recursion ends there, with a lane whose group is NULL.
 lane (group_name, urgency, type, renewed) AS (
     SELECT first.group_name, first.urgency, first.type, first.renewed_at IS NOT NULL FROM (
         SELECT group_name, urgency, type, renewed_at FROM taskmill_task
@@ -47,7 +48,10 @@ lane (group_name, urgency, type, renewed) AS (
         ORDER BY group_name, urgency, type, renewed_at IS NOT NULL LIMIT 1
     ) AS first
     UNION ALL
-    SELECT following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL
+    SELECT
+        CASE WHEN (following.group_name, following.urgency, following.type, following.renewed_at IS NOT NULL)
+            > (lane.group_name, lane.urgency, lane.type, lane.renewed) THEN following.group_name END,
+        following.urgency, following.type, following.renewed_at IS NOT NULL
     FROM lane
     JOIN taskmill_task AS following ON following.id = coalesce(
         (
