@@ -25,10 +25,10 @@ from taskmill.dispatch.shares import Shares
 from taskmill.model.cluster import Claim
 from taskmill.model.controls import EVERYTHING, Bucket, Scope
 from taskmill.model.stages import Lane, Waiting
+from taskmill.policy.fair_queue import Ring
 from taskmill.policy.holds import passes_shares, scopes_of
 from taskmill.policy.preemption import Pressing
 from taskmill.policy.rules import Rules
-from taskmill.policy.turns import Ring
 
 _LAST = (1 << 62, 0, 0)
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from taskmill.model.cluster import Claim
 from taskmill.model.group import AllocationReason
+from taskmill.policy.fair_queue import LEAST_MS, Service
 from taskmill.policy.shares import NO_SHARE, Share, allocate, lent
-from taskmill.policy.turns import LEAST_MS, Service
 
 CROWD = 4
 """With this many groups per slot, one group more or less changes the shares of the others very little."""

@@ -11,7 +11,7 @@ exceed the slots, they become bounds: the slots are shared by weight up to the m
 wait.
 
 With more groups than slots, whole shares would starve some groups. Then a group may hold its exact share rounded up,
-and :mod:`taskmill.policy.turns` makes the shares right over time.
+and :mod:`taskmill.policy.fair_queue` makes the shares right over time.
 """
 
 from __future__ import annotations
