@@ -22,7 +22,7 @@ from taskmill.dispatch.lane_heads import LaneHeads
 from taskmill.dispatch.limits import Limits
 from taskmill.dispatch.load import Load
 from taskmill.dispatch.shares import Shares
-from taskmill.model.cluster import Claim
+from taskmill.model.cluster import Demand
 from taskmill.model.controls import EVERYTHING, Bucket, Scope
 from taskmill.model.stages import Lane, Waiting
 from taskmill.policy.fair_queue import Ring
@@ -215,8 +215,8 @@ class Picker:
         else:
             self._next_of[group] = first
         if self.rules.is_shared:
-            claim = Claim(running, waiting, settings.weight, settings.cap, settings.min_slots)
-            self.shares.claims(group, claim if running or waiting else None, drained=is_over)
+            demand = Demand(running, waiting, settings.weight, settings.cap, settings.min_slots)
+            self.shares.set_demand(group, demand if running or waiting else None, drained=is_over)
         if is_over and not running:
             del self._versions[group]
             self._pressing.discard(group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from taskmill.model.cluster import Claim
+from taskmill.model.cluster import Demand
 from taskmill.model.group import AllocationReason
 from taskmill.policy.fair_queue import LEAST_MS, Service
 from taskmill.policy.shares import NO_SHARE, Share, allocate, lent
@@ -30,10 +30,10 @@ class Shares:
 
     def __init__(self) -> None:
         self._service = Service()
-        self._claims: dict[str, Claim] = {}
+        self._demands: dict[str, Demand] = {}
         self._shares: dict[str, Share] = {}
         self._slots = 0
-        self._demand = 0
+        self._usable = 0
         """The slots that all groups together could use."""
         self._weights = 0.0
         self._small_changes = 0
@@ -51,27 +51,27 @@ class Shares:
         self._weights_changed = self._weights_changed or weights_changed
         if not shared:
             # Demands are not kept current without shares, so old ones must not count when shares return.
-            self._claims.clear()
+            self._demands.clear()
             self._shares.clear()
             self._drained.clear()
-            self._demand = 0
+            self._usable = 0
 
-    def claims(self, group: str, claim: Claim | None, *, drained: bool = False) -> None:
-        """Note what a group asks for now (None: nothing); ``drained`` if none of its tasks waits, held back or not."""
-        before = self._claims.get(group)
-        if claim is None:
-            self._claims.pop(group, None)
+    def set_demand(self, group: str, demand: Demand | None, *, drained: bool = False) -> None:
+        """Note the present demand of a group (None: it has none); ``drained`` if none of its tasks waits, held back or not."""
+        before = self._demands.get(group)
+        if demand is None:
+            self._demands.pop(group, None)
         else:
-            self._claims[group] = claim
+            self._demands[group] = demand
         if drained and before is not None:
             self._drained.add(group)
         elif not drained:
             self._drained.discard(group)
         if not self.is_stale:
-            self.is_stale = self._matters(group, before, claim)
-        self._demand += (claim.bound if claim else 0) - (before.bound if before else 0)
+            self.is_stale = self._matters(group, before, demand)
+        self._usable += (demand.bound if demand else 0) - (before.bound if before else 0)
 
-    def _matters(self, group: str, before: Claim | None, now: Claim | None) -> bool:
+    def _matters(self, group: str, before: Demand | None, now: Demand | None) -> bool:
         """True if a changed demand can change shares: not if it exceeds the group's share before and after."""
         if before is not None and now is not None and before[2:] != now[2:]:
             return True
@@ -82,29 +82,29 @@ class Shares:
         if before.bound == now.bound:
             return False
         least = min(before.bound, now.bound)
-        return least <= self._shares[group].limit or self._demand + now.bound - before.bound < self._slots
+        return least <= self._shares[group].limit or self._usable + now.bound - before.bound < self._slots
 
-    def _is_one_of_many(self, group: str, now: Claim | None) -> bool:
+    def _is_one_of_many(self, group: str, now: Demand | None) -> bool:
         """True if a group has so small a share that its coming and going need not be computed at once."""
-        if len(self._claims) <= CROWD * self._slots or self._shares.get(group, NO_SHARE).limit > 1:
+        if len(self._demands) <= CROWD * self._slots or self._shares.get(group, NO_SHARE).limit > 1:
             return False
         return now is None or (now.min_slots == 0 and now.weight * self._slots < self._weights)
 
-    def _note_small_change(self, group: str, now: Claim | None) -> bool:
+    def _note_small_change(self, group: str, now: Demand | None) -> bool:
         """Give a new group a provisional share; return True once enough has changed to compute shares again."""
         if now is not None and group not in self._shares:
             self._shares[group] = Share(0, now.weight / self._weights, 1, 0)
         self._small_changes += 1
-        return self._small_changes * LEAST_CHANGE > len(self._claims)
+        return self._small_changes * LEAST_CHANGE > len(self._demands)
 
     def compute(self, slots: int) -> bool:
         """Compute shares if a demand has changed; return True if they were computed."""
         if not self.is_stale:
             return False
         self._slots = slots
-        before, self._shares = self._shares, allocate(slots, self._claims)
-        self._demand = sum(claim.bound for claim in self._claims.values())
-        self._weights = sum(claim.weight for claim in self._claims.values())
+        before, self._shares = self._shares, allocate(slots, self._demands)
+        self._usable = sum(demand.bound for demand in self._demands.values())
+        self._weights = sum(demand.weight for demand in self._demands.values())
         self._small_changes = 0
         if self.count_lent is not None:
             self._count_lent(self.count_lent)
@@ -114,12 +114,12 @@ class Shares:
                 self.changes.append(Reallocation(group, old, new, self._reason(group, old, new)))
         self.is_stale = self._weights_changed = False
         self._drained.clear()
-        self._service.forget_idle(self._claims)
+        self._service.forget_idle(self._demands)
         return True
 
     def _count_lent(self, count: Callable[[str, int], None]) -> None:
         """Count each slot once when it is lent, not again while it stays lent."""
-        before, self._lent = self._lent, lent(self._slots, self._claims, self._shares)
+        before, self._lent = self._lent, lent(self._slots, self._demands, self._shares)
         for group, slots in self._lent.items():
             if (more := slots - before.get(group, 0)) > 0:
                 count(group, more)
@@ -131,29 +131,29 @@ class Shares:
 
     def key(self, group: str) -> tuple[bool, float] | None:
         """Return the group's rank, smaller is sooner; None if it uses its share already."""
-        claim, share = self._claims[group], self._shares[group]
-        if claim.running >= share.limit:
+        demand, share = self._demands[group], self._shares[group]
+        if demand.running >= share.limit:
             return None
-        return claim.running >= share.least, self._service.due(group)
+        return demand.running >= share.least, self._service.due(group)
 
     def started(self, group: str, *, by_share: bool) -> None:
         """Charge a group for a task that starts."""
-        claim, share = self._claims[group], self._shares[group]
+        demand, share = self._demands[group], self._shares[group]
         if not by_share:
-            self._service.charge(group, claim.weight, self._weights, LEAST_MS)
-        elif claim.running >= share.least:
+            self._service.charge(group, demand.weight, self._weights, LEAST_MS)
+        elif demand.running >= share.least:
             # Slots of a group's minimum are not charged.
-            self._service.begin(group, claim.weight, self._weights)
+            self._service.begin(group, demand.weight, self._weights)
 
     def ended(self, group: str, held_ms: int) -> None:
         """Charge a group for how long an ended task held its slot. Slots of a minimum are not charged."""
-        claim, more = self._claims.get(group), held_ms - LEAST_MS
-        if claim is not None and more > 0 and claim.running > self._shares.get(group, NO_SHARE).least:
-            self._service.charge(group, claim.weight, self._weights, more)
+        demand, more = self._demands.get(group), held_ms - LEAST_MS
+        if demand is not None and more > 0 and demand.running > self._shares.get(group, NO_SHARE).least:
+            self._service.charge(group, demand.weight, self._weights, more)
 
-    def asked(self) -> dict[str, Claim]:
+    def demands(self) -> dict[str, Demand]:
         """Return the demand of each group."""
-        return dict(self._claims)
+        return dict(self._demands)
 
     def slots_of(self, group: str) -> int:
         return self._shares.get(group, NO_SHARE).slots

@@ -199,7 +199,7 @@ class WaitingTasks:
         domains = Counter(domain_of(task.lane.type) for task in self.picks)
         demands = None
         if rules.is_shared:
-            asked = self.picker.shares.asked()
+            asked = self.picker.shares.demands()
             demands = {group: each._replace(waiting=each.waiting + groups[group]) for group, each in asked.items()}
         return Admission(
             starts=[Start(task.id, task.lane.group, task.lane.type, task.by_share) for task in self.picks],
@@ -208,7 +208,7 @@ class WaitingTasks:
             domains=load.domains - domains,
             caps={group: cap for group in groups if (cap := rules.group(group).cap) is not None},
             domain_caps={domain: cap for domain in domains if (cap := rules.domain_cap(domain)) is not None},
-            claims=demands,
+            demands=demands,
             slots=slots,
         )
 

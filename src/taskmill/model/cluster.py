@@ -24,7 +24,7 @@ class NodeAtWork(msgspec.Struct, frozen=True, array_like=True):
     """True if this scheduler is that node."""
 
 
-class Claim(NamedTuple):
+class Demand(NamedTuple):
     """The demand of a group. ``waiting`` counts tasks that may start: none if the group is paused or out of permits."""
 
     running: int
@@ -36,8 +36,8 @@ class Claim(NamedTuple):
     @property
     def bound(self) -> int:
         """The most slots it can use."""
-        demand = self.running + self.waiting
-        return demand if self.cap is None else min(demand, self.cap)
+        usable = self.running + self.waiting
+        return usable if self.cap is None else min(usable, self.cap)
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ class Admission(NamedTuple):
     caps: Mapping[str, int]
     """The caps of the groups that have one."""
     domain_caps: Mapping[str, int]
-    claims: Mapping[str, Claim] | None
+    demands: Mapping[str, Demand] | None
     """The demand of each group, if slots are shared; ``waiting`` includes the starts."""
     slots: int
     """The number of slots of this node."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from taskmill.model.cluster import Admission, Claim, Elsewhere, Start
+from taskmill.model.cluster import Admission, Demand, Elsewhere, Start
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.task_name import domain_of
 from taskmill.policy.holds import at_cap, beyond_share
@@ -44,12 +44,12 @@ class _Room:
         self._groups.update(elsewhere.groups)
         self._domains = Counter(plan.domains)
         self._domains.update(elsewhere.domains)
-        self._limits = None if plan.claims is None else self._shares(plan.claims, elsewhere)
+        self._limits = None if plan.demands is None else self._shares(plan.demands, elsewhere)
 
-    def _shares(self, claims: Mapping[str, Claim], elsewhere: Elsewhere) -> dict[str, int]:
+    def _shares(self, demands: Mapping[str, Demand], elsewhere: Elsewhere) -> dict[str, int]:
         # The plan does not know groups that have work on other nodes only; their slots are not there to be shared.
-        unknown = sum(held for group, held in elsewhere.groups.items() if group not in claims)
-        true = {group: claim._replace(running=self._groups[group]) for group, claim in claims.items()}
+        unknown = sum(held for group, held in elsewhere.groups.items() if group not in demands)
+        true = {group: demand._replace(running=self._groups[group]) for group, demand in demands.items()}
         slots = max(self._plan.slots + elsewhere.slots - unknown, 0)
         return {group: share.limit for group, share in allocate(slots, true).items()}
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from taskmill.model.cluster import Claim
+from taskmill.model.cluster import Demand
 from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
 from taskmill.model.durations import optional_from_ms
 from taskmill.model.explanation import Explanation, Hold, Reason
@@ -267,11 +267,11 @@ def allocated(
     """Return the share of every group that has work; ``running`` and ``waiting`` are by group and type."""
     busy = by_group(running)
     ready = _may_start(waiting, _Seen(running, rules.at(now), now, unknown_types))
-    claims: dict[str, Claim] = {}
+    demands: dict[str, Demand] = {}
     for group in {*busy, *by_group(waiting)}:
         settings = rules.group(group)
-        claims[group] = Claim(busy[group], ready[group], settings.weight, settings.cap, settings.min_slots)
-    return allocate(rules.declared.max_concurrency, claims)
+        demands[group] = Demand(busy[group], ready[group], settings.weight, settings.cap, settings.min_slots)
+    return allocate(rules.declared.max_concurrency, demands)
 
 
 def by_group(load: Counter[tuple[str, str]]) -> Counter[str]:

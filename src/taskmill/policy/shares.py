@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
-from taskmill.model.cluster import Claim
+from taskmill.model.cluster import Demand
 from taskmill.model.group import Group
 
 
@@ -46,40 +46,40 @@ def is_shared(groups: Iterable[Group]) -> bool:
     return any(group.has_share for group in groups)
 
 
-def allocate(slots: int, claims: Mapping[str, Claim]) -> dict[str, Share]:
+def allocate(slots: int, demands: Mapping[str, Demand]) -> dict[str, Share]:
     """Return the share of each group. The cost grows with the number of groups, not with that of waiting tasks."""
-    bounds = [claim.bound for claim in claims.values()]
-    minimums = [min(claim.min_slots, bound) for claim, bound in zip(claims.values(), bounds, strict=True)]
-    weights = _whole_weights(claims.values())
+    bounds = [demand.bound for demand in demands.values()]
+    minimums = [min(demand.min_slots, bound) for demand, bound in zip(demands.values(), bounds, strict=True)]
+    weights = _whole_weights(demands.values())
     if sum(minimums) > slots:
         minimums, bounds = [0] * len(bounds), minimums
     exact, parts = _exact_shares(slots, minimums, bounds, weights)
 
     total = min(slots, sum(bounds))
     spare = total - sum(whole for whole, _ in exact)
-    by_remainder = nsmallest(spare, zip([-remainder for _, remainder in exact], weights, claims, strict=True))
+    by_remainder = nsmallest(spare, zip([-remainder for _, remainder in exact], weights, demands, strict=True))
     rounded_up = {name for _, _, name in by_remainder}
     scarce = any(
-        not whole and claim.bound and name not in rounded_up
-        for (name, claim), (whole, _) in zip(claims.items(), exact, strict=True)
+        not whole and demand.bound and name not in rounded_up
+        for (name, demand), (whole, _) in zip(demands.items(), exact, strict=True)
     )
     shares: dict[str, Share] = {}
-    for name, (whole, remainder), least in zip(claims, exact, minimums, strict=True):
+    for name, (whole, remainder), least in zip(demands, exact, minimums, strict=True):
         share = whole + (name in rounded_up)
         limit = whole + (remainder > 0) if scarce else share
         shares[name] = Share(share, (whole + remainder / parts) / total if total else 0.0, limit, least)
     return shares
 
 
-def lent(slots: int, claims: Mapping[str, Claim], shares: Mapping[str, Share]) -> dict[str, int]:
+def lent(slots: int, demands: Mapping[str, Demand], shares: Mapping[str, Share]) -> dict[str, int]:
     """Return the slots that each group got beyond its minimum and weight, for groups that got any.
 
     Other groups with work left them unused, because of their caps or for lack of tasks.
     """
-    if all(shares[name].slots < claim.bound for name, claim in claims.items()):
+    if all(shares[name].slots < demand.bound for name, demand in demands.items()):
         return {}
     alone = allocate(
-        slots, {name: Claim(slots, 0, claim.weight, None, claim.min_slots) for name, claim in claims.items()}
+        slots, {name: Demand(slots, 0, demand.weight, None, demand.min_slots) for name, demand in demands.items()}
     )
     return {name: share.slots - alone[name].slots for name, share in shares.items() if share.slots > alone[name].slots}
 
@@ -107,9 +107,9 @@ def _exact_shares(
     return exact, max(parts, 1)
 
 
-def _whole_weights(claims: Iterable[Claim]) -> list[int]:
+def _whole_weights(demands: Iterable[Demand]) -> list[int]:
     """Scale weights to ints in the same proportion. A float counts as the decimal it prints: 0.1 to 0.3 is 1 to 3."""
-    given = [claim.weight for claim in claims]
+    given = [demand.weight for demand in demands]
     if all(weight == int(weight) for weight in given):
         return [int(weight) for weight in given]
     # Imported here because it slows down importing taskmill, and most weights are whole.

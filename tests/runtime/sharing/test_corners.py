@@ -9,7 +9,7 @@ import pytest
 from taskmill import Aging, Context, Domain
 from taskmill.dispatch.shares import Shares
 from taskmill.events import TaskAged, TaskResumed
-from taskmill.model.cluster import Claim
+from taskmill.model.cluster import Demand
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -19,27 +19,27 @@ def test_a_debt_does_not_grow_with_the_groups_that_happen_to_be_there_when_it_is
     shares = Shares()
     shares.rules_changed(shared=True, weights_changed=False)
     for name in "ab":
-        shares.claims(name, Claim(0, 1_000_000, 2))
+        shares.set_demand(name, Demand(0, 1_000_000, 2))
     shares.compute(1)
     shares.started("a", by_share=True)
-    shares.claims("a", Claim(1, 1_000_000, 2))
+    shares.set_demand("a", Demand(1, 1_000_000, 2))
     tenants = [f"tenant {number}" for number in range(500)]
     for name in tenants:
-        shares.claims(name, Claim(0, 1, 2))
+        shares.set_demand(name, Demand(0, 1, 2))
     shares.compute(1)
     shares.ended("a", 3_600_000)
-    shares.claims("a", Claim(0, 1_000_000, 2))
+    shares.set_demand("a", Demand(0, 1_000_000, 2))
     for name in tenants:
         shares.started(name, by_share=True)
         shares.ended(name, 100)
-        shares.claims(name, None)
+        shares.set_demand(name, None)
         shares.compute(1)
     minutes = 0
     while (shares.key("a") or (False, 0.0)) >= (shares.key("b") or (False, 0.0)):
         shares.started("b", by_share=True)
-        shares.claims("b", Claim(1, 1_000_000, 2))
+        shares.set_demand("b", Demand(1, 1_000_000, 2))
         shares.ended("b", 60_000)
-        shares.claims("b", Claim(0, 1_000_000, 2))
+        shares.set_demand("b", Demand(0, 1_000_000, 2))
         minutes += 1
         assert minutes <= 90
     assert minutes >= 30

@@ -10,7 +10,7 @@ import pytest
 
 from taskmill import Aging, Context, Domain, Group, Priority, RateLimit, Scheduler
 from taskmill.events import Event, GroupAllocationChanged
-from taskmill.model.cluster import Claim
+from taskmill.model.cluster import Demand
 from taskmill.observe.bus import Listener
 from taskmill.policy.shares import allocate
 from taskmill.testing import ManualClock
@@ -56,7 +56,7 @@ class Works:
         claims = {}
         for name in {*self.running, *self.waiting}:
             group = groups.get(name, Group())
-            claims[name] = Claim(self.running[name], self.waiting[name], group.weight, group.cap, group.min_slots)
+            claims[name] = Demand(self.running[name], self.waiting[name], group.weight, group.cap, group.min_slots)
         return {name: share.slots for name, share in allocate(slots, claims).items()}
 
 
