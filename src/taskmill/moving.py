@@ -16,9 +16,9 @@ from collections.abc import Callable, Generator
 from taskmill.clock import SystemClock
 from taskmill.errors import ConfigError
 from taskmill.store.moving import journey
+from taskmill.store.moving.endpoint import Endpoint
 from taskmill.store.moving.journey import Moved, Step
-from taskmill.store.moving.place import Place
-from taskmill.store.opening import open_place
+from taskmill.store.opening import open_endpoint
 
 __all__ = ["Moved", "Step", "move", "undo"]
 
@@ -52,16 +52,16 @@ def undo(source: str | os.PathLike[str], target: str | os.PathLike[str] | None) 
 
 @contextlib.contextmanager
 def _taken(
-    store: str | os.PathLike[str], what: str, other: Place | None = None, *, must_exist: bool = False
-) -> Generator[Place, None, None]:
+    store: str | os.PathLike[str], what: str, other: Endpoint | None = None, *, must_exist: bool = False
+) -> Generator[Endpoint, None, None]:
     name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{what} must be a file name or 'postgresql://…', not {store!r}")
-    place = open_place(name, must_exist=must_exist)
+    endpoint = open_endpoint(name, must_exist=must_exist)
     try:
         if other is not None:
-            journey.check_apart(other, place)
-        place.take()
-        yield place
+            journey.check_apart(other, endpoint)
+        endpoint.take()
+        yield endpoint
     finally:
-        place.close()
+        endpoint.close()

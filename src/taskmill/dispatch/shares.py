@@ -57,7 +57,7 @@ class Shares:
             self._usable = 0
 
     def set_demand(self, group: str, demand: Demand | None, *, drained: bool = False) -> None:
-        """Note the present demand of a group (None: it has none); ``drained`` if none of its tasks waits, held back or not."""
+        """Note the demand of a group, None if it has none; ``drained`` if none of its tasks waits, held or not."""
         before = self._demands.get(group)
         if demand is None:
             self._demands.pop(group, None)

@@ -13,7 +13,7 @@ from taskmill.ports import Clock
 from taskmill.store.sql.write_side import WriteSide
 
 if TYPE_CHECKING:
-    from taskmill.store.moving.place import Place
+    from taskmill.store.moving.endpoint import Endpoint
     from taskmill.store.postgres.store import PostgresStore
     from taskmill.store.sqlite.store import SqliteStore
 
@@ -35,16 +35,16 @@ def is_postgres(name: str) -> bool:
     return False
 
 
-def open_place(name: str, *, must_exist: bool) -> Place:
+def open_endpoint(name: str, *, must_exist: bool) -> Endpoint:
     """Open a store as the source or target of a move."""
     if is_postgres(name):
         _check_extra()
-        from taskmill.store.postgres.place import PostgresPlace
+        from taskmill.store.postgres.endpoint import PostgresEndpoint
 
-        return PostgresPlace(name, must_exist=must_exist)
-    from taskmill.store.sqlite.place import SqlitePlace
+        return PostgresEndpoint(name, must_exist=must_exist)
+    from taskmill.store.sqlite.endpoint import SqliteEndpoint
 
-    return SqlitePlace(name, must_exist=must_exist)
+    return SqliteEndpoint(name, must_exist=must_exist)
 
 
 def open_store(

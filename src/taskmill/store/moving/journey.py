@@ -24,8 +24,8 @@ import msgspec
 from taskmill.errors import ConfigError, InvalidState, StoreCorrupt, StoreError, StoreMoved
 from taskmill.store.moving import marks
 from taskmill.store.moving.checksum import Checksum, add_up
+from taskmill.store.moving.endpoint import Endpoint, Row, Unstorable
 from taskmill.store.moving.marks import Arrival, Arrived, Copied, Departure, Marks
-from taskmill.store.moving.place import Place, Row, Unstorable
 from taskmill.store.moving.tables import MAY_BE_THERE, Table, moving
 
 BATCH_ROWS = 10_000
@@ -63,7 +63,7 @@ Tell = Callable[[Step], None]
 Now = Callable[[], int]
 
 
-def move(source: Place, target: Place, now: Now, tell: Tell) -> Moved:
+def move(source: Endpoint, target: Endpoint, now: Now, tell: Tell) -> Moved:
     """Move the queue, or resume a move that was interrupted."""
     departure, theirs = source.marks().departure, target.marks()
     tables = moving(source.shapes(), target.shapes(), f"{source.name} and {target.name}")
@@ -85,7 +85,7 @@ def move(source: Place, target: Place, now: Now, tell: Tell) -> Moved:
     return _hand_over(source, target, departure, arrival, sums, now())
 
 
-def undo(source: Place, target: Place | None) -> str:
+def undo(source: Endpoint, target: Endpoint | None) -> str:
     """Cancel a move that has not ended, or, without ``target``, one whose target is lost; return the target's name."""
     departure = source.marks().departure
     if departure is None:
@@ -112,7 +112,7 @@ def undo(source: Place, target: Place | None) -> str:
 # Checks before a move
 
 
-def check_apart(source: Place, target: Place) -> None:
+def check_apart(source: Endpoint, target: Endpoint) -> None:
     if type(source) is type(target) and source.identity() == target.identity():
         raise ConfigError(f"{source.name} is both SOURCE and TARGET; a queue moves from one store to another")
 
@@ -121,7 +121,7 @@ def _has_arrived(departure: Departure, theirs: Marks) -> bool:
     return theirs.arrived is not None and theirs.arrived.move == departure.move
 
 
-def _elsewhere(source: Place, departure: Departure) -> str:
+def _elsewhere(source: Endpoint, departure: Departure) -> str:
     when = "was moved" if departure.ended_at is not None else "was being handed over"
     return (
         f"{source.name} {when} to {departure.to}, and TARGET is not that queue; "
@@ -129,7 +129,7 @@ def _elsewhere(source: Place, departure: Departure) -> str:
     )
 
 
-def _check_target(source: Place, target: Place, departure: Departure | None, tables: Sequence[Table]) -> None:
+def _check_target(source: Endpoint, target: Endpoint, departure: Departure | None, tables: Sequence[Table]) -> None:
     theirs, ours = target.marks(), source.marks()
     if ours.arrival is not None:
         raise StoreMoved(marks.refusal(ours, source.name))
@@ -154,7 +154,7 @@ def _is_shell(ours: Marks, their_departure: Departure) -> bool:
     return ours.arrived is not None and ours.arrived.move == their_departure.move
 
 
-def _check_empty(target: Place, tables: Sequence[Table]) -> None:
+def _check_empty(target: Endpoint, tables: Sequence[Table]) -> None:
     for table in tables:
         if table.name not in MAY_BE_THERE and not target.is_empty(table):
             raise StoreError(
@@ -163,7 +163,7 @@ def _check_empty(target: Place, tables: Sequence[Table]) -> None:
             )
 
 
-def _told_again(source: Place, target: Place, departure: Departure, theirs: Marks) -> Moved:
+def _told_again(source: Endpoint, target: Endpoint, departure: Departure, theirs: Marks) -> Moved:
     """Return the result of a move that has ended, and complete the source's record if it was interrupted before."""
     assert theirs.arrived is not None  # noqa: S101 - the caller has looked
     at = departure.ended_at or theirs.arrived.at
@@ -175,11 +175,11 @@ def _told_again(source: Place, target: Place, departure: Departure, theirs: Mark
 # The steps of a move
 
 
-def _seal(place: Place, found: Marks) -> str:
-    return marks.refusal(found, place.name)
+def _seal(endpoint: Endpoint, found: Marks) -> str:
+    return marks.refusal(found, endpoint.name)
 
 
-def _seal_source(source: Place, departure: Departure, now: int) -> None:
+def _seal_source(source: Endpoint, departure: Departure, now: int) -> None:
     with source.writing(_seal(source, Marks(departure=departure)), durable=True):
         source.settle(now)
         if source.query("SELECT 1 FROM taskmill_task WHERE status = 'running' LIMIT 1"):
@@ -189,7 +189,7 @@ def _seal_source(source: Place, departure: Departure, now: int) -> None:
         source.depart(departure)
 
 
-def _begin(target: Place, arrival: Arrival, tables: Sequence[Table]) -> None:
+def _begin(target: Endpoint, arrival: Arrival, tables: Sequence[Table]) -> None:
     """Empty the target and start its arrival.
 
     Nothing of value is lost: the target holds an unfinished copy, the few rows that a scheduler writes when it opens a
@@ -203,7 +203,7 @@ def _begin(target: Place, arrival: Arrival, tables: Sequence[Table]) -> None:
         target.arrive(arrival)
 
 
-def _copy(source: Place, target: Place, tables: Sequence[Table], arrival: Arrival, tell: Tell) -> Arrival:
+def _copy(source: Endpoint, target: Endpoint, tables: Sequence[Table], arrival: Arrival, tell: Tell) -> Arrival:
     total = sum(map(source.count, tables))
     done = sum(copied.rows for copied in arrival.copied.values())
     seal = _seal(target, Marks(arrival=arrival))
@@ -215,7 +215,7 @@ def _copy(source: Place, target: Place, tables: Sequence[Table], arrival: Arriva
         key = [table.columns.index(column) for column in table.key]
         with contextlib.closing(source.stream(table, copied.after, ordered=True)) as rows:
             for batch in _batches(rows):
-                copied = Copied(copied.rows + len(batch), [batch[-1][place] for place in key])
+                copied = Copied(copied.rows + len(batch), [batch[-1][position] for position in key])
                 arrival = _noted(arrival, table, copied)
                 _store(source, target, seal, table, batch, arrival)
                 done += len(batch)
@@ -226,7 +226,7 @@ def _copy(source: Place, target: Place, tables: Sequence[Table], arrival: Arriva
     return arrival
 
 
-def _store(source: Place, target: Place, seal: str, table: Table, batch: Sequence[Row], arrival: Arrival) -> None:
+def _store(source: Endpoint, target: Endpoint, seal: str, table: Table, batch: Sequence[Row], arrival: Arrival) -> None:
     try:
         with target.writing(seal):
             target.write(table, batch)
@@ -255,7 +255,7 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield batch
 
 
-def _blame(source: Place, target: Place, seal: str, table: Table, rows: Sequence[Row]) -> None:
+def _blame(source: Endpoint, target: Endpoint, seal: str, table: Table, rows: Sequence[Row]) -> None:
     """Find the first row that the target refuses, by bisection, and raise ``StoreCorrupt`` with its key."""
     refused = rows
     while len(refused) > 1:
@@ -271,7 +271,7 @@ def _blame(source: Place, target: Place, seal: str, table: Table, rows: Sequence
     )
 
 
-def _why_refused(target: Place, seal: str, table: Table, rows: Sequence[Row]) -> str | None:
+def _why_refused(target: Endpoint, seal: str, table: Table, rows: Sequence[Row]) -> str | None:
     try:
         with contextlib.suppress(_Unwanted), target.writing(seal):
             target.write(table, rows)
@@ -286,16 +286,16 @@ class _Unwanted(Exception):
 
 
 def _compare(
-    source: Place, target: Place, tables: Sequence[Table], arrival: Arrival, tell: Tell
+    source: Endpoint, target: Endpoint, tables: Sequence[Table], arrival: Arrival, tell: Tell
 ) -> dict[str, Checksum]:
     sums: dict[str, Checksum] = {}
     total = 2 * sum(copied.rows for copied in arrival.copied.values())
     done = 0
     for table in tables:
         found: list[Checksum] = []
-        for place in (source, target):
+        for endpoint in (source, target):
             checksum = Checksum()
-            with contextlib.closing(place.stream(table, ordered=False)) as rows:
+            with contextlib.closing(endpoint.stream(table, ordered=False)) as rows:
                 while (more := add_up(checksum, itertools.islice(rows, LOOK_ROWS))) != checksum:
                     done += more.rows - checksum.rows
                     checksum = more
@@ -311,13 +311,13 @@ def _compare(
     return sums
 
 
-def _spoil(target: Place, arrival: Arrival) -> None:
+def _spoil(target: Endpoint, arrival: Arrival) -> None:
     with target.writing(_seal(target, Marks(arrival=arrival))):
         target.arrive(msgspec.structs.replace(arrival, spoiled=True))
 
 
 def _hand_over(
-    source: Place, target: Place, departure: Departure, arrival: Arrival, sums: Mapping[str, Checksum], now: int
+    source: Endpoint, target: Endpoint, departure: Departure, arrival: Arrival, sums: Mapping[str, Checksum], now: int
 ) -> Moved:
     departure = msgspec.structs.replace(departure, handing_over=True)
     with source.writing(_seal(source, Marks(departure=departure)), durable=True):
@@ -330,7 +330,7 @@ def _hand_over(
     return Moved(source.name, target.name, rows, now)
 
 
-def _tell_source(source: Place, departure: Departure, at: int) -> None:
+def _tell_source(source: Endpoint, departure: Departure, at: int) -> None:
     departure = msgspec.structs.replace(departure, ended_at=at)
     with source.writing(_seal(source, Marks(departure=departure)), durable=True):
         source.depart(departure)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from taskmill.errors import AlreadyRunning, ConfigError, StoreError
+from taskmill.store.moving.endpoint import Endpoint, Row, Unstorable, selection
 from taskmill.store.moving.marks import SEALED
-from taskmill.store.moving.place import Place, Row, Unstorable, selection
 from taskmill.store.moving.tables import OPEN, Shape, Table
 from taskmill.store.sql.recovering import recover
 from taskmill.store.sqlite.connection import (
@@ -34,7 +34,7 @@ _TRIGGER = "taskmill_sealed_"
 _PATIENCE_MS = 60_000
 
 
-class SqlitePlace(Place):
+class SqliteEndpoint(Endpoint):
     """One database file; a move holds its dispatch lock."""
 
     def __init__(self, path: str, *, must_exist: bool) -> None:
@@ -100,7 +100,7 @@ class SqlitePlace(Place):
 
     def _shape(self, table: str) -> Shape:
         columns = self.query(f"PRAGMA table_info({table})")
-        keyed = sorted((place, name) for _, name, _, _, _, place in columns if place)
+        keyed = sorted((position, name) for _, name, _, _, _, position in columns if position)
         return Shape({name: type for _, name, type, _, _, _ in columns}, [name for _, name in keyed])
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:

@@ -1,7 +1,7 @@
 """One endpoint of a move: a store that is read, filled and sealed as a whole, without a scheduler.
 
-Statements in this file are the same in both engines. The differences are in ``store/sqlite/place.py`` and
-``store/postgres/place.py``.
+Statements in this file are the same in both engines. The differences are in ``store/sqlite/endpoint.py`` and
+``store/postgres/endpoint.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Unstorable(Exception):
     """Raised when an engine refuses rows because of their values."""
 
 
-class Place(ABC):
+class Endpoint(ABC):
     """A store as the source or target of a move; :meth:`close` releases its locks and connections."""
 
     name: str

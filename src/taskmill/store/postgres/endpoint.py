@@ -15,8 +15,8 @@ from psycopg.errors import DataError, IntegrityError, ProgramLimitExceeded
 from psycopg.pq import TransactionStatus
 
 from taskmill.errors import AlreadyRunning, ConfigError
+from taskmill.store.moving.endpoint import Endpoint, Row, Unstorable, selection
 from taskmill.store.moving.marks import SEALED
-from taskmill.store.moving.place import Place, Row, Unstorable, selection
 from taskmill.store.moving.tables import OPEN, Shape, Table
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.address import parsed
@@ -57,7 +57,7 @@ END $body$
 """
 
 
-class PostgresPlace(Place):
+class PostgresEndpoint(Endpoint):
     """The tables of one schema; a move holds a lock that excludes other moves."""
 
     def __init__(self, address: str, *, must_exist: bool) -> None:
@@ -109,12 +109,12 @@ class PostgresPlace(Place):
     def _read_shapes(self) -> Mapping[str, Shape]:
         columns: dict[str, dict[str, str]] = {}
         keys: dict[str, list[tuple[int, str]]] = {}
-        for table, column, type, place in self.query(_COLUMNS):
+        for table, column, type, position in self.query(_COLUMNS):
             known = columns.setdefault(table, {})
             if column is not None:
                 known[column] = type
-                if place is not None:
-                    keys.setdefault(table, []).append((place, column))
+                if position is not None:
+                    keys.setdefault(table, []).append((position, column))
         return {table: Shape(found, [c for _, c in sorted(keys.get(table, []))]) for table, found in columns.items()}
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
