@@ -17,7 +17,7 @@ except ImportError as wrong:
     raise ImportError('taskmill.metrics needs prometheus-client: pip install "taskmill[metrics]"') from wrong
 
 if TYPE_CHECKING:
-    from taskmill.observe.meter import Histogram, Meter
+    from taskmill.observe.counters import Counters, Histogram
     from taskmill.runtime.gauges import Gauges, GroupGauges
 
 __all__ = ["Collector"]
@@ -36,7 +36,7 @@ class Collector(PrometheusCollector):
         if not isinstance(scheduler, Scheduler):
             raise ConfigError(f"scheduler must be a Scheduler, not {type(scheduler).__name__}")
         self._scheduler = scheduler
-        self._meter = scheduler._metered()
+        self._meter = scheduler._counters()
 
     def describe(self) -> list[Metric]:
         """Return names and types without samples; a registry uses them to refuse duplicates."""
@@ -94,22 +94,22 @@ class _Counters:
     def families(self) -> list[Metric]:
         return list(vars(self).values())
 
-    def read(self, meter: Meter) -> None:
-        events = meter.events.copy()
+    def read(self, counters: Counters) -> None:
+        events = counters.events.copy()
         for kind, count in events.items():
             self.events.add_metric([kind], count)
         self.promotions.add_metric([], events["TaskAged"])
-        for group, histogram in meter.waits.copy().items():
+        for group, histogram in counters.waits.copy().items():
             _add(self.waits, [group], histogram)
-        for (type, ending), histogram in meter.runs.copy().items():
+        for (type, ending), histogram in counters.runs.copy().items():
             _add(self.runs, [type, ending], histogram)
-        for reason, count in meter.denials.copy().items():
+        for reason, count in counters.denials.copy().items():
             self.denials.add_metric([reason], count)
-        for group, slots in meter.excess.copy().items():
+        for group, slots in counters.excess.copy().items():
             self.excess.add_metric([group], slots)
-        _add(self.commit_seconds, [], meter.commit_seconds)
-        _add(self.commit_requests, [], meter.commit_requests)
-        _add(self.sync_seconds, [], meter.sync_seconds)
+        _add(self.commit_seconds, [], counters.commit_seconds)
+        _add(self.commit_requests, [], counters.commit_requests)
+        _add(self.sync_seconds, [], counters.sync_seconds)
 
 
 class _Gauges:

@@ -25,7 +25,6 @@ from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Crossing, Described, NewTask, Origin, Stored
 from taskmill.model.status import Ending
 from taskmill.model.turn import Turn, TurnResult
-from taskmill.store_meter import StoreMeter
 
 
 class Clock(Protocol):
@@ -290,11 +289,23 @@ class KnowsMachine(Protocol):
     async def note_machine(self, seen: Machine) -> None: ...
 
 
+class StoreCounters(Protocol):
+    """Receives the cost of writing, on the event loop; durations are in seconds."""
+
+    def committed(self, seconds: float, requests: int) -> None:
+        """Record a transaction: its duration, from requesting the write lock to the commit, and its requests."""
+        ...
+
+    def synced(self, seconds: float) -> None:
+        """Record the duration of forcing committed data to disk."""
+        ...
+
+
 class Store(Dispatches, Durable, Submits, Tunes, Maintained, Shared, Reads, KnowsMachine, CronStore, Protocol):
     """Everything durable. A coroutine that writes returns when its transaction is durable, except ``turn``."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
-    def measure(self, meter: StoreMeter) -> None:
-        """Report the cost of writing to ``meter`` until the store is closed."""
+    def measure(self, counters: StoreCounters) -> None:
+        """Report the cost of writing to ``counters`` until the store is closed."""
         ...

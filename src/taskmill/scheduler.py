@@ -183,7 +183,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         try:
             self._waiters = Waiters()
             self._bus = EventBus(self._clock, self._settings.declared.aging)
-            self._connect_meter()
+            self._connect_counters()
             self._announcer = Announcer(self._store, self._bus, self._waiters)
             self._commits = Commits()
             self._commits.join(self._announcer.follow)

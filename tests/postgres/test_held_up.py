@@ -65,8 +65,8 @@ async def nodes(postgres_store: str) -> AsyncIterator[_Nodes]:
 
 def _plan(ids: list[int], now: int) -> Turn:
     admission = Admission([Start(id, "g", TYPE) for id in ids], NOWHERE, {}, {}, {}, {}, None, 8)
-    meters = [(Scope(ScopeKind.GROUP, "g"), LIMIT, full_bucket(LIMIT, now))]
-    return Turn(now=now, starts=Starts(claims=ids, admission=admission, rates=meters), look=Look(slots=8))
+    buckets = [(Scope(ScopeKind.GROUP, "g"), LIMIT, full_bucket(LIMIT, now))]
+    return Turn(now=now, starts=Starts(claims=ids, admission=admission, rates=buckets), look=Look(slots=8))
 
 
 async def _held_up(nodes: _Nodes, turn: Turn) -> asyncio.Task[TurnResult]:

@@ -166,8 +166,8 @@ async def test_time_fills_a_bucket_once_though_a_turn_that_was_planned_earlier_i
 
     def plan(wanted: list[int], now: int) -> Turn:
         admission = Admission([Start(id, "g", TYPE) for id in wanted], NOWHERE, {}, {}, {}, {}, None, 8)
-        meters = [(scope, limit, full_bucket(limit, now))]
-        return Turn(now=now, starts=Starts(claims=wanted, admission=admission, rates=meters), look=Look(slots=8))
+        buckets = [(scope, limit, full_bucket(limit, now))]
+        return Turn(now=now, starts=Starts(claims=wanted, admission=admission, rates=buckets), look=Look(slots=8))
 
     turns = [plan(ids[:1], later), plan(ids[1:2], NOW), plan(ids[2:4], later), plan(ids[2:4], later + 1000)]
     claimed = [len((await store.turn(turn)).claimed) for turn in turns]

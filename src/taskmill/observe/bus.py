@@ -20,7 +20,7 @@ from taskmill.ports import Clock
 
 if TYPE_CHECKING:
     from taskmill.model.events import Event, EventsMissed
-    from taskmill.observe.meter import Meter
+    from taskmill.observe.counters import Counters
 
 CAPACITY = 10_000
 
@@ -85,7 +85,7 @@ class EventBus:
     def __init__(self, clock: Clock, aging: Aging | None = None) -> None:
         self._clock = clock
         self.aging = aging
-        self.meter: Meter | None = None
+        self.counters: Counters | None = None
         """Counts events, with or without listeners; None if metrics are off."""
         self._listeners: list[Listener] = []
         self._seq = 0
@@ -111,8 +111,8 @@ class EventBus:
     def about(self, kind: str, task: Claimed | Described, **details: Any) -> None:
         """Announce an event about ``task``; ``kind`` names its class."""
         self._seq += 1
-        if self.meter is not None:
-            self.meter.event(kind)
+        if self.counters is not None:
+            self.counters.event(kind)
         if not self._listeners:
             return
         event_class = event_kind(kind)
@@ -144,15 +144,15 @@ class EventBus:
 
     def is_wanted(self, kind: str) -> bool:
         """True if a listener wants this kind of event, or if events are counted."""
-        if self.meter is not None:
+        if self.counters is not None:
             return True
         return bool(self._listeners) and any(listener.wants(event_kind(kind)) for listener in self._listeners)
 
     def skip(self, kind: str, count: int) -> None:
         """Number and count events without building them."""
         self._seq += count
-        if self.meter is not None:
-            self.meter.event(kind, count)
+        if self.counters is not None:
+            self.counters.event(kind, count)
 
 
 builtin_type = type

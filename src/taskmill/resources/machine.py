@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from taskmill.resources.counters import Counts
+from taskmill.resources.rates import Counts
 
 _BLOCK = Path("/sys/block")
 _NET = Path("/sys/class/net")

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.readings import Reading
 from taskmill.resources.cgroup import Cgroup, own_cgroup
-from taskmill.resources.counters import Counters, Counts, total
 from taskmill.resources.machine import cpu_counts, disk_counts, network_counts
 from taskmill.resources.psutil_library import psutil_for
+from taskmill.resources.rates import Counts, DeviceRates, total
 
 
 class CpuShare:
@@ -20,8 +20,8 @@ class CpuShare:
         psutil = psutil_for(what)
         self._cgroup = cgroup
         self._cores = 0.0
-        self._all = Counters(lambda: cpu_counts(psutil), monotonic)
-        self._own = Counters(self._group_counts, monotonic)
+        self._all = DeviceRates(lambda: cpu_counts(psutil), monotonic)
+        self._own = DeviceRates(self._group_counts, monotonic)
 
     def _group_counts(self) -> Counts:
         quota = self._cgroup.cpu() if self._cgroup else None
@@ -43,9 +43,9 @@ class PsutilSampler:
         psutil = psutil_for("resources=True")
         self._cgroup = own_cgroup() if cgroup is None else cgroup
         self._cpu = CpuShare("resources=True", self._cgroup, monotonic)
-        self._disks = Counters(lambda: disk_counts(psutil), monotonic)
-        self._group_disk = Counters(self._group_moved, monotonic)
-        self._network = Counters(lambda: network_counts(psutil), monotonic)
+        self._disks = DeviceRates(lambda: disk_counts(psutil), monotonic)
+        self._group_disk = DeviceRates(self._group_moved, monotonic)
+        self._network = DeviceRates(lambda: network_counts(psutil), monotonic)
 
     def _group_moved(self) -> Counts:
         quota = self._cgroup.io() if self._cgroup else None

@@ -12,10 +12,10 @@ from typing import Any
 from taskmill.errors import ConfigError
 from taskmill.policy.smoothing import blend
 from taskmill.resources.cgroup import Cgroup, own_cgroup
-from taskmill.resources.counters import Counters, total
 from taskmill.resources.machine import disk_counts, link_speed, network_counts
 from taskmill.resources.psutil_library import psutil_for
 from taskmill.resources.psutil_sampler import CpuShare, busiest
+from taskmill.resources.rates import DeviceRates, total
 
 
 class Pressure:
@@ -84,7 +84,7 @@ class DiskPressure:
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         psutil = psutil_for("DiskPressure")
-        self._disks = Counters(lambda: disk_counts(psutil), monotonic)
+        self._disks = DeviceRates(lambda: disk_counts(psutil), monotonic)
         self._smoothed: float | None = None
 
     def pressure(self) -> float:
@@ -110,7 +110,7 @@ class NetworkPressure:
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < float("inf"):
             raise ConfigError(f"limit must be bytes per second, more than 0, got {str(limit)[:40]}")
         self.limit = float(limit)
-        self._network = Counters(lambda: network_counts(psutil), monotonic)
+        self._network = DeviceRates(lambda: network_counts(psutil), monotonic)
         self._smoothed: float | None = None
 
     def pressure(self) -> float:

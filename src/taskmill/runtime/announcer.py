@@ -79,14 +79,14 @@ class Announcer:
         self._bus.about("TaskSubmitted", task)
 
     def dispatched(self, task: Claimed) -> None:
-        if (meter := self._bus.meter) is not None:
-            meter.dispatched(task)
+        if (counters := self._bus.counters) is not None:
+            counters.dispatched(task)
         self._bus.about("TaskDispatched", task, attempt=task.attempt)
 
     def judged(self, verdicts: Sequence[Judged], result: TurnResult) -> None:
         """Announce verdicts that are durable."""
-        if (meter := self._bus.meter) is not None:
-            meter.attempts_over(verdicts)
+        if (counters := self._bus.counters) is not None:
+            counters.attempts_over(verdicts)
         for judged in verdicts:
             self._judged(judged, result)
 

@@ -16,7 +16,7 @@ from taskmill.dispatch.front import LaneFront
 from taskmill.model.controls import Scope
 from taskmill.model.priority import Priority
 from taskmill.model.stages import Lane
-from taskmill.observe.meter import MOST_NAMES, OTHER
+from taskmill.observe.counters import MOST_NAMES, OTHER
 from taskmill.policy.aging import NAMED_LEVELS, effective_priority
 from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.runtime.settings import RunSettings

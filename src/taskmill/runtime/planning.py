@@ -171,9 +171,9 @@ class Planner:
 
     def _choose(self, slots: int, taken: int, now: int, *, released_may_start: bool) -> Starts:
         """Choose what starts, and preempt less urgent tasks for urgent ones that have no slot."""
-        waiting, meter = self._waiting, self._settings.meter
-        if meter is not None and not waiting.is_measured:
-            waiting.measure(meter.denied, meter.redistributed)
+        waiting, counters = self._waiting, self._settings.counters
+        if counters is not None and not waiting.is_measured:
+            waiting.measure(counters.denied, counters.redistributed)
         starts = waiting.choose(slots, slots - taken, now, released_may_start=released_may_start)
         victims = self._preempting.victims(self._attempts.open.values(), taken + len(starts.claims), slots, now)
         for id in victims.here:

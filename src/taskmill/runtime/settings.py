@@ -11,7 +11,7 @@ from taskmill.model.retention import Retention
 from taskmill.model.throttle import ThrottlePolicy
 
 if TYPE_CHECKING:
-    from taskmill.observe.meter import Meter
+    from taskmill.observe.counters import Counters
     from taskmill.runtime.cron_tasks import CronTask
 
 
@@ -29,7 +29,7 @@ class RunSettings:
     """Which tasks wait under which pressure."""
     cron: Sequence[CronTask] = ()
     """What runs by the clock: all of it, in the order of declaration."""
-    meter: Meter | None = None
+    counters: Counters | None = None
     """Counts what happens, once somebody asks for it."""
 
     @property

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 from taskmill.verbs.parts import Parts
 
 if TYPE_CHECKING:
-    from taskmill.observe.meter import Meter
+    from taskmill.observe.counters import Counters
     from taskmill.runtime.gauges import Gauges
 
 
 class Measuring(Parts):
     """Internal methods for :class:`taskmill.metrics.Collector`; not for users."""
 
-    def _metered(self) -> Meter:
+    def _counters(self) -> Counters:
         """Return the counters of this scheduler; counting starts with the first call."""
-        meter = self._settings.meter
-        if meter is None:
-            from taskmill.observe.meter import Meter
+        counters = self._settings.counters
+        if counters is None:
+            from taskmill.observe.counters import Counters
 
-            meter = self._settings.meter = Meter()
+            counters = self._settings.counters = Counters()
             if self._is_open:
-                self._connect_meter()
-        return meter
+                self._connect_counters()
+        return counters
 
-    def _connect_meter(self) -> None:
-        if self._settings.meter is not None:
-            self._bus.meter = self._settings.meter
-            self._store.measure(self._settings.meter)
+    def _connect_counters(self) -> None:
+        if self._settings.counters is not None:
+            self._bus.counters = self._settings.counters
+            self._store.measure(self._settings.counters)
 
     def _gauges(self) -> Gauges:
         """Return the current gauges of this process; safe to call from any thread, at any time."""

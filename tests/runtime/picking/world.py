@@ -175,14 +175,14 @@ class World:
         """Plan with what is in sight, claim what is still there, take permits, read what was asked for."""
         picks = self.picker.pick(self.slots, self.slots - len(self.running), self.now)
         self._tried = bool(picks)
-        meters = self.picker.limits.buckets.promised(self.rules)
+        buckets = self.picker.limits.buckets.promised(self.rules)
         refill = self.front.unread()
         claimed = {pick.id: place.io for pick in picks if (place := self._claim(pick.id)) is not None}
         started = [pick for pick in picks if pick.id in claimed]
         for pick in picks:
             give_back = self.load.hand_on if pick.id in claimed else self.load.end
             give_back(pick.group, pick.type, pick.budget)
-        self.picker.turn_over(self._taken(meters, started), all_started=len(started) == len(picks))
+        self.picker.turn_over(self._taken(buckets, started), all_started=len(started) == len(picks))
         self._read(refill)
         for pick in started:
             budget = self.backpressure.budget_of(pick.type, claimed[pick.id])
@@ -204,12 +204,12 @@ class World:
             del self.disk[lane]
 
     def _taken(
-        self, meters: list[tuple[Scope, RateLimit, Bucket]], started: list[Waiting]
+        self, buckets: list[tuple[Scope, RateLimit, Bucket]], started: list[Waiting]
     ) -> Iterator[tuple[Scope, Bucket]]:
         count = Counter[Scope]()
         for pick in started:
             count.update([Scope(ScopeKind.GROUP, pick.group), Scope(ScopeKind.TYPE, pick.type)])
-        for scope, limit, bucket in meters:
+        for scope, limit, bucket in buckets:
             assert count[scope] <= permits_at(bucket, limit, self.now), f"{scope} started more than it had permits"
             yield scope, take_permits(bucket, limit, self.now, count[scope])
 

@@ -95,9 +95,9 @@ class Controls:
         one, two = await add(store, new_task(group="g"), new_task(group="g"))
         version = (await store.controls()).version
         await store.pause(G, NOW, NOW + 50)
-        meters = [(G, ONE_PER_SECOND, full_bucket(ONE_PER_SECOND, NOW))]
+        buckets = [(G, ONE_PER_SECOND, full_bucket(ONE_PER_SECOND, NOW))]
         result = await store.turn(
-            Turn(now=NOW, starts=Starts(claims=[one, two], controls_version=version, rates=meters, spare=5))
+            Turn(now=NOW, starts=Starts(claims=[one, two], controls_version=version, rates=buckets, spare=5))
         )
         assert (result.claimed, list(result.buckets)) == ([], [])
         assert result.controls is not None
@@ -180,8 +180,8 @@ class Controls:
         await claim(store, stopped)
         await store.cancel([stopped], NOW)
         await store.recover(NOW)
-        meters = [(G, ONE_PER_SECOND, full_bucket(ONE_PER_SECOND, NOW))]
-        result = await store.turn(Turn(now=NOW, starts=Starts(hooks=[stopped], claims=[waiting], rates=meters)))
+        buckets = [(G, ONE_PER_SECOND, full_bucket(ONE_PER_SECOND, NOW))]
+        result = await store.turn(Turn(now=NOW, starts=Starts(hooks=[stopped], claims=[waiting], rates=buckets)))
         assert [task.id for task in result.claimed] == [stopped, waiting]
         assert [permits_at(bucket, ONE_PER_SECOND, NOW) for _, bucket in result.buckets] == [2]
 

@@ -149,7 +149,7 @@ def _set_change(connection: Connection, scope: Scope, made: Change) -> None:
 
 def take_from(
     connection: Connection,
-    meters: Sequence[tuple[Scope, RateLimit, Bucket]],
+    buckets: Sequence[tuple[Scope, RateLimit, Bucket]],
     claimed: Sequence[Claimed],
     now: int,
     result: TurnResult,
@@ -169,10 +169,10 @@ def take_from(
         started[Scope(ScopeKind.TYPE, task.type)] += 1
     result.buckets = [
         (scope, take_permits(bucket, limit, at, min(started[scope], permits_at(bucket, limit, at))))
-        for scope, limit, bucket in meters
+        for scope, limit, bucket in buckets
         for at in [max(now, bucket.at) if among_nodes else now]
     ]
-    fill_buckets(connection, {scope: limit for scope, limit, _ in meters}, dict(result.buckets))
+    fill_buckets(connection, {scope: limit for scope, limit, _ in buckets}, dict(result.buckets))
     connection.execute(SQL["forget_full_buckets"], (now,))
 
 

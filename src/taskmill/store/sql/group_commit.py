@@ -14,11 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from taskmill.errors import StoreBusy, StoreError, TaskmillError
 from taskmill.logs import logger
-from taskmill.ports import Clock
+from taskmill.ports import Clock, StoreCounters
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.damage import UNDECODABLE, corrupt
 from taskmill.store.sql.thread import StoreThread
-from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 Request = Callable[[Connection], T]
@@ -56,11 +55,11 @@ class GroupCommit(ABC):
         self._idle: asyncio.Future[None] | None = None
         self._closed = False
         self.commits = 0
-        self.meter: StoreMeter | None = None
+        self.counters: StoreCounters | None = None
 
-    def measure(self, meter: StoreMeter) -> None:
-        """Report commit times and batch sizes to ``meter``."""
-        self.meter = meter
+    def measure(self, counters: StoreCounters) -> None:
+        """Report commit times and batch sizes to ``counters``."""
+        self.counters = counters
 
     def ask(
         self,
@@ -185,8 +184,8 @@ class GroupCommit(ABC):
 
     def _batch_committed(self, batch: list[Asked], results: list[Any], took: float) -> None:
         self.commits += 1
-        if self.meter is not None and any(asked.rows for asked in batch):
-            self.meter.committed(took, len(batch))
+        if self.counters is not None and any(asked.rows for asked in batch):
+            self.counters.committed(took, len(batch))
         for asked, result in zip(batch, results, strict=True):
             guarded(asked.committed, result)
 

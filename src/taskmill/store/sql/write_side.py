@@ -17,7 +17,7 @@ from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Described, NewTask, Origin, Stored
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
-from taskmill.ports import Clock
+from taskmill.ports import Clock, StoreCounters
 from taskmill.store.sql import (
     cluster,
     controls,
@@ -39,7 +39,6 @@ from taskmill.store.sql.group_commit import GroupCommit
 from taskmill.store.sql.json_sql import encoded
 from taskmill.store.sql.locating import Locating
 from taskmill.store.sql.statements import SQL
-from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 
@@ -69,8 +68,8 @@ class WriteSide(Locating):
     def is_cut_off(self) -> bool:
         return False
 
-    def measure(self, meter: StoreMeter) -> None:
-        self._requests.measure(meter)
+    def measure(self, counters: StoreCounters) -> None:
+        self._requests.measure(counters)
 
     def _write(self, request: Callable[[Connection], T], rows: int = 1) -> Awaitable[T]:
         return self._answered(self._requests.ask(request, rows, alone=True))

@@ -15,12 +15,11 @@ from typing import Any
 
 from taskmill.errors import StoreError, StoreLost
 from taskmill.logs import logger
-from taskmill.ports import Clock
+from taskmill.ports import Clock, StoreCounters
 from taskmill.store.sql.group_commit import guarded
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sqlite.handover import Handover
 from taskmill.store.sqlite.log_file import LogFile
-from taskmill.store_meter import StoreMeter
 
 SYNC_AT_LATEST = 0.05
 """Longest delay, in seconds, before endings that no caller waits for are synced."""
@@ -64,7 +63,7 @@ class DiskSync:
         self.is_busy = False
         self.must_mend = False
         """True if the log has to be rewritten before the next commit."""
-        self.meter: StoreMeter | None = None
+        self.counters: StoreCounters | None = None
 
     def committed(self) -> None:
         """Record a commit."""
@@ -129,8 +128,8 @@ class DiskSync:
         self._unsynced = False
 
     def _synced(self, refused: BaseException | None, took: float) -> None:
-        if self.meter is not None:
-            self.meter.synced(took)
+        if self.counters is not None:
+            self.counters.synced(took)
         if refused is None:
             self.succeeded()
             return

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from taskmill.errors import StoreBusy, StoreError, StoreLost
 from taskmill.logs import logger
-from taskmill.ports import Clock
+from taskmill.ports import Clock, StoreCounters
 from taskmill.store.sql.group_commit import Asked, GroupCommit, Request, guarded
 from taskmill.store.sqlite.connection import (
     LOG_BYTES_KEPT,
@@ -39,7 +39,6 @@ from taskmill.store.sqlite.handover import Handover
 from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store.sqlite.log_frames import first_difference, is_intact
 from taskmill.store.sqlite.session import Session
-from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 
@@ -75,10 +74,10 @@ class Writer(GroupCommit):
         self.lost: StoreLost | None = None
         """The reason why the store is closed for writing, or None while it works."""
 
-    def measure(self, meter: StoreMeter) -> None:
-        super().measure(meter)
+    def measure(self, counters: StoreCounters) -> None:
+        super().measure(counters)
         if self._sync is not None:
-            self._sync.meter = meter
+            self._sync.counters = counters
 
     def post(
         self,

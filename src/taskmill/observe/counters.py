@@ -69,7 +69,7 @@ class Histogram:
         return read, total
 
 
-class Meter:
+class Counters:
     """The counters of one scheduler in this process, since a collector first asked for them."""
 
     def __init__(self) -> None:

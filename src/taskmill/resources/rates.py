@@ -12,7 +12,7 @@ SHORTEST = 0.05
 """Seconds. Over a shorter span a rate is mostly noise, so the previous rates are returned again."""
 
 
-class Counters:
+class DeviceRates:
     """The rates of several devices since the previous call, each device with a row of counters.
 
     A rate needs a span of time, so a first call right after construction sleeps for up to :data:`SHORTEST`. A new
