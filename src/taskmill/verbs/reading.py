@@ -119,7 +119,7 @@ class Reading(Parts):
         """Explain why a task waits: every hold with its numbers, the tasks ahead of it, and its estimated start."""
         # Imported here, because most programs never call this.
         from taskmill.policy.explaining import about_ended, explain
-        from taskmill.policy.standstill import clocks, has_expired
+        from taskmill.policy.paused_time import clocks, has_expired
 
         self._opened()
         found = await self._store.situation(checked_id(id))

@@ -14,8 +14,8 @@ from taskmill.model.stages import Crossing, Described
 from taskmill.model.status import Ending
 from taskmill.policy.aging import effective_priority, wait_until_ms
 from taskmill.policy.learned_io import expected_io
+from taskmill.policy.paused_time import clocks, paused_ms, pauses_of
 from taskmill.policy.rules import Rules
-from taskmill.policy.standstill import clocks, pauses_of, stood_still
 from taskmill.store.sql import machine, passed_deadlines
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
@@ -115,8 +115,8 @@ def next_priorities(connection: Connection, rules: Rules, now: int) -> dict[str,
     lanes = one(connection, SQL["lanes"])
     found: dict[str, int] = {}
     for group, type, urgency, aged_from, paused_at in _decode_heads(one(connection, SQL["heads"], lanes)):
-        stood = stood_still(pauses_of(rules, group, type, paused_at), aged_from, now)
-        effective = effective_priority(rules.declared.aging, urgency, now - aged_from - stood)
+        paused = paused_ms(pauses_of(rules, group, type, paused_at), aged_from, now)
+        effective = effective_priority(rules.declared.aging, urgency, now - aged_from - paused)
         found[group] = min(found.get(group, effective), effective)
     return found
 

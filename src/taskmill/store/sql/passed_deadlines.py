@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from taskmill.policy.standstill import owed_at_most
+from taskmill.policy.paused_time import owed_at_most
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import one
 from taskmill.store.sql.rows import View

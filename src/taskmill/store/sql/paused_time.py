@@ -24,8 +24,8 @@ from taskmill.model.commit import Commit
 from taskmill.model.controls import Declared, Scope, ScopeKind
 from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Status
+from taskmill.policy.paused_time import settled
 from taskmill.policy.rules import Rules
-from taskmill.policy.standstill import settled
 from taskmill.store.sql import controls
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe

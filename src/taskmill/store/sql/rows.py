@@ -22,9 +22,9 @@ from taskmill.model.status import Ending, Status
 from taskmill.model.tags import decode_tags
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority
+from taskmill.policy.paused_time import clocks, has_expired
 from taskmill.policy.progress import extrapolated, with_children
 from taskmill.policy.rules import Rules
-from taskmill.policy.standstill import clocks, has_expired
 
 T = TypeVar("T")
 

@@ -61,8 +61,8 @@ def clocks(task: Clocked, rules: Rules, now: int) -> Clocks:
     expires_at = task.expires_at
     return Clocks(
         Status.PAUSED if task.status is Status.PENDING and held else task.status,
-        now - task.aged_from - stood_still(pauses, task.aged_from, now),
-        None if expires_at is None else expires_at + stood_still(pauses, task.clock_from, now),
+        now - task.aged_from - paused_ms(pauses, task.aged_from, now),
+        None if expires_at is None else expires_at + paused_ms(pauses, task.clock_from, now),
         stand_still=held or task.status is Status.PAUSED,
     )
 
@@ -132,14 +132,14 @@ def settled(task: Waiting, rules: Rules) -> Settled | None:
     if not owed:
         return None
     return Settled(
-        task.queued_at + stood_still(owed, task.aged_from, end),
-        None if task.renewed_at is None else task.renewed_at + stood_still(owed, task.renewed_at, end),
-        None if task.expires_at is None else task.expires_at + stood_still(owed, task.clock_from, end),
+        task.queued_at + paused_ms(owed, task.aged_from, end),
+        None if task.renewed_at is None else task.renewed_at + paused_ms(owed, task.renewed_at, end),
+        None if task.expires_at is None else task.expires_at + paused_ms(owed, task.clock_from, end),
         end,
     )
 
 
-def stood_still(pauses: Iterable[Pause], since: int, now: int) -> int:
+def paused_ms(pauses: Iterable[Pause], since: int, now: int) -> int:
     """Return how long, between ``since`` and ``now``, at least one of the pauses was in force."""
     total, reached = 0, since
     for pause in sorted(pauses, key=lambda pause: pause.since):
