@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill.errors import CyclicDependency
-from taskmill.model.kin import Kin
+from taskmill.model.links import Links
 from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate, Status
 from taskmill.policy.circles import tie
@@ -34,7 +34,7 @@ def task(
     parent: int | None = None,
     on_duplicate: OnDuplicate = OnDuplicate.SUPERSEDE,
 ) -> NewTask:
-    return new_task(key=key, on_duplicate=on_duplicate, kin=Kin(parent, depends_on=depends_on, ref=ref))
+    return new_task(key=key, on_duplicate=on_duplicate, links=Links(parent, depends_on=depends_on, ref=ref))
 
 
 def holding(**ids: int) -> dict[Name, Holder]:

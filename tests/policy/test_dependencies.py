@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill.errors import CyclicDependency, DependencyFailed, InvalidDependency, SubmissionError
-from taskmill.model.kin import Kin
+from taskmill.model.links import Links
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status
 from taskmill.policy.dependencies import answer_ending, find_circle
@@ -28,8 +28,8 @@ def task(
     policy: OnDependencyFailure | None = None,
     on_duplicate: OnDuplicate = OnDuplicate.SUPERSEDE,
 ) -> NewTask:
-    kin = Kin(depends_on=depends_on, ref=ref, on_dependency_failure=policy)
-    return msgspec.structs.replace(new_task(key, 1, on_duplicate, "{}"), kin=kin)
+    links = Links(depends_on=depends_on, ref=ref, on_dependency_failure=policy)
+    return msgspec.structs.replace(new_task(key, 1, on_duplicate, "{}"), links=links)
 
 
 def planned(*request: NewTask, first_id: int = 10, keys: Keys | None = None, **states: DependencyState) -> InboxPlan:

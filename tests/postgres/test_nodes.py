@@ -15,7 +15,7 @@ from taskmill.errors import InvalidState, SubmissionError
 from taskmill.events import TaskDispatched
 from taskmill.model.cluster import Ask, Preemption
 from taskmill.model.filters import Filters
-from taskmill.model.kin import Kin
+from taskmill.model.links import Links
 from taskmill.model.stages import NewTask, Origin
 from taskmill.model.status import Ending, OnDuplicate
 from taskmill.model.turn import Judged, Look, Starts, Turn
@@ -107,7 +107,7 @@ async def test_a_dependent_is_released_whichever_nodes_its_dependencies_end_on(o
     one, two = await open_node(), await open_node()
     for _ in range(10):
         first, second = await add(one, new_task(), new_task())
-        waits = new_task(kin=Kin(depends_on=(first, second)))
+        waits = new_task(links=Links(depends_on=(first, second)))
         (dependent,) = await add(two, waits)
         (a,), (b,) = await claim(one, first), await claim(two, second)
         await asyncio.gather(commit(one, a, End(Ending.COMPLETED, "1")), commit(two, b, End(Ending.COMPLETED, "1")))
@@ -120,7 +120,7 @@ async def test_a_dependency_that_ends_while_its_dependent_is_stored_is_not_waite
         (first,) = await add(one, new_task())
         (task,) = await claim(one, first)
         dependent, _ = await asyncio.gather(
-            add(two, new_task(kin=Kin(depends_on=(first,)))),
+            add(two, new_task(links=Links(depends_on=(first,)))),
             commit(one, task, End(Ending.COMPLETED, "1")),
         )
         assert [task.id for task in await claim(one, *dependent)] == dependent

@@ -16,7 +16,7 @@ from taskmill.define.task import TaskType, computed_options
 from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
 from taskmill.model.durations import LAST_INSTANT_MS, milliseconds
 from taskmill.model.io_budget import budget_to_store
-from taskmill.model.kin import Kin, OnParentExpiry
+from taskmill.model.links import Links, OnParentExpiry
 from taskmill.model.options import checked_options, decoded_options, merged
 from taskmill.model.priority import Priority
 from taskmill.model.rate_limit import RateLimit
@@ -168,11 +168,11 @@ class Registry:
             key = settings["key"]
             if key is True:
                 key = payload_digest(json_encode({**settings["payload"], **submission.payload}))
-        kin = None
+        links = None
         if spawning or not options.keys().isdisjoint(TIES):
             has_own_ttl = settings["has_own_ttl"] if registered is None else registered.has_own_ttl
-            kin = _kin(settings, options, has_own_ttl=has_own_ttl, spawning=spawning)
-        return _new_task(submission.type, key, payload, settings, options, kin, now)
+            links = _links(settings, options, has_own_ttl=has_own_ttl, spawning=spawning)
+        return _new_task(submission.type, key, payload, settings, options, links, now)
 
     def _unpublished(self, submission: Submission, *, has_looked: bool) -> dict[str, Any]:
         """Return the defaults of a type that no scheduler has published, or refuse the submission."""
@@ -194,7 +194,7 @@ TIES = frozenset({"depends_on", "ref", "every", "max_runs"})
 """Options of a call that connect its task to other tasks."""
 
 
-def _kin(settings: Mapping[str, Any], call: Mapping[str, Any], *, has_own_ttl: bool, spawning: bool) -> Kin:
+def _links(settings: Mapping[str, Any], call: Mapping[str, Any], *, has_own_ttl: bool, spawning: bool) -> Links:
     if "every" in call and spawning:
         raise SubmissionError(
             "every: a child cannot recur, because its parent would wait forever; neither can a sibling that a handler "
@@ -205,7 +205,7 @@ def _kin(settings: Mapping[str, Any], call: Mapping[str, Any], *, has_own_ttl: b
     if call.get("max_runs") is not None and "every" not in call:
         raise SubmissionError("max_runs is for recurring tasks; set every as well")
     cancels = settings["on_parent_expiry"] == OnParentExpiry.CANCEL
-    return Kin(
+    return Links(
         on_dependency_failure=call.get("on_dependency_failure"),
         on_parent_expiry=OnParentExpiry.CANCEL if spawning and cancels else None,
         depends_on=call.get("depends_on", ()),
@@ -222,14 +222,14 @@ def _new_task(
     payload: str,
     settings: Mapping[str, Any],
     call: Mapping[str, Any],
-    kin: Kin | None,
+    links: Links | None,
     now: int,
 ) -> NewTask:
     due_at = call.get("run_at")
     relative = False
     if (delay := call.get("run_after")) is not None:
         due_at, relative = now + delay, True
-    recurs = kin is not None and kin.every_ms is not None
+    recurs = links is not None and links.every_ms is not None
     status = Status.PENDING if due_at is None or due_at <= now else Status.SCHEDULED
     if status is Status.PENDING and not recurs:
         # A recurring task keeps the due time of a late first occurrence: its beats are counted from it.
@@ -263,7 +263,7 @@ def _new_task(
         gate_id=None,
         stop=None,
         on_duplicate=settings["on_duplicate"],
-        kin=kin,
+        links=links,
         io=None if (io := settings["io"]) is None else budget_to_store(io),
     )
 

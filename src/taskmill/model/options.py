@@ -14,7 +14,7 @@ import msgspec
 from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError
 from taskmill.model.durations import instant, milliseconds, optional_milliseconds
 from taskmill.model.io_budget import LEARN, IoBudget
-from taskmill.model.kin import OnParentExpiry
+from taskmill.model.links import OnParentExpiry
 from taskmill.model.priority import priority_value
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.retry import Retry

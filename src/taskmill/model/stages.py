@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.kin import Kin
+from taskmill.model.links import Links
 from taskmill.model.outcome import StopReason
 from taskmill.model.retry import Retry
 from taskmill.model.status import Kind, OnDuplicate, Status
@@ -41,7 +41,7 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The task whose attempt must have ended before this one may start."""
     stop: str | None
     on_duplicate: OnDuplicate
-    kin: Kin | None = None
+    links: Links | None = None
     """What ties it to other tasks, if anything does."""
     replaced: str | None = None
     """What the task that it replaces had saved."""

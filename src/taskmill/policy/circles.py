@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from taskmill.errors import SubmissionError
-from taskmill.model.kin import NO_KIN
+from taskmill.model.links import NO_LINKS
 from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate
 from taskmill.policy.dependencies import find_circle
@@ -68,7 +68,7 @@ def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> Knot:
         ]
         knot.edges.setdefault(node, []).extend(on)
         knot.awaited.update(one for one in on if one > 0)
-        parent_id = (task.kin or NO_KIN).parent_id
+        parent_id = (task.links or NO_LINKS).parent_id
         if (holder := holder_of(task, holders)) is not None:
             if task.on_duplicate is OnDuplicate.REQUEUE:
                 # An added run is a sibling of the run it follows.

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from taskmill.model.kin import NO_KIN
+from taskmill.model.links import NO_LINKS
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import Family, NewTask
 from taskmill.model.status import WAITING_TO_RUN, Ending, Status
@@ -38,11 +38,11 @@ def inherit(task: NewTask, parent_id: int, parent: ParentTraits) -> NewTask:
 
     The child is at least as urgent as its parent, inherits its tags and, without a TTL of its own, its deadline.
     """
-    kin = msgspec.structs.replace(task.kin or NO_KIN, parent_id=parent_id)
-    child = msgspec.structs.replace(task, kin=kin, priority=min(task.priority, parent.urgency))
+    links = msgspec.structs.replace(task.links or NO_LINKS, parent_id=parent_id)
+    child = msgspec.structs.replace(task, links=links, priority=min(task.priority, parent.urgency))
     if parent.tags:
         child = msgspec.structs.replace(child, tags=valid_tags({**parent.tags, **(task.tags or {})}))
-    if parent.expires_at is not None and not kin.own_ttl:
+    if parent.expires_at is not None and not links.own_ttl:
         child = msgspec.structs.replace(child, expires_at=parent.expires_at, ttl_ms=None)
     return child
 

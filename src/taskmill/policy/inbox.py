@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from taskmill.errors import CyclicDependency, DuplicateTask, SubmissionError
-from taskmill.model.kin import NO_KIN, Kin
+from taskmill.model.links import NO_LINKS, Links
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Kind, Status
 from taskmill.policy.circles import WAITS_FOR_ITSELF
@@ -90,7 +90,7 @@ def plan_inbox(requests: Sequence[Sequence[NewTask]], known: Keys, first_id: int
     """Plan a batch, at a cost linear in its tasks. ``known`` is not modified."""
     plan, keys = InboxPlan(first_id), known.copy()
     for number, request in enumerate(requests):
-        if len(request) == 1 and request[0].kin is None:
+        if len(request) == 1 and request[0].links is None:
             # Fast path for almost every request.
             plan.answers.append(_plan_single(request[0], keys, plan))
             continue
@@ -180,8 +180,8 @@ def _link(
             plan.edges.append((stored.id, on_id, is_open))
             waits = waits or is_open
         row = plan.row(stored.id)
-        kin = msgspec.structs.replace(row.kin or NO_KIN, on_dependency_failure=failure_policy(task))
-        plan.change(stored.id, kin=kin, status=Status.BLOCKED if waits else row.status)
+        links = msgspec.structs.replace(row.links or NO_LINKS, on_dependency_failure=failure_policy(task))
+        plan.change(stored.id, links=links, status=Status.BLOCKED if waits else row.status)
 
 
 def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Stored:
@@ -213,9 +213,9 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
                 queued_at=holder.queued_at if keeps_place else task.queued_at,
                 place_id=(holder.place_id or holder.id) if keeps_place else None,
                 replaced=holder.saved or NOTHING_SAVED,
-                kin=_kin_in_its_place(task, holder, plan) if is_tied else task.kin,
+                links=_links_of_replacement(task, holder, plan) if is_tied else task.links,
             )
-            if holder.is_capped and task.kin is not None and task.kin.parent_id == holder.parent_id:
+            if holder.is_capped and task.links is not None and task.links.parent_id == holder.parent_id:
                 task = _among_siblings(task, holder, gate_id)
             return _store(name, gated(task, gate_id), "superseded", keys, plan, holder)
 
@@ -224,11 +224,11 @@ def _add_run(name: Name, task: NewTask, holder: Holder, keys: Keys, plan: InboxP
     """Store a separate run after the one under way, with the same key, parent and series."""
     plan.gave_keys.append(holder.id)
     keys.stopping[name] = holder.id
-    if holder.parent_id is not None or holder.series_id is not None or task.kin is not None:
+    if holder.parent_id is not None or holder.series_id is not None or task.links is not None:
         # If the run under way submitted this one, do not make it a child: each would wait for the other.
-        kin = msgspec.structs.replace(task.kin or NO_KIN, parent_id=holder.parent_id, held=False)
-        task = msgspec.structs.replace(task, kin=kin)
-        task = msgspec.structs.replace(task, kin=_kin_in_its_place(task, holder, plan))
+        links = msgspec.structs.replace(task.links or NO_LINKS, parent_id=holder.parent_id, held=False)
+        task = msgspec.structs.replace(task, links=links)
+        task = msgspec.structs.replace(task, links=_links_of_replacement(task, holder, plan))
     if holder.is_capped:
         task = _among_siblings(task, holder, holder.id)
     stored = _store(name, gated(task, holder.id), "requeued", keys, plan)
@@ -244,10 +244,12 @@ def _renew(name: Name, task: NewTask, holder: Holder, keys: Keys, plan: InboxPla
     if supersedes:
         plan.superseded.append(Superseding(holder.gate_id, holder.id, waits=False, is_tied=True))
         task = msgspec.structs.replace(task, replaced=NOTHING_SAVED)
-    kin = _kin_in_its_place(task, holder, plan) if holder.series_id is not None or task.kin is not None else None
-    if kin is not None or holder.parent_id is not None:
-        kin = msgspec.structs.replace(kin or NO_KIN, parent_id=holder.parent_id, held=holder.is_held)
-    plan.put(holder.id, gated(msgspec.structs.replace(task, kin=kin), holder.gate_id))
+    links = (
+        _links_of_replacement(task, holder, plan) if holder.series_id is not None or task.links is not None else None
+    )
+    if links is not None or holder.parent_id is not None:
+        links = msgspec.structs.replace(links or NO_LINKS, parent_id=holder.parent_id, held=holder.is_held)
+    plan.put(holder.id, gated(msgspec.structs.replace(task, links=links), holder.gate_id))
     plan.edges = [edge for edge in plan.edges if edge[0] != holder.id]
     plan.raised.pop(holder.id, None)
     keys.holders[name] = msgspec.structs.replace(
@@ -261,17 +263,17 @@ def _renew(name: Name, task: NewTask, holder: Holder, keys: Keys, plan: InboxPla
     return Stored(holder.id, "superseded", holder.gate_id) if supersedes else Stored(holder.id, "requeued")
 
 
-def _kin_in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> Kin:
-    """Return the kin of a replacement, which takes over the parent and the series occurrence of the old task."""
-    kin = task.kin or NO_KIN
-    if holder.parent_id is not None and kin.parent_id is None:
-        kin = msgspec.structs.replace(kin, parent_id=holder.parent_id)
+def _links_of_replacement(task: NewTask, holder: Holder, plan: InboxPlan) -> Links:
+    """Return the links of a replacement, which takes over the parent and the series occurrence of the old task."""
+    links = task.links or NO_LINKS
+    if holder.parent_id is not None and links.parent_id is None:
+        links = msgspec.structs.replace(links, parent_id=holder.parent_id)
     if holder.series_id is not None:
-        if kin.every_ms is None:
-            kin = msgspec.structs.replace(kin, series_id=holder.series_id)
+        if links.every_ms is None:
+            links = msgspec.structs.replace(links, series_id=holder.series_id)
         else:
             plan.ended_series.append(holder.series_id)
-    return kin
+    return links
 
 
 def _among_siblings(task: NewTask, holder: Holder, gate_id: int | None) -> NewTask:
@@ -282,14 +284,14 @@ def _among_siblings(task: NewTask, holder: Holder, gate_id: int | None) -> NewTa
     takes_place = holder.ends_at_once and not holder.is_held and gate_id is None and not depends_on(task)
     return msgspec.structs.replace(
         task,
-        kin=msgspec.structs.replace(task.kin or NO_KIN, held=not takes_place),
+        links=msgspec.structs.replace(task.links or NO_LINKS, held=not takes_place),
         status=_status_when_free(task) if takes_place else Status.BLOCKED,
     )
 
 
 def _status_when_free(task: NewTask) -> Status:
     """Return the status that a new task would have without a limit on its siblings."""
-    if task.kin is None or not task.kin.held:
+    if task.links is None or not task.links.held:
         return task.status
     return Status.PENDING if task.due_at is None else Status.SCHEDULED
 
@@ -298,19 +300,19 @@ def _store(
     name: Name, task: NewTask, kind: Kind, keys: Keys, plan: InboxPlan, replaced: Holder | None = None
 ) -> Stored:
     id = plan.add(task)
-    kin = task.kin or NO_KIN
-    has_same_parent = replaced is not None and replaced.parent_id == kin.parent_id
+    links = task.links or NO_LINKS
+    has_same_parent = replaced is not None and replaced.parent_id == links.parent_id
     keys.holders[name] = Holder(
         id,
         task.status,
         task.priority,
         task.queued_at,
         task.gate_id,
-        kin.parent_id,
-        kin.series_id,
+        links.parent_id,
+        links.series_id,
         saved=task.replaced,
-        is_held=kin.held,
-        is_capped=kin.held or (has_same_parent and replaced is not None and replaced.is_capped),
+        is_held=links.held,
+        is_capped=links.held or (has_same_parent and replaced is not None and replaced.is_capped),
         place_id=task.place_id,
     )
     return Stored(id, kind, None if replaced is None else replaced.id)

@@ -30,11 +30,11 @@ NO_NEEDS = Needs()
 
 
 def depends_on(task: NewTask) -> tuple[int | str, ...]:
-    return () if task.kin is None else task.kin.depends_on
+    return () if task.links is None else task.links.depends_on
 
 
 def failure_policy(task: NewTask) -> OnDependencyFailure:
-    said = task.kin.on_dependency_failure if task.kin is not None else None
+    said = task.links.on_dependency_failure if task.links is not None else None
     return OnDependencyFailure.CANCEL if said is None else said
 
 
@@ -42,16 +42,16 @@ def references(request: Sequence[NewTask]) -> dict[str, int] | SubmissionError:
     """Return the index in the request of each ``ref``, or an error if two submissions have the same."""
     refs: dict[str, int] = {}
     for index, task in enumerate(request):
-        if task.kin is not None and task.kin.ref is not None:
-            if task.kin.ref in refs:
-                return SubmissionError(f"ref: two submissions of one request have the ref {task.kin.ref!r}")
-            refs[task.kin.ref] = index
+        if task.links is not None and task.links.ref is not None:
+            if task.links.ref in refs:
+                return SubmissionError(f"ref: two submissions of one request have the ref {task.links.ref!r}")
+            refs[task.links.ref] = index
     return refs
 
 
 def refuse_dependencies(request: Sequence[NewTask], needs: Needs, first_id: int) -> SubmissionError | None:
     """Return the error in the dependencies of a request, or ``None``; ``first_id`` is the next id to be assigned."""
-    if not any(task.kin is not None and (task.kin.depends_on or task.kin.ref) for task in request):
+    if not any(task.links is not None and (task.links.depends_on or task.links.ref) for task in request):
         return None
     refs = references(request)
     if isinstance(refs, SubmissionError):
@@ -106,4 +106,4 @@ def standing_for(request: Sequence[NewTask]) -> list[int]:
 
 
 def _called(task: NewTask) -> str:
-    return task.kin.ref if task.kin is not None and task.kin.ref is not None else task.key or task.type
+    return task.links.ref if task.links is not None and task.links.ref is not None else task.key or task.type

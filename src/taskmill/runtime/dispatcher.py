@@ -119,8 +119,8 @@ class Dispatcher:
         """Follow a commit of this process, one of the loop's own turns included."""
         self._waiting.follow(commit)
         for _, task in commit.fresh:
-            if task.kin is not None:
-                self.attempts.note_awaited(task.kin.depends_on)
+            if task.links is not None:
+                self.attempts.note_awaited(task.links.depends_on)
         self._upkeep.tasks_ended(len(commit.ended))
         self._stop_attempts(commit)
         self.cron.follow(commit.crons)

@@ -9,7 +9,7 @@ import pytest
 from taskmill.model.controls import EVERYTHING, Bucket, Change, Declared, Pause, Scope, ScopeKind
 from taskmill.model.filters import Filters
 from taskmill.model.group import Group
-from taskmill.model.kin import Kin
+from taskmill.model.links import Links
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Ending, OnDuplicate, Status
@@ -224,7 +224,7 @@ class Controls:
         )
         (blocked,) = await add(
             store,
-            new_task(group="g", expires_at=deadline, status=Status.BLOCKED, kin=Kin(depends_on=(blocker,))),
+            new_task(group="g", expires_at=deadline, status=Status.BLOCKED, links=Links(depends_on=(blocker,))),
         )
         await store.pause(scope, NOW + 10, None)
         (late,) = await add(
@@ -307,7 +307,7 @@ class Controls:
         assert (counts["pending"], counts["paused"]) == (1, 1)
 
     async def test_a_paused_occurrence_that_was_never_tried_does_not_stand_in_the_way(self, store: Store) -> None:
-        (id,) = await add(store, new_task(group="g", kin=Kin(every_ms=1000)))
+        (id,) = await add(store, new_task(group="g", links=Links(every_ms=1000)))
         (task,) = await claim(store, id)
         await store.pause_series(id, NOW)
         await commit(store, task, End(Ending.COMPLETED, "1"))
@@ -378,7 +378,7 @@ class Controls:
 
     async def test_another_priority_is_another_lane_and_reaches_what_is_waited_for(self, store: Store) -> None:
         (blocker,) = await add(store, new_task())
-        (blocked,) = await add(store, new_task(status=Status.BLOCKED, kin=Kin(depends_on=(blocker,))))
+        (blocked,) = await add(store, new_task(status=Status.BLOCKED, links=Links(depends_on=(blocker,))))
         commit = await store.set_priority(blocked, 5)
         assert commit is not None
         assert commit.reordered

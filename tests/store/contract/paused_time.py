@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
-from taskmill.model.kin import Kin
+from taskmill.model.links import Links
 from taskmill.model.stages import Claimed
 from taskmill.model.status import Status
 from taskmill.model.task_name import domain_of
@@ -108,7 +108,7 @@ class PausedTime:
                 due_at=due_at,
                 due_is_relative=due_at is not None,
                 expires_at=self.now + TTL,
-                kin=Kin(every_ms=10**6) if kind == "series" else None,
+                links=Links(every_ms=10**6) if kind == "series" else None,
             ),
         )
         account = Account(id, type, group, self.now, self.now if due_at is None else due_at, kind == "series")

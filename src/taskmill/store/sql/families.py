@@ -12,7 +12,7 @@ import msgspec
 
 from taskmill.errors import InvalidState
 from taskmill.model.commit import Commit
-from taskmill.model.kin import NO_KIN
+from taskmill.model.links import NO_LINKS
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask, Origin
 from taskmill.model.status import Ending, Status
@@ -257,8 +257,8 @@ def adopt(connection: Connection, tasks: Sequence[NewTask], origin: Origin) -> l
 
 
 def _held(task: NewTask) -> NewTask:
-    kin = msgspec.structs.replace(task.kin or NO_KIN, held=True)
-    return msgspec.structs.replace(task, kin=kin, status=Status.BLOCKED)
+    links = msgspec.structs.replace(task.links or NO_LINKS, held=True)
+    return msgspec.structs.replace(task, links=links, status=Status.BLOCKED)
 
 
 def count_children(connection: Connection, first_id: int, last_id: int, now: int, commit: Commit) -> None:

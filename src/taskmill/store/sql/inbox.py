@@ -31,7 +31,7 @@ Request = Sequence[NewTask]
 
 def is_plain(requests: Sequence[Request]) -> bool:
     """True if none of the tasks has a key or a link, so that no other task is affected."""
-    return all(task.key is None and task.kin is None for request in requests for task in request)
+    return all(task.key is None and task.links is None for request in requests for task in request)
 
 
 def insert(connection: Connection, requests: Sequence[Request], now: int) -> tuple[list[Answer], Commit]:
@@ -104,7 +104,7 @@ def _look_up(connection: Connection, requests: Sequence[Request], now: int, comm
 
 def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> Needs:
     """Read the states of the dependencies, and find requests whose tasks would wait for themselves."""
-    if all(task.kin is None for request in requests for task in request):
+    if all(task.links is None for request in requests for task in request):
         return NO_NEEDS
     wanted = {
         dependency
@@ -151,7 +151,7 @@ def _store(connection: Connection, plan: InboxPlan, found: _Found, commit: Commi
         insert_rows(connection, plan.fresh, plan.first_id)
     if plan.edges:
         dependencies.link(connection, plan.edges, {id: task.priority for id, task in _rows(plan)}, commit)
-    _join_kin(connection, plan, commit, now)
+    _join_links(connection, plan, commit, now)
     if plan.renewed:
         dependencies.reckon(connection, list(plan.renewed), commit)
     if plan.superseded:
@@ -169,13 +169,13 @@ def _is_alone(one: Superseding, plan: InboxPlan) -> bool:
     return one.waits and not one.is_tied and one.old_id < plan.first_id and not plan.edges
 
 
-def _join_kin(connection: Connection, plan: InboxPlan, commit: Commit, now: int) -> None:
+def _join_links(connection: Connection, plan: InboxPlan, commit: Commit, now: int) -> None:
     """Count new tasks with their parents, and create the series of which they are the first occurrence."""
     if _children(plan):
         families.count_children(connection, plan.first_id, plan.next_id() - 1, now, commit)
     for id, task in _rows(plan):
-        if task.kin is not None and task.kin.every_ms is not None:
-            series.begin(connection, id, task, task.kin, commit)
+        if task.links is not None and task.links.every_ms is not None:
+            series.begin(connection, id, task, task.links, commit)
 
 
 def _rows(plan: InboxPlan) -> Iterator[tuple[int, NewTask]]:
@@ -200,7 +200,7 @@ def _children(plan: InboxPlan) -> list[int]:
     return [
         id
         for id, task in enumerate(plan.fresh, plan.first_id)
-        if task.kin is not None and task.kin.parent_id is not None
+        if task.links is not None and task.links.parent_id is not None
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskmill.model.kin import Kin
+from taskmill.model.links import Links
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
 from taskmill.store.sql.connection import Connection
@@ -25,15 +25,15 @@ def insert_rows(connection: Connection, tasks: Sequence[NewTask], first_id: int 
 
 def _shortest(tasks: Sequence[NewTask]) -> tuple[str, Sequence[object]]:
     """Return the shortest statement that can store these tasks, with its rows: each value costs time."""
-    has_kin = not all(task.kin is None for task in tasks)
+    has_links = not all(task.links is None for task in tasks)
     if not all(_is_common(task) for task in tasks):
-        return ("insert_kin" if has_kin else "insert"), tasks
+        return ("insert_links" if has_links else "insert"), tasks
     if any(task.key is not None or task.queued_at != task.created_at for task in tasks):
-        return ("insert_kin", tasks) if has_kin else ("insert_keyed", [_keyed(task) for task in tasks])
-    if not has_kin:
+        return ("insert_links", tasks) if has_links else ("insert_keyed", [_keyed(task) for task in tasks])
+    if not has_links:
         return "insert_plain", [(task.type, task.group, task.priority, task.payload, task.created_at) for task in tasks]
     return "insert_children", [
-        (task.type, task.group, task.priority, task.payload, task.created_at, task.kin and task.kin.parent_id)
+        (task.type, task.group, task.priority, task.payload, task.created_at, task.links and task.links.parent_id)
         for task in tasks
     ]
 
@@ -55,7 +55,7 @@ def _keyed(task: NewTask) -> tuple[object, ...]:
 def _is_common(task: NewTask) -> bool:
     """True if the task has only common options, which include a key and a parent."""
     return (
-        (task.kin is None or _is_just_a_child(task.kin))
+        (task.links is None or _is_just_a_child(task.links))
         and task.status is Status.PENDING
         and task.expires_at is None
         and task.tags is None
@@ -69,5 +69,10 @@ def _is_common(task: NewTask) -> bool:
     )
 
 
-def _is_just_a_child(kin: Kin) -> bool:
-    return kin.series_id is None and kin.on_dependency_failure is None and kin.on_parent_expiry is None and not kin.held
+def _is_just_a_child(links: Links) -> bool:
+    return (
+        links.series_id is None
+        and links.on_dependency_failure is None
+        and links.on_parent_expiry is None
+        and not links.held
+    )

@@ -13,7 +13,7 @@ import msgspec
 
 from taskmill.model.commit import Commit, SeriesChange, Skipped
 from taskmill.model.durations import from_ms
-from taskmill.model.kin import Kin
+from taskmill.model.links import Links
 from taskmill.model.outcome import StopReason
 from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import NewTask
@@ -54,15 +54,15 @@ _decode_schedules = msgspec.json.Decoder(
 ).decode
 
 
-def begin(connection: Connection, id: int, task: NewTask, kin: Kin, commit: Commit) -> None:
+def begin(connection: Connection, id: int, task: NewTask, links: Links, commit: Commit) -> None:
     """Make the stored task ``id`` the first occurrence of a new series."""
-    template = msgspec.structs.replace(task, kin=None, gate_id=None, stop=None, place_id=None)
+    template = msgspec.structs.replace(task, links=None, gate_id=None, stop=None, place_id=None)
     first_at = task.created_at if task.due_at is None else task.due_at
     ttl_ms = None if task.expires_at is None else task.expires_at - max(first_at, task.created_at)
-    parameters = (encoded(template), kin.every_ms, first_at, ttl_ms, kin.max_runs, task.created_at)
+    parameters = (encoded(template), links.every_ms, first_at, ttl_ms, links.max_runs, task.created_at)
     series_id = one(connection, SQL["begin"], *parameters)
     connection.execute(SQL["join_series"], (id, series_id))
-    commit.beats.append(first_at + (kin.every_ms or 0))
+    commit.beats.append(first_at + (links.every_ms or 0))
 
 
 def forget(connection: Connection, series_id: int) -> None:
@@ -149,7 +149,7 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, c
         due_at=due_at,
         due_is_relative=True,
         expires_at=None if series.ttl_ms is None else due_at + series.ttl_ms,
-        kin=Kin(series_id=series_id),
+        links=Links(series_id=series_id),
     )
     id = insert_rows(connection, [task])
     if series.paused:

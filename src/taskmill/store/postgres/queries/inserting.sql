@@ -55,7 +55,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
 )
 SELECT first FROM ids;
 
--- name: insert_kin
+-- name: insert_links
 -- Like insert, for children, dependents and occurrences of a series.
 WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigint)) AS first), stored AS (
     INSERT INTO taskmill_task (

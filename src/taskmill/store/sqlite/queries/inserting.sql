@@ -37,7 +37,7 @@ SELECT
     value ->> 16, value ->> 19, value ->> 20, CASE WHEN value ->> 10 < value ->> 9 THEN value ->> 9 END, value ->> 21
 FROM json_each(?1);
 
--- name: insert_kin
+-- name: insert_links
 -- Like insert, for children, dependents and occurrences of a series.
 INSERT INTO taskmill_task (
     type, key, label, group_name, priority, urgency, status, payload, tags, overrides,

@@ -16,7 +16,7 @@ class OnParentExpiry(StrEnum):
     CANCEL = "cancel"
 
 
-class Kin(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Links(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The connections of a new task. The order of the first five fields is that of the store's insert."""
 
     parent_id: int | None = None
@@ -35,4 +35,4 @@ class Kin(msgspec.Struct, frozen=True, array_like=True, gc=False):
     max_runs: int | None = None
 
 
-NO_KIN = Kin()
+NO_LINKS = Links()
