@@ -141,7 +141,7 @@ def test_links_are_followed_to_the_first_name_that_is_known(root: Path) -> None:
     assert host_zone({}, root) is BERLIN
 
 
-def test_links_in_a_circle_lead_nowhere(root: Path) -> None:
+def test_links_in_a_cycle_lead_nowhere(root: Path) -> None:
     (root / "etc" / "other").symlink_to("localtime")
     link(root, "other")
     assert host_zone({}, root) is UTC

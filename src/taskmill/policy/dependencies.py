@@ -25,7 +25,7 @@ def answer_ending(ending: Ending, policy: OnDependencyFailure, *, contained: boo
     return "fails alone" if policy is OnDependencyFailure.FAIL else "fails"
 
 
-def find_circle(edges: Mapping[int, Sequence[int]]) -> list[int] | None:
+def find_cycle(edges: Mapping[int, Sequence[int]]) -> list[int] | None:
     """Return the nodes of one cycle, in order, or ``None`` if there is none."""
     done: set[int] = set()
     for start in edges:

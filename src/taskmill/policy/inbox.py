@@ -16,8 +16,8 @@ from taskmill.errors import CyclicDependency, DuplicateTask, SubmissionError
 from taskmill.model.links import NO_LINKS, Links
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Kind, Status
-from taskmill.policy.circles import WAITS_FOR_ITSELF
-from taskmill.policy.dependencies import find_circle
+from taskmill.policy.cycles import WAITS_FOR_ITSELF
+from taskmill.policy.dependencies import find_cycle
 from taskmill.policy.duplicates import AddRun, Holder, KeepHolder, Name, RenewAdded, Replace, answer_duplicate, refuses
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on, failure_policy, references, refuse_dependencies
 
@@ -99,14 +99,14 @@ def plan_inbox(requests: Sequence[Sequence[NewTask]], known: Keys, first_id: int
         if refusal is None and number in needs.circular:
             refusal = CyclicDependency(needs.circular[number])
         plan.answers.append(_plan_request(request, last, keys, plan, needs) if refusal is None else refusal)
-    if plan.edges and plan.superseded and (offender := _closes_circle_by_replacing(plan)) is not None:
+    if plan.edges and plan.superseded and (offender := _closes_cycle_by_replacing(plan)) is not None:
         return plan_inbox(
             requests, known, first_id, Needs(needs.states, {**needs.circular, offender: WAITS_FOR_ITSELF})
         )
     return plan
 
 
-def _closes_circle_by_replacing(plan: InboxPlan) -> int | None:
+def _closes_cycle_by_replacing(plan: InboxPlan) -> int | None:
     """Return the last request of a cycle that arises because this batch replaces tasks that others depend on."""
     successors = {one.old_id: one.new_id for one in plan.superseded}
     nodes: dict[int, list[int]] = {}
@@ -114,13 +114,13 @@ def _closes_circle_by_replacing(plan: InboxPlan) -> int | None:
         while on_id in successors:
             on_id = successors[on_id]  # noqa: PLW2901 - the last of a chain
         nodes.setdefault(task_id, []).append(on_id)
-    circle = find_circle(nodes)
-    if circle is None:
+    cycle = find_cycle(nodes)
+    if cycle is None:
         return None
     requests = {
         stored.id: number for number, answer in enumerate(plan.answers) if isinstance(answer, list) for stored in answer
     }
-    return max(requests[id] for id in circle)
+    return max(requests[id] for id in cycle)
 
 
 def _plan_single(task: NewTask, keys: Keys, plan: InboxPlan) -> Answer:

@@ -13,7 +13,7 @@ import msgspec
 from taskmill.errors import CyclicDependency, DependencyFailed, InvalidDependency, SubmissionError
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure
-from taskmill.policy.dependencies import answer_ending, find_circle
+from taskmill.policy.dependencies import answer_ending, find_cycle
 
 DependencyState = Ending | Literal["active"]
 
@@ -60,7 +60,7 @@ def refuse_dependencies(request: Sequence[NewTask], needs: Needs, first_id: int)
         for dependency in depends_on(task):
             if wrong := _wrong_dependency(dependency, failure_policy(task), refs, needs, first_id):
                 return wrong
-    return _circle(request, refs)
+    return _cycle(request, refs)
 
 
 def _wrong_dependency(
@@ -85,17 +85,17 @@ def _wrong_dependency(
     return None
 
 
-def _circle(request: Sequence[NewTask], refs: Mapping[str, int]) -> CyclicDependency | None:
+def _cycle(request: Sequence[NewTask], refs: Mapping[str, int]) -> CyclicDependency | None:
     """Return the error for a cycle among the submissions themselves, or ``None``."""
     nodes: dict[int, list[int]] = {}
     standing = standing_for(request)
     for index, task in enumerate(request):
         names = [name for name in depends_on(task) if isinstance(name, str)]
         nodes.setdefault(standing[index], []).extend(standing[refs[name]] for name in names)
-    circle = find_circle(nodes)
-    if circle is None:
+    cycle = find_cycle(nodes)
+    if cycle is None:
         return None
-    path = " -> ".join(_called(request[index]) for index in [*circle, circle[0]])
+    path = " -> ".join(_called(request[index]) for index in [*cycle, cycle[0]])
     return CyclicDependency(f"depends_on: the submissions wait for each other: {path}")
 
 

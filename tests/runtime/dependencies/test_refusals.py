@@ -1,4 +1,4 @@
-"""Dependencies that are refused: what is not there, what has failed, and circles."""
+"""Dependencies that are refused: what is not there, what has failed, and cycles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def works() -> Works:
 # Refusals
 
 
-async def test_a_circle_in_one_batch_is_refused_and_nothing_is_stored(
+async def test_a_cycle_in_one_batch_is_refused_and_nothing_is_stored(
     taskmill_scheduler: SchedulerFactory, works: Works
 ) -> None:
     scheduler = await taskmill_scheduler(domains=[works.domain])
@@ -108,12 +108,12 @@ async def test_a_child_cannot_wait_for_whoever_waits_for_its_parent(
     async def parent(ctx: Context, harmless: int, on: int) -> None:
         note = works.note
         for request in (
-            [note.options(depends_on=[on]).prepare("circle")],
-            [note.options(depends_on=[harmless]).prepare("fine"), note.options(depends_on=[on]).prepare("circle")],
-            [note.options(depends_on=[ctx.task.id]).prepare("circle")],
+            [note.options(depends_on=[on]).prepare("cycle")],
+            [note.options(depends_on=[harmless]).prepare("fine"), note.options(depends_on=[on]).prepare("cycle")],
+            [note.options(depends_on=[ctx.task.id]).prepare("cycle")],
             [
-                note.options(ref="r", depends_on=[on]).prepare("circle"),
-                note.options(depends_on=["r"]).prepare("circle"),
+                note.options(ref="r", depends_on=[on]).prepare("cycle"),
+                note.options(depends_on=["r"]).prepare("cycle"),
             ],
         ):
             try:

@@ -120,7 +120,7 @@ class World:
             wanted: list[int | str] = []
             if random.random() < 0.35 and len(numbers) > 1:
                 other = random.randrange(len(numbers))
-                # Now and then a circle, which must be refused.
+                # Now and then a cycle, which must be refused.
                 if other != place and (other < place or random.random() < 0.1):
                     wanted.append(f"n{numbers[other]}")
             if random.random() < 0.2 and known:

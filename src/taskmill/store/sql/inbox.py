@@ -10,7 +10,7 @@ from taskmill.model.commit import Commit
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask, Origin, Stored
 from taskmill.model.status import Ending
-from taskmill.policy.circles import WAITS_FOR_ITSELF, tie
+from taskmill.policy.cycles import WAITS_FOR_ITSELF, tie
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
 from taskmill.policy.references import NO_NEEDS, Needs, depends_on
@@ -116,12 +116,12 @@ def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> N
     circular = {
         number: why
         for number, request in enumerate(requests)
-        if (why := _closes_circle(connection, request, keys.holders)) is not None
+        if (why := _closes_cycle(connection, request, keys.holders)) is not None
     }
     return Needs(dependencies.states(connection, wanted), circular)
 
 
-def _closes_circle(connection: Connection, request: Request, holders: Mapping[Name, Holder]) -> str | None:
+def _closes_cycle(connection: Connection, request: Request, holders: Mapping[Name, Holder]) -> str | None:
     """Return the reason if one of these tasks would wait for a stored task that waits for it, else None."""
     knot = tie(request, holders)
     if knot.parents and knot.replaced:
@@ -133,7 +133,7 @@ def _closes_circle(connection: Connection, request: Request, holders: Mapping[Na
                 "use on_duplicate='requeue' to run it once more, or another key"
             )
     reaches = knot.awaited and knot.waiting and dependencies.waits_for(connection, knot.awaited, knot.waiting)
-    if reaches and knot.closes_circle(dependencies.waits_below(connection, knot.awaited)):
+    if reaches and knot.closes_cycle(dependencies.waits_below(connection, knot.awaited)):
         return WAITS_FOR_ITSELF
     return None
 

@@ -15,7 +15,7 @@ from taskmill.errors import SubmissionError
 from taskmill.model.links import NO_LINKS
 from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate
-from taskmill.policy.dependencies import find_circle
+from taskmill.policy.dependencies import find_cycle
 from taskmill.policy.duplicates import Holder, Name, is_stored
 from taskmill.policy.references import depends_on, references, standing_for
 
@@ -38,14 +38,14 @@ class Knot(msgspec.Struct):
         """Stored tasks that will wait for new tasks, or that new tasks replace."""
         return self.parents | self.replaced.keys()
 
-    def closes_circle(self, waits: Iterable[tuple[int, int]]) -> bool:
+    def closes_cycle(self, waits: Iterable[tuple[int, int]]) -> bool:
         """True if the request closes a cycle; ``waits`` has pairs of stored tasks, the first waiting for the second."""
         edges = {node: [self.replaced.get(on, on) for on in ons] for node, ons in self.edges.items()}
         for waiting, on in waits:
             # A replaced task no longer waits for anything.
             if waiting not in self.replaced:
                 edges.setdefault(waiting, []).append(self.replaced.get(on, on))
-        return find_circle(edges) is not None
+        return find_cycle(edges) is not None
 
 
 def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> Knot:

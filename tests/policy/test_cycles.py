@@ -17,7 +17,7 @@ from taskmill.errors import CyclicDependency
 from taskmill.model.links import Links
 from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate, Status
-from taskmill.policy.circles import tie
+from taskmill.policy.cycles import tie
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.store.sql import inbox
 from taskmill.store.sqlite.migrate import migrate
@@ -44,24 +44,24 @@ def holding(**ids: int) -> dict[Name, Holder]:
 def test_what_is_awaited_through_others_of_the_request_is_found() -> None:
     request = [task(ref="a", key="k"), task(7, key="k"), task("a", ref="b")]
     assert tie(request, {}).awaited == {7}
-    assert tie([task(7, ref="a"), task("a", parent=PARENT)], {}).closes_circle([(7, 8), (8, PARENT)])
-    assert not tie([task(7, ref="a"), task(ref="b", parent=PARENT)], {}).closes_circle([(7, 8), (8, PARENT)])
+    assert tie([task(7, ref="a"), task("a", parent=PARENT)], {}).closes_cycle([(7, 8), (8, PARENT)])
+    assert not tie([task(7, ref="a"), task(ref="b", parent=PARENT)], {}).closes_cycle([(7, 8), (8, PARENT)])
 
 
 def test_a_duplicate_is_the_stored_task_and_waits_for_what_that_waits_for() -> None:
     request = [task(9, ref="a", key="k", on_duplicate=OnDuplicate.SKIP), task("a", parent=PARENT)]
     knot = tie(request, holding(k=7))
     assert knot.awaited == {7}, "what a duplicate wants to depend on is not stored"
-    assert knot.closes_circle([(7, PARENT)])
+    assert knot.closes_cycle([(7, PARENT)])
 
 
 def test_a_replacement_takes_the_place_of_the_old_task_and_not_its_needs() -> None:
-    assert tie([task(7, key="k")], holding(k=5)).closes_circle([(7, 6), (6, 5)])
-    assert tie([task(5, key="k")], holding(k=5)).closes_circle([])
-    assert not tie([task(7, key="k")], holding(k=5)).closes_circle([(5, 7)])
+    assert tie([task(7, key="k")], holding(k=5)).closes_cycle([(7, 6), (6, 5)])
+    assert tie([task(5, key="k")], holding(k=5)).closes_cycle([])
+    assert not tie([task(7, key="k")], holding(k=5)).closes_cycle([(5, 7)])
     both = [task(7, key="k"), task(8, key="l")]
-    assert tie(both, holding(k=5, l=6)).closes_circle([(7, 6), (8, 5)]), "each waits for what the other replaces"
-    assert not tie(both, holding(k=5, l=6)).closes_circle([(7, 6)])
+    assert tie(both, holding(k=5, l=6)).closes_cycle([(7, 6), (8, 5)]), "each waits for what the other replaces"
+    assert not tie(both, holding(k=5, l=6)).closes_cycle([(7, 6)])
 
 
 stored_waits = st.lists(
@@ -71,7 +71,7 @@ shapes = st.lists(st.lists(st.integers(0, 3) | st.sampled_from([101, 103, 105, 1
 
 
 @given(shapes, st.permutations([None, None, 2, 4, 6]), stored_waits)
-def test_a_circle_is_found_if_and_only_if_there_is_one(
+def test_a_cycle_is_found_if_and_only_if_there_is_one(
     needs: list[list[int]], replaces: list[int | None], waits: list[tuple[int, int]]
 ) -> None:
     """``0..3`` are refs, ``101..108`` the stored tasks 1 to 8; a submission may replace one of these."""
@@ -92,7 +92,7 @@ def test_a_circle_is_found_if_and_only_if_there_is_one(
     reached = set(edges)
     while more := {(a, d) for a, b in reached for c, d in edges if b == c} - reached:
         reached |= more
-    assert tie(request, holders).closes_circle(waits) == any(a == b for a, b in reached)
+    assert tie(request, holders).closes_cycle(waits) == any(a == b for a, b in reached)
 
 
 # In the store
