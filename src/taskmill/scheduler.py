@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from taskmill.model.commit import Commit
     from taskmill.model.io_budget import IoBudget
     from taskmill.model.readings import Capacity
-    from taskmill.policy.io_gate import IoLoad
+    from taskmill.policy.io_room import IoLoad
     from taskmill.runtime.cron_tasks import CronTask
     from taskmill.runtime.executors import Executors
     from taskmill.runtime.watching import Watch

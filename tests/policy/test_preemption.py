@@ -10,7 +10,7 @@ from taskmill.model.cluster import Ask, Host, Runner
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import Capacity
 from taskmill.model.stages import Claimed
-from taskmill.policy.io_gate import IoGate, IoLoad
+from taskmill.policy.io_room import IoLoad, IoRoom
 from taskmill.policy.preemption import Pressing, cluster_victims, victims
 
 _ROW = [1, 1, "d::t", None, None, "", 128, "{}", None, None, 0, 0, 0, 0, None, None, 0, None, None, None]
@@ -116,7 +116,7 @@ def test_nobody_makes_way_in_vain_for_one_whose_io_does_not_fit(
     load = IoLoad(task.budget for task, _ in tasks)
     chosen = victims(pressing, tasks, CAPACITY, load)
     left = load.without(task.budget for task, asked in tasks if asked or task.id in chosen)
-    gate = IoGate(CAPACITY, left)
+    gate = IoRoom(CAPACITY, left)
     stopping = sum(asked for _, asked in tasks)
     could_start = [presser for presser in pressing if gate.admit(presser.budget) is None]
     assert len(chosen) <= max(0, len(could_start) - stopping) or not chosen

@@ -13,7 +13,7 @@ import pytest
 
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import Capacity, Reading
-from taskmill.policy.io_gate import IoLoad
+from taskmill.policy.io_room import IoLoad
 from taskmill.resources.sources import Pressure
 from taskmill.resources.watch import PATIENCE, ResourceWatch
 from taskmill.testing import ManualClock

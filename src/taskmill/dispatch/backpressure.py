@@ -15,7 +15,7 @@ from taskmill.model.io_budget import LEARN, IoBudget, readable_budget
 from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
 from taskmill.model.throttle import ThrottlePolicy
-from taskmill.policy.io_gate import IoGate
+from taskmill.policy.io_room import IoRoom
 from taskmill.policy.learned_io import LearnedIo, learned_from, learned_io
 from taskmill.policy.throttling import (
     UNTHROTTLED,
@@ -51,7 +51,7 @@ class Backpressure:
         self._pressure = 0.0
         self.capacity = UNKNOWN_CAPACITY
         """What the machine can sustain, as far as it is known."""
-        self._gate = IoGate(UNKNOWN_CAPACITY, load.io)
+        self._io_room = IoRoom(UNKNOWN_CAPACITY, load.io)
         self._behind: set[tuple[str, str | None]] = set()
         """Budgets that are known to wait, as ``(io, type)``; the type is given for learned budgets only."""
         self.io_held: set[str] = set()
@@ -122,7 +122,7 @@ class Backpressure:
         if not self._load.io_eased and not (self.arrived and self.holds_io):
             return set()
         self._load.io_eased = self.arrived = False
-        self._gate = IoGate(self.capacity, self._load.io)
+        self._io_room = IoRoom(self.capacity, self._load.io)
         self._behind.clear()
         again, self.io_held = self.io_held, set()
         return again
@@ -130,7 +130,7 @@ class Backpressure:
     @property
     def holds_io(self) -> bool:
         """True if a task is known to wait for IO room."""
-        return self._gate.keeps_room
+        return self._io_room.keeps_room
 
     def may_pass(self, type: str, io: str | None) -> bool:
         """True if a task is not known to be held."""
@@ -139,11 +139,11 @@ class Backpressure:
         name = (io, type if io == LEARN else None)
         if name in self._behind:
             return False
-        if self._gate.is_behind(self.budget_of(type, io)):
+        if self._io_room.is_behind(self.budget_of(type, io)):
             self._behind.add(name)
             return False
         return True
 
     def admits(self, type: str, io: str | None) -> bool:
         """True if the IO of the next task fits beside what runs. If not, room is kept for it."""
-        return io is None or self._gate.admit(self.budget_of(type, io)) is None
+        return io is None or self._io_room.admit(self.budget_of(type, io)) is None

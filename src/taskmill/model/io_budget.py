@@ -1,6 +1,6 @@
 """IO budgets: the bytes that a task reads, writes, receives and sends, expected or measured.
 
-:mod:`taskmill.policy.io_gate` applies them.
+:mod:`taskmill.policy.io_room` applies them.
 """
 
 from __future__ import annotations

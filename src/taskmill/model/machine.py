@@ -34,7 +34,7 @@ class Machine(msgspec.Struct, frozen=True, omit_defaults=True):
     known: Capacity = UNKNOWN_CAPACITY
     """The learned capacity."""
     capacity: Capacity = UNKNOWN_CAPACITY
-    """The capacity that the IO gate uses."""
+    """The capacity that the IO limit uses."""
     limits: tuple[Limit, ...] = ()
     """The limits that hold tasks back."""
     easing: float = 0.0

@@ -26,7 +26,7 @@ RUN_BOUNDS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 90
 STORE_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 BATCH_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
-GATES: tuple[Reason, ...] = (
+HOLDS: tuple[Reason, ...] = (
     "scheduler_paused",
     "domain_paused",
     "group_paused",
@@ -79,7 +79,7 @@ class Counters:
         """Seconds from submission, or from the due time, to the first start, by group; the wait that aging counts."""
         self.runs: dict[tuple[str, str], Histogram] = {}
         """Seconds per attempt, by task type and by what happened to the task afterwards."""
-        self.denials: dict[Reason, int] = dict.fromkeys(GATES, 0)
+        self.denials: dict[Reason, int] = dict.fromkeys(HOLDS, 0)
         """How often a hold began, by reason."""
         self.excess: dict[str, int] = {}
         """Slots that a group got beyond its weight because others could not use theirs, by group."""

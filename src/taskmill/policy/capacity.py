@@ -5,7 +5,7 @@ ignored, and so are those of a disk that was busy for less than a tenth of the t
 
 A machine may become slower: another disk, a worse network. Only a machine that is asked for more than it delivers
 shows that. So the capacity is lowered only while all of this is true: running tasks want at least half of what the IO
-gate would admit, bytes move on the axis, and the machine seems to be the bottleneck. It is the bottleneck if the disk
+limit would admit, bytes move on the axis, and the machine seems to be the bottleneck. It is the bottleneck if the disk
 is busy all the time or, where that is not reported, if several tasks share the axis (a single task may be slow by
 itself). Each reading then lowers the capacity by 1 % of the difference.
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import HIGHEST_RATE, Capacity, Reading
-from taskmill.policy.io_gate import SHARE, WINDOW_SECONDS, IoLoad
+from taskmill.policy.io_room import SHARE, WINDOW_SECONDS, IoLoad
 
 IDLE_BELOW = (2.0**20, 2.0**20, 2.0**17, 2.0**17)
 """By axis, in bytes per second. A disk below 1 MiB/s and a network below 128 KiB/s count as idle."""
@@ -52,7 +52,7 @@ def _on_axis(known: float, rate: float, busy: float | None, wanted: int, tasks: 
 
 
 def capacity_in_use(known: Capacity, given: IoBudget | None, bounds: IoBudget | None = None) -> Capacity:
-    """Return the capacity that the IO gate uses: the configured rate of an axis, else the learned one.
+    """Return the capacity that the IO limit uses: the configured rate of an axis, else the learned one.
 
     ``bounds`` limits both. It holds the system's own limits, such as those of a container, in bytes per second; 0 means
     no limit.

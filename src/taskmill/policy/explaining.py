@@ -22,7 +22,7 @@ from taskmill.model.status import Status
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority, next_step_ms
 from taskmill.policy.holds import beyond_share, holds_on_group, holds_on_type, out_of_slots, passes_shares
-from taskmill.policy.io_gate import IoGate, IoLoad
+from taskmill.policy.io_room import IoLoad, IoRoom
 from taskmill.policy.paused_time import Clocks, clocks
 from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
@@ -232,7 +232,7 @@ def _on_machine(on: NodeMachine, around: Surroundings, effective: int) -> Iterat
     limit = holding_limit(frozenset(machine.limits), effective)
     if limit is not None:
         yield pressure_hold(limit, machine.easing, machine.pressures)
-    held = IoGate(machine.capacity, IoLoad(around.budgets_on(on.node))).admit(around.budget)
+    held = IoRoom(machine.capacity, IoLoad(around.budgets_on(on.node))).admit(around.budget)
     if held is not None:
         yield held.as_hold()
 

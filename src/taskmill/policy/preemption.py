@@ -15,7 +15,7 @@ from taskmill.model.cluster import Ask, Host, Runner
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
 from taskmill.model.stages import Claimed
-from taskmill.policy.io_gate import IoGate, IoLoad
+from taskmill.policy.io_room import IoLoad, IoRoom
 
 PATIENCE_MS = 2000
 """How long a free slot on another node, or an earlier preemption, has to serve a task before a node preempts again."""
@@ -34,7 +34,7 @@ class Pressing(NamedTuple):
 
 def fits_after(budget: IoBudget | None, victim: IoBudget | None, capacity: Capacity, load: IoLoad) -> bool:
     """True if a task with ``budget`` could start once a task with the budget ``victim`` has stopped."""
-    return budget is None or IoGate(capacity, load.without([victim])).admit(budget) is None
+    return budget is None or IoRoom(capacity, load.without([victim])).admit(budget) is None
 
 
 def cluster_victims(
@@ -101,10 +101,10 @@ def victims(
     def fits(budget: IoBudget | None, *victim: IoBudget | None) -> bool:
         if budget is None:
             return True
-        gate = IoGate(capacity, load.without([*going, *victim]))
+        room = IoRoom(capacity, load.without([*going, *victim]))
         for each in coming:
-            gate.admit(each)
-        return gate.admit(budget) is None
+            room.admit(each)
+        return room.admit(budget) is None
 
     for effective, budget, *_ in pressing:
         if about_to_be_free:

@@ -24,7 +24,7 @@ from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity, Reading
 from taskmill.model.resources import PressureSource, ResourceSampler
 from taskmill.policy.capacity import capacity_in_use, learned
-from taskmill.policy.io_gate import IoLoad
+from taskmill.policy.io_room import IoLoad
 from taskmill.policy.smoothing import clean_share, smoothed
 from taskmill.policy.throttling import aggregate, bandwidth_pressure
 from taskmill.ports import Clock
@@ -89,7 +89,7 @@ class ResourceWatch:
         self.known = known
         """The learned capacity, which is stored over restarts."""
         self.capacity = capacity_in_use(known, capacity)
-        """The capacity that the IO gate uses."""
+        """The capacity that the IO limit uses."""
 
     async def run(self, looked: Callable[[], Awaitable[None]] = _nothing) -> None:
         """Poll at each interval until :meth:`stop`; ``looked`` is awaited after each round."""

@@ -12,7 +12,7 @@ from taskmill.model.machine import UNSEEN, Machine
 from taskmill.model.readings import Capacity
 from taskmill.observe.log import logger
 from taskmill.policy.capacity import is_news
-from taskmill.policy.io_gate import IoLoad
+from taskmill.policy.io_room import IoLoad
 from taskmill.ports import Clock, KnowsMachine
 
 FIRST_LOOK = 1.0

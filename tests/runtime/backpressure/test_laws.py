@@ -13,7 +13,7 @@ from taskmill.model.controls import Declared, Scope, ScopeKind
 from taskmill.model.io_budget import AXES, LEARN, IoBudget
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
 from taskmill.model.stages import Lane, Place
-from taskmill.policy.io_gate import SHARE, WINDOW_SECONDS, IoGate
+from taskmill.policy.io_room import SHARE, WINDOW_SECONDS, IoRoom
 from tests.runtime.picking.stories import (
     TYPES,
     Step,
@@ -248,13 +248,13 @@ def test_a_budget_that_was_just_found_not_to_fit_in_one_group_does_not_fit_in_an
 
 def test_budgets_that_all_differ_cost_no_more_than_equal_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[IoBudget | None] = []
-    admit = IoGate.admit
+    admit = IoRoom.admit
 
-    def counted(gate: IoGate, budget: IoBudget | None) -> object:
+    def counted(gate: IoRoom, budget: IoBudget | None) -> object:
         asked.append(budget)
         return admit(gate, budget)
 
-    monkeypatch.setattr(IoGate, "admit", counted)
+    monkeypatch.setattr(IoRoom, "admit", counted)
     world = World(Declared(max_concurrency=8))
     world.see(Look(capacity=CAPACITY))
     world.submit("", 0, io=IoBudget(disk_write=150 * MB))

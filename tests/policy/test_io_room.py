@@ -1,4 +1,4 @@
-"""Laws of the IO gate."""
+"""Laws of the IO limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taskmill.model.io_budget import AXES, IoBudget
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
-from taskmill.policy.io_gate import IoGate, IoHold, IoLoad
+from taskmill.policy.io_room import IoHold, IoLoad, IoRoom
 
 amounts = st.sampled_from([0, 0, 1, 40, 100, 160, 161, 1000])
 budgets = st.builds(IoBudget, amounts, amounts, amounts, amounts)
@@ -22,7 +22,7 @@ HUNDRED = Capacity(100.0, 100.0, 100.0, 100.0)
 
 
 def _starts(queue: Sequence[IoBudget | None], running: Sequence[IoBudget | None], capacity: Capacity) -> list[bool]:
-    gate = IoGate(capacity, IoLoad(running))
+    gate = IoRoom(capacity, IoLoad(running))
     return [gate.admit(budget) is None for budget in queue]
 
 
@@ -33,7 +33,7 @@ def test_running_and_candidate_fit_into_four_fifths_of_two_seconds() -> None:
 
 
 def test_a_hold_carries_the_numbers() -> None:
-    gate = IoGate(HUNDRED, IoLoad([IoBudget(net_rx=100)]))
+    gate = IoRoom(HUNDRED, IoLoad([IoBudget(net_rx=100)]))
     assert gate.admit(IoBudget(net_rx=61)) == IoHold("net_rx", running=100, ahead=0, wanted=61, allowed=160)
     second = gate.admit(IoBudget(net_rx=10))
     assert second == IoHold("net_rx", running=100, ahead=61, wanted=10, allowed=160)
@@ -82,7 +82,7 @@ def test_what_is_not_known_holds_nobody_back(queue: list[IoBudget | None], runni
 def test_a_task_is_held_only_by_an_axis_that_it_uses_and_others_use_before_it(
     queue: list[IoBudget | None], running: list[IoBudget | None], capacity: Capacity
 ) -> None:
-    gate, before = IoGate(capacity, IoLoad(running)), list(running)
+    gate, before = IoRoom(capacity, IoLoad(running)), list(running)
     for budget in queue:
         hold = gate.admit(budget)
         if hold is not None:
@@ -130,7 +130,7 @@ def test_every_finite_queue_drains(
 ) -> None:
     waiting, running, steps = list(queue), list[IoBudget | None](), 0
     while waiting or running:
-        gate, still_waiting = IoGate(capacity, IoLoad(running)), []
+        gate, still_waiting = IoRoom(capacity, IoLoad(running)), []
         for budget in waiting:
             if len(running) < slots and gate.admit(budget) is None:
                 running.append(budget)
@@ -160,7 +160,7 @@ def test_the_load_is_the_sum_of_what_runs(changes: list[tuple[bool, IoBudget | N
 def test_who_is_behind_is_held_without_being_asked_and_stays_behind(
     capacity: Capacity, running: list[IoBudget | None], queue: list[IoBudget | None], others: list[IoBudget | None]
 ) -> None:
-    gate = IoGate(capacity, IoLoad(running))
+    gate = IoRoom(capacity, IoLoad(running))
     behind: list[IoBudget | None] = []
     for budget in queue:
         was_behind = gate.is_behind(budget)

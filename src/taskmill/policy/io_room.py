@@ -89,7 +89,7 @@ class IoLoad:
                 self.counts[index] += sign
 
 
-class IoGate:
+class IoRoom:
     """Checks the candidates of one turn, in rank order."""
 
     __slots__ = ("_ahead", "_allowed", "_counts", "_running")
