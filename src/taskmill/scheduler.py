@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from taskmill.policy.io_room import IoLoad
     from taskmill.runtime.cron_tasks import CronTask
     from taskmill.runtime.executors import Executors
-    from taskmill.runtime.watching import Watch
+    from taskmill.runtime.machine_watch import Watch
     from taskmill.store.opening import AnyStore
 
 _LOADED_WHEN_OPENED = (

@@ -17,10 +17,10 @@ from taskmill.runtime.closing import Closing
 from taskmill.runtime.commits import Commits
 from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.runtime.executors import Executors
+from taskmill.runtime.machine_watch import MachineWatch, MakeWatch, leave_unwatched
 from taskmill.runtime.neighbours import Neighbours
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import Upkeep
-from taskmill.runtime.watching import MakeWatch, Watching, leave_unwatched
 
 STANDBY_INTERVAL = 1.0
 
@@ -54,7 +54,7 @@ class Dispatching:
         self._settings = settings
         self._spawner = spawner
         self._make_watch = make_watch
-        self.watching: Watching | None = None
+        self.machine_watch: MachineWatch | None = None
         """Who watches the machine while a dispatcher is at work, if anybody does."""
         self._stopping: asyncio.Event | None = None
         self._stopped = asyncio.Event()
@@ -196,18 +196,18 @@ class Dispatching:
         self.dispatcher = self._closing = None
 
     async def _stop_watching(self) -> None:
-        watching, self.watching = self.watching, None
-        if watching is not None:
-            await watching.end()
+        watch, self.machine_watch = self.machine_watch, None
+        if watch is not None:
+            await watch.end()
 
     async def _watch_machine(self, dispatcher: Dispatcher) -> None:
         if self._make_watch is None:
             await leave_unwatched(self._store)
             return
-        self.watching = Watching(
+        self.machine_watch = MachineWatch(
             self._store, self._clock, self._make_watch, dispatcher.load.io, dispatcher.backpressure
         )
-        await self.watching.begin(dispatcher.machine_changed)
+        await self.machine_watch.begin(dispatcher.machine_changed)
 
     async def _recover(self) -> None:
         now = self._clock.now_ms()

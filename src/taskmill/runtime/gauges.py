@@ -19,8 +19,8 @@ from taskmill.model.stages import Lane
 from taskmill.observe.counters import MOST_NAMES, OTHER
 from taskmill.policy.aging import NAMED_LEVELS, effective_priority
 from taskmill.runtime.dispatcher import Dispatcher
+from taskmill.runtime.machine_watch import Watch
 from taskmill.runtime.settings import RunSettings
-from taskmill.runtime.watching import Watch
 
 _LEVELS = tuple(reversed(NAMED_LEVELS))
 LEVEL_NAMES = tuple(Priority(level).name.lower() for level in _LEVELS)

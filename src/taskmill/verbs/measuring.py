@@ -35,6 +35,6 @@ class Measuring(Parts):
         from taskmill.runtime.gauges import read_gauges
 
         dispatcher = self._dispatcher if self._is_open else None
-        watching = self._dispatching.watching if dispatcher is not None else None
-        watch = None if watching is None else watching.watch
+        machine_watch = self._dispatching.machine_watch if dispatcher is not None else None
+        watch = None if machine_watch is None else machine_watch.watch
         return read_gauges(self._settings, dispatcher, watch, self._clock.now_ms())

@@ -154,16 +154,18 @@ class Reading(Parts):
 
     async def _pressures(self) -> Mapping[str, float]:
         """Return the pressure by source; if several nodes have a source, the highest value."""
-        watching = self._dispatching.watching
-        here = dict(watching.watch.pressures) if watching is not None and watching.watch is not None else {}
+        machine_watch = self._dispatching.machine_watch
+        here = (
+            dict(machine_watch.watch.pressures) if machine_watch is not None and machine_watch.watch is not None else {}
+        )
         found = [here, *(each.machine.pressures for each in await self._machines() if not each.is_here)]
         names = sorted({name for pressures in found for name in pressures})
         return {name: max(pressures.get(name, 0.0) for pressures in found) for name in names}
 
     async def _machines(self) -> list[NodeMachine]:
         """Return what each dispatching node, this one or others, knows about its machine."""
-        watching = self._dispatching.watching
-        here = NodeMachine(None, UNSEEN if watching is None else watching.machine, is_here=True)
+        machine_watch = self._dispatching.machine_watch
+        here = NodeMachine(None, UNSEEN if machine_watch is None else machine_watch.machine, is_here=True)
         if not self._store.is_cluster:
             return [here] if self._dispatcher is not None else list(await self._store.machines())
         return [here._replace(node=each.node) if each.is_here else each for each in await self._store.machines()]

@@ -1,4 +1,4 @@
-"""Watching the machine while tasks are dispatched, and remembering what was seen of it."""
+"""MachineWatch the machine while tasks are dispatched, and remembering what was seen of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def leave_unwatched(store: KnowsMachine) -> None:
         await store.note_machine(learned)
 
 
-class Watching:
+class MachineWatch:
     """Feeds readings of the machine to the backpressure of a dispatcher."""
 
     def __init__(
