@@ -162,15 +162,15 @@ class _Engine(Scheduler):
 
     async def run_while(self, is_wanted: Callable[[], bool], started: asyncio.Event, may_go: asyncio.Event) -> None:
         with self._as_current():
-            await self._dispatching.run(lambda _: not is_wanted(), started=started, may_go=may_go)
+            await self._session.run(lambda _: not is_wanted(), started=started, may_go=may_go)
 
     def is_handler(self, task: asyncio.Task[Any] | None) -> bool:
         """True if this asyncio task is a running handler."""
-        dispatcher = self._dispatching.dispatcher if self._is_open else None
-        at_work = [] if dispatcher is None else [attempt.running for attempt in dispatcher.attempts.open.values()]
+        loop = self._session.loop if self._is_open else None
+        at_work = [] if loop is None else [attempt.running for attempt in loop.attempts.open.values()]
         return any(isinstance(running, LoopRunning) and running.task is task for running in at_work)
 
     def hurry(self, grace: float) -> None:
         """Stop within ``grace`` seconds; repeated calls can only shorten the time."""
         if self._is_open:
-            self._dispatching.ask_to_stop(grace)
+            self._session.ask_to_stop(grace)

@@ -171,8 +171,8 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             from taskmill.observe.bus import EventBus
             from taskmill.runtime.announcer import Announcer
             from taskmill.runtime.commits import Commits
-            from taskmill.runtime.dispatching import Dispatching
             from taskmill.runtime.neighbours import Neighbours
+            from taskmill.runtime.session import DispatchSession
             from taskmill.runtime.waiters import Waiters
 
             for module in _LOADED_WHEN_OPENED:
@@ -188,7 +188,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             self._commits = Commits()
             self._commits.join(self._announcer.follow)
             self._neighbours = Neighbours(self._store, self._waiters)
-            self._dispatching = Dispatching(
+            self._session = DispatchSession(
                 self._store,
                 self._registry,
                 self._clock,

@@ -71,8 +71,8 @@ POINTS = [
     # A turn of the loop: verdicts and claims.
     Point("before a turn is written", "taskmill.store.sql.ledger:commit_turn", "before", 40),
     Point("turn written, not committed", "taskmill.store.sql.ledger:commit_turn", "after", 40),
-    Point("turn committed, nothing started", "taskmill.runtime.dispatcher:Dispatcher._apply", "before", 40),
-    Point("turn committed and applied", "taskmill.runtime.dispatcher:Dispatcher._apply", "after", 40),
+    Point("turn committed, nothing started", "taskmill.runtime.loop:DispatchLoop._apply", "before", 40),
+    Point("turn committed and applied", "taskmill.runtime.loop:DispatchLoop._apply", "after", 40),
     Point("tasks moved to history, not committed", "taskmill.store.sql.ledger:end_tasks", "after", 20),
     # An attempt.
     Point("claimed, handler not started", "taskmill.runtime.attempts:Attempts.launch", "before", 30),

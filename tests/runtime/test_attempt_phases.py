@@ -55,10 +55,10 @@ def phases(monkeypatch: pytest.MonkeyPatch) -> list[Phase]:
 
 
 async def _until_slots_are_free(scheduler: Scheduler) -> None:
-    dispatcher = scheduler._dispatching.dispatcher
-    assert dispatcher is not None
+    loop = scheduler._session.loop
+    assert loop is not None
     async with asyncio.timeout(10):
-        while dispatcher.attempts.slots_taken:
+        while loop.attempts.slots_taken:
             await asyncio.sleep(0.01)
 
 

@@ -10,16 +10,16 @@ from taskmill.model.outcome import StopReason
 from taskmill.observe.log import about, logger
 from taskmill.ports import Clock, DispatchRight, Store
 from taskmill.runtime.attempt import Attempt
-from taskmill.runtime.dispatcher import Dispatcher
+from taskmill.runtime.loop import DispatchLoop
 from taskmill.runtime.patience import wait_unless_still
 
 
 class Closing:
     """Ends one dispatcher within a bounded time: see :meth:`shut_down`."""
 
-    def __init__(self, dispatcher: Dispatcher, store: Store, clock: Clock) -> None:
-        self._dispatcher = dispatcher
-        self._attempts = dispatcher.attempts
+    def __init__(self, loop: DispatchLoop, store: Store, clock: Clock) -> None:
+        self._loop = loop
+        self._attempts = loop.attempts
         self._store = store
         self._clock = clock
         self._quiet_by = math.inf
@@ -28,9 +28,9 @@ class Closing:
 
     async def shut_down(self, grace: float) -> None:
         """Stop claiming, let handlers finish for ``grace`` seconds, stop the others, give up those that do not stop."""
-        self._dispatcher.claim_no_more()
+        self._loop.claim_no_more()
         await self._run_until_quiet(grace, lambda _: True)
-        self._dispatcher.cron.note_cut_short(self._attempts.open.values())
+        self._loop.cron.note_cut_short(self._attempts.open.values())
         for id in list(self._attempts.open):
             self._attempts.stop(id, StopReason.SHUTDOWN)
         patience = 1.0 if math.isinf(grace) else max(grace, 1.0)
@@ -39,7 +39,7 @@ class Closing:
         if not self._store.is_cluster:
             # No other dispatcher starts these tasks, because this process keeps the right to dispatch.
             self._return_given_up(lingering=True)
-        await self._dispatcher.commit_outcomes()
+        await self._loop.commit_outcomes()
 
     async def settle(self) -> None:
         """Return given-up tasks whose code has ended since, so that other nodes can start them at once."""
@@ -47,7 +47,7 @@ class Closing:
             # A cancelled handler or hook on the event loop needs a few iterations to end.
             await asyncio.sleep(0)
         if self._return_given_up(lingering=False):
-            await self._dispatcher.commit_outcomes()
+            await self._loop.commit_outcomes()
 
     def _give_up(self) -> None:
         """Stop waiting for all open attempts: their tasks, and hooks that are at work, will run again."""
@@ -68,23 +68,23 @@ class Closing:
     def hurry(self, grace: float) -> None:
         """Shorten the time that handlers have to finish to at most ``grace`` seconds from now."""
         self._quiet_by = min(self._quiet_by, self._clock.monotonic() + grace)
-        self._dispatcher.wake()
+        self._loop.wake()
 
     async def _run_until_quiet(self, longest: float, waits_for: Callable[[Attempt], bool]) -> None:
         self._quiet_by = self._clock.monotonic() + longest
-        while self._dispatcher.has_outcomes or any(map(waits_for, self._attempts.open.values())):
+        while self._loop.has_outcomes or any(map(waits_for, self._attempts.open.values())):
             began = self._clock.monotonic()
             if began >= self._quiet_by:
                 return
-            committed = await self._dispatcher.commit_turn()
+            committed = await self._loop.commit_turn()
             until = min(self._quiet_by, self._attempts.next_deadline() or math.inf)
             if committed is not None:
                 moves = committed or self._clock.monotonic() > began
             elif math.isinf(until):
-                await self._clock.wait(self._dispatcher.woken, None)
+                await self._clock.wait(self._loop.woken, None)
                 moves = True
             else:
-                moves = await wait_unless_still(self._clock, self._dispatcher.woken, until)
+                moves = await wait_unless_still(self._clock, self._loop.woken, until)
             if not moves:
                 # A manual clock that nothing advances: the remaining time will not pass.
                 return

@@ -18,7 +18,7 @@ from taskmill.model.priority import Priority
 from taskmill.model.stages import Lane
 from taskmill.observe.counters import MOST_NAMES, OTHER
 from taskmill.policy.aging import NAMED_LEVELS, effective_priority
-from taskmill.runtime.dispatcher import Dispatcher
+from taskmill.runtime.loop import DispatchLoop
 from taskmill.runtime.machine_watch import Watch
 from taskmill.runtime.settings import RunSettings
 
@@ -63,12 +63,12 @@ def level_of(effective: int) -> str:
     return LEVEL_NAMES[bisect_left(_LEVELS, effective)]
 
 
-def read_gauges(settings: RunSettings, dispatcher: Dispatcher | None, watch: Watch | None, now: int) -> Gauges:
-    if dispatcher is None:
+def read_gauges(settings: RunSettings, loop: DispatchLoop | None, watch: Watch | None, now: int) -> Gauges:
+    if loop is None:
         return Gauges(dispatching=False, slots=settings.max_concurrency)
-    waiting = dispatcher._waiting
-    attempts = [*dispatcher.attempts.open.copy().values(), *dispatcher.attempts.lingering.copy()]
-    groups = _groups(dispatcher, now)
+    waiting = loop._waiting
+    attempts = [*loop.attempts.open.copy().values(), *loop.attempts.lingering.copy()]
+    groups = _groups(loop, now)
     heads = [each.next_priority for each in groups.values() if each.next_priority is not None]
     return Gauges(
         dispatching=True,
@@ -87,10 +87,10 @@ def _by_level(priorities: Iterable[int]) -> dict[str, int]:
     return dict.fromkeys(LEVEL_NAMES, 0) | Counter(map(level_of, priorities))
 
 
-def _groups(dispatcher: Dispatcher, now: int) -> dict[str, GroupGauges]:
-    picker, front = dispatcher._waiting.picker, dispatcher._waiting._front
+def _groups(loop: DispatchLoop, now: int) -> dict[str, GroupGauges]:
+    picker, front = loop._waiting.picker, loop._waiting._front
     rules = picker.rules
-    taken = dict(dispatcher.load.groups)
+    taken = dict(loop.load.groups)
     waiting = {group: lanes.copy() for group, lanes in front.groups.copy().items()}
     shares = picker.shares.slots_by_group() if rules.is_shared else {}
 

@@ -52,8 +52,8 @@ class Control(Reading):
             state = record.ending if isinstance(record, HistoryRecord) else record.status
             raise InvalidState(f"task {id} is {state}, not a dead letter")
         self._announcer.revived(task)
-        if self._dispatcher is not None:
-            self._dispatcher.look_again()
+        if self._loop is not None:
+            self._loop.look_again()
         return self._handle(task.type, Stored(task.id, "inserted"))
 
     async def pause_recurring(self, id: int) -> None:

@@ -34,7 +34,7 @@ class Measuring(Parts):
         """Return the current gauges of this process; safe to call from any thread, at any time."""
         from taskmill.runtime.gauges import read_gauges
 
-        dispatcher = self._dispatcher if self._is_open else None
-        machine_watch = self._dispatching.machine_watch if dispatcher is not None else None
+        loop = self._loop if self._is_open else None
+        machine_watch = self._session.machine_watch if loop is not None else None
         watch = None if machine_watch is None else machine_watch.watch
-        return read_gauges(self._settings, dispatcher, watch, self._clock.now_ms())
+        return read_gauges(self._settings, loop, watch, self._clock.now_ms())

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from taskmill.observe.bus import EventBus
     from taskmill.runtime.announcer import Announcer
     from taskmill.runtime.commits import Commits
-    from taskmill.runtime.dispatcher import Dispatcher
-    from taskmill.runtime.dispatching import Dispatching
+    from taskmill.runtime.loop import DispatchLoop
     from taskmill.runtime.neighbours import Neighbours
+    from taskmill.runtime.session import DispatchSession
     from taskmill.runtime.waiters import Waiters
 
 
@@ -37,7 +37,7 @@ class Parts(HandlesTasks):
     _announcer: Announcer
     _commits: Commits
     _neighbours: Neighbours
-    _dispatching: Dispatching
+    _session: DispatchSession
     _is_open: bool
 
     def _opened(self) -> None:
@@ -45,18 +45,18 @@ class Parts(HandlesTasks):
             raise InvalidState("the scheduler is not open; use `async with Scheduler(...)`")
 
     @property
-    def _dispatcher(self) -> Dispatcher | None:
+    def _loop(self) -> DispatchLoop | None:
         """The dispatcher running in this process, or ``None``."""
-        return self._dispatching.dispatcher
+        return self._session.loop
 
     async def _settle_clock(self) -> bool:
         """Handle a step of the wall clock, before a delay is counted from now. Return True if there was one."""
-        return self._dispatcher is not None and await self._dispatcher.settle_clock()
+        return self._loop is not None and await self._loop.settle_clock()
 
     def _rules(self, controls: Controls) -> Rules:
         """Return the rules that apply under these controls."""
         own = self._settings.declared
-        if self._dispatcher is None:
+        if self._loop is None:
             own = declared_here(own, controls, is_dispatched=self._store.dispatcher_is_alive())
         return Rules(own, controls)
 

@@ -101,8 +101,8 @@ class Reading(Parts):
             schedules=[*await self._store.schedules(), *await self._cron_schedules(now)],
             max_concurrency=rules.declared.max_concurrency,
             is_shared=rules.is_shared,
-            dispatching=self._dispatcher is not None,
-            has_dispatcher=self._dispatcher is not None or self._store.dispatcher_is_alive(),
+            dispatching=self._loop is not None,
+            has_dispatcher=self._loop is not None or self._store.dispatcher_is_alive(),
             nodes=[pictured_node(node) for node in nodes],
         )
 
@@ -142,19 +142,19 @@ class Reading(Parts):
         slots = sum(node.slots for node in nodes if node.is_alive and not node.is_here)
         if not self._store.is_cluster or not slots:
             return rules
-        if self._dispatcher is not None:
+        if self._loop is not None:
             slots += rules.declared.max_concurrency
         return Rules(msgspec.structs.replace(rules.declared, max_concurrency=slots), rules.controls)
 
     async def _unknown(self, types: Iterable[str]) -> frozenset[str]:
         """Return the types without a handler on any dispatching node, as far as this process knows."""
-        if self._dispatcher is not None:
+        if self._loop is not None:
             return frozenset(type for type in types if self._registry.find(type) is None)
         return frozenset(types).difference(await self._store.published_types())
 
     async def _pressures(self) -> Mapping[str, float]:
         """Return the pressure by source; if several nodes have a source, the highest value."""
-        machine_watch = self._dispatching.machine_watch
+        machine_watch = self._session.machine_watch
         here = (
             dict(machine_watch.watch.pressures) if machine_watch is not None and machine_watch.watch is not None else {}
         )
@@ -164,10 +164,10 @@ class Reading(Parts):
 
     async def _machines(self) -> list[NodeMachine]:
         """Return what each dispatching node, this one or others, knows about its machine."""
-        machine_watch = self._dispatching.machine_watch
+        machine_watch = self._session.machine_watch
         here = NodeMachine(None, UNSEEN if machine_watch is None else machine_watch.machine, is_here=True)
         if not self._store.is_cluster:
-            return [here] if self._dispatcher is not None else list(await self._store.machines())
+            return [here] if self._loop is not None else list(await self._store.machines())
         return [here._replace(node=each.node) if each.is_here else each for each in await self._store.machines()]
 
     async def graph(self, id: int) -> TaskGraph:
@@ -202,7 +202,7 @@ class Reading(Parts):
 
     @property
     def _is_dispatched(self) -> bool:
-        return self._dispatcher is not None or self._store.dispatcher_is_alive()
+        return self._loop is not None or self._store.dispatcher_is_alive()
 
     async def _has_ended(self, record: HistoryRecord) -> bool:
         """True if the ending is final.
@@ -246,6 +246,6 @@ class Reading(Parts):
 
     def _live(self, record: TaskRecord) -> TaskRecord:
         """Return the record with the handler's latest progress, if it runs here."""
-        if self._dispatcher is None:
+        if self._loop is None:
             return record
-        return self._dispatcher.attempts.with_live_progress(record)
+        return self._loop.attempts.with_live_progress(record)

@@ -12,7 +12,7 @@ from taskmill.model.durations import Duration, milliseconds, optional_millisecon
 from taskmill.verbs.parts import Parts
 
 if TYPE_CHECKING:
-    from taskmill.runtime.dispatcher import Dispatcher
+    from taskmill.runtime.loop import DispatchLoop
 
 
 class Running(Parts):
@@ -21,13 +21,13 @@ class Running(Parts):
     @property
     def is_dispatching(self) -> bool:
         """True if this scheduler dispatches tasks now."""
-        return self._is_open and self._dispatcher is not None
+        return self._is_open and self._loop is not None
 
     async def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop`. With ``standby``, first wait until no other process dispatches this store."""
         self._opened()
         with self._as_current():
-            await self._dispatching.run(_never, standby=standby)
+            await self._session.run(_never, standby=standby)
 
     async def run_until_idle(self, timeout: Duration | None = None) -> None:
         """Dispatch until nothing runs and nothing may run now; raise ``TimeoutError`` after ``timeout``."""
@@ -36,15 +36,15 @@ class Running(Parts):
         until = None if limit is None else self._clock.monotonic() + limit / 1000
         timed_out = False
 
-        def done(dispatcher: Dispatcher) -> bool:
+        def done(loop: DispatchLoop) -> bool:
             nonlocal timed_out
-            if dispatcher.is_idle:
+            if loop.is_idle:
                 return True
-            timed_out = until is not None and self._clock.monotonic() >= until and dispatcher.has_looked
+            timed_out = until is not None and self._clock.monotonic() >= until and loop.has_looked
             return timed_out
 
         with self._as_current():
-            await self._dispatching.run(done, wake_at=until)
+            await self._session.run(done, wake_at=until)
         if timed_out:
             raise TimeoutError(f"not idle after {timeout}")
 
@@ -55,7 +55,7 @@ class Running(Parts):
         started = asyncio.Event()
         loop = asyncio.get_running_loop()
         with self._as_current():
-            dispatching = loop.create_task(self._dispatching.run(_never, started=started), name="taskmill-dispatcher")
+            dispatching = loop.create_task(self._session.run(_never, started=started), name="taskmill-dispatcher")
         starting = loop.create_task(started.wait())
         try:
             await asyncio.wait([dispatching, starting], return_when=asyncio.FIRST_COMPLETED)
@@ -80,8 +80,8 @@ class Running(Parts):
         """Stop dispatching: let running tasks finish for ``grace``, then interrupt them without using a retry."""
         seconds = None if grace is None else milliseconds(grace, "grace") / 1000
         if self._is_open:
-            await self._dispatching.stop(seconds)
+            await self._session.stop(seconds)
 
 
-def _never(_dispatcher: Dispatcher) -> bool:
+def _never(_loop: DispatchLoop) -> bool:
     return False

@@ -57,13 +57,13 @@ class Tuning(Control):
         declared = msgspec.structs.replace(before, max_concurrency=checked_concurrency(n))
         # Set before storing: otherwise a turn planned meanwhile could start tasks beyond the limit after the return.
         self._settings.declared = declared
-        if self._is_open and self._dispatcher is not None:
+        if self._is_open and self._loop is not None:
             try:
                 await self._store.declare(declared)
             except BaseException:
                 self._settings.declared = before
                 raise
-            self._dispatcher.look_again()
+            self._loop.look_again()
 
     def domain(self, name: str) -> DomainControl:
         """Return the controls of a domain, such as ``scheduler.domain("sync").pause()``."""
@@ -129,8 +129,8 @@ class Tuning(Control):
             self._look_again()
 
     def _look_again(self) -> None:
-        if self._dispatcher is not None:
-            self._dispatcher.look_again()
+        if self._loop is not None:
+            self._loop.look_again()
 
     def _pause_end(self, until: datetime | None, duration: Duration | None) -> int | None:
         if until is not None and duration is not None:

@@ -202,15 +202,15 @@ async def test_a_dispatcher_cancelled_twice_keeps_the_right_to_dispatch_while_a_
         await work.submit()
         running = asyncio.create_task(scheduler.run())
         await asyncio.to_thread(started.wait)
-        right = scheduler._dispatching
+        right = scheduler._session
         released: list[str] = []
-        dispatcher = right.dispatcher
-        assert dispatcher is not None
+        loop = right.loop
+        assert loop is not None
         for _ in range(2):
             running.cancel()
             await asyncio.wait([running], timeout=0.2)
         assert running.done()
-        dispatcher.attempts.when_quiet(lambda: released.append("released"))
+        loop.attempts.when_quiet(lambda: released.append("released"))
         before = list(released)
         may_end.set()
         async with asyncio.timeout(10):

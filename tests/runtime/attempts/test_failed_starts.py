@@ -95,7 +95,7 @@ async def test_a_start_that_is_cancelled_leaves_the_right_free(path: Path) -> No
 @pytest.mark.parametrize("failing", ["making", "closing"])
 async def test_executors_that_fail_leave_the_right_free(path: Path, failing: str) -> None:
     async with _scheduler(path) as scheduler, _scheduler(path) as other:
-        dispatching = scheduler._dispatching
+        dispatching = scheduler._session
         make = dispatching._make_executors
 
         class Unclosable(ThreadExecutor):

@@ -22,7 +22,7 @@ FEW = 100
 def remembered(scheduler: Scheduler) -> Counter[str]:
     """How many names of groups are found in what the dispatcher keeps, by the attribute that holds them."""
     found: Counter[str] = Counter()
-    for where, text in _texts("dispatcher", scheduler._dispatching.dispatcher, set()):
+    for where, text in _texts("dispatcher", scheduler._session.loop, set()):
         if text.startswith(GONE):
             found[where] += 1
     return found

@@ -90,6 +90,6 @@ async def test_other_work_puts_a_sweep_off_for_no_longer_than_asked_for(manual_c
 @pytest.mark.one_engine("no store is needed to keep a pace")
 async def test_the_pace_is_that_of_the_scheduler() -> None:
     async with Scheduler(expiry_sweep_interval=timedelta(minutes=1)) as scheduler, scheduler.running():
-        dispatcher = scheduler._dispatcher
-        assert dispatcher is not None
-        assert dispatcher._planner.sweep_pace._longest == 60
+        loop = scheduler._loop
+        assert loop is not None
+        assert loop._planner.sweep_pace._longest == 60

@@ -15,8 +15,8 @@ from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Spawner
 from taskmill.runtime.closing import Closing
 from taskmill.runtime.commits import Commits
-from taskmill.runtime.dispatcher import Dispatcher
 from taskmill.runtime.executors import Executors
+from taskmill.runtime.loop import DispatchLoop
 from taskmill.runtime.machine_watch import MachineWatch, MakeWatch, leave_unwatched
 from taskmill.runtime.neighbours import Neighbours
 from taskmill.runtime.settings import RunSettings
@@ -24,11 +24,11 @@ from taskmill.runtime.upkeep import Upkeep
 
 STANDBY_INTERVAL = 1.0
 
-Done = Callable[[Dispatcher], bool]
+Done = Callable[[DispatchLoop], bool]
 MakeExecutors = Callable[[DispatchRight], Executors]
 
 
-class Dispatching:
+class DispatchSession:
     """Runs at most one dispatcher at a time."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Dispatching:
         self._stopping: asyncio.Event | None = None
         self._stopped = asyncio.Event()
         self._grace: float | None = None
-        self.dispatcher: Dispatcher | None = None
+        self.loop: DispatchLoop | None = None
         """The one at work, if any."""
         self._closing: Closing | None = None
         """How it ends."""
@@ -108,8 +108,8 @@ class Dispatching:
             self._closing.hurry(grace)
         self._grace = grace
         self._stopping.set()
-        if self.dispatcher is not None:
-            self.dispatcher.wake()
+        if self.loop is not None:
+            self.loop.wake()
 
     async def _acquire(self, stopping: asyncio.Event, standby: bool) -> DispatchRight | None:
         while not stopping.is_set():
@@ -137,7 +137,7 @@ class Dispatching:
             leaving.callback(lambda: right.release() if closing is None else closing.release_when_quiet(right))
             executors = self._make_executors(right)
             upkeep = Upkeep(self._store, self._clock, self._settings.retention, self._announcer)
-            dispatcher = Dispatcher(
+            loop = DispatchLoop(
                 self._store,
                 self._registry,
                 self._clock,
@@ -149,41 +149,41 @@ class Dispatching:
                 self._spawner,
                 wake_at=wake_at,
             )
-            self._commits.join(dispatcher.follow)
-            leaving.callback(self._commits.leave, dispatcher.follow)
-            closing = Closing(dispatcher, self._store, self._clock)
+            self._commits.join(loop.follow)
+            leaving.callback(self._commits.leave, loop.follow)
+            closing = Closing(loop, self._store, self._clock)
             leaving.push_async_callback(closing.settle)
             leaving.push_async_callback(executors.close)
             leaving.push_async_callback(self._stop_watching)
             leaving.callback(self._left)
-            await dispatcher.setting_aside.despite_damage(self._recover)
-            await dispatcher.setting_aside.despite_damage(dispatcher.cron.begin)
+            await loop.setting_aside.despite_damage(self._recover)
+            await loop.setting_aside.despite_damage(loop.cron.begin)
             await self._store.declare(self._settings.declared)
-            await self._watch_machine(dispatcher)
-            self.dispatcher, self._closing = dispatcher, closing
-            self._store.watch_cut_off = lambda: _stop_what_runs(dispatcher)
+            await self._watch_machine(loop)
+            self.loop, self._closing = loop, closing
+            self._store.watch_cut_off = lambda: _stop_what_runs(loop)
             lost: list[StoreLost] = []
 
             def lose(wrong: StoreLost) -> None:
                 if not lost:
                     logger.error("dispatching stops: %s", wrong)
                 lost.append(wrong)
-                dispatcher.wake()
+                loop.wake()
 
             def is_done() -> bool:
                 if lost:
                     raise lost[0]
-                return stopping.is_set() or done(dispatcher)
+                return stopping.is_set() or done(loop)
 
-            self._neighbours.changed, self._neighbours.lost = dispatcher.look_again, lose
-            self._neighbours.look_at_clock = dispatcher.look_at_clock
+            self._neighbours.changed, self._neighbours.lost = loop.look_again, lose
+            self._neighbours.look_at_clock = loop.look_at_clock
             self._neighbours.watch()
             if started is not None:
                 started.set()
             if may_go is not None:
                 await may_go.wait()
             try:
-                await dispatcher.run(is_done)
+                await loop.run(is_done)
             finally:
                 grace = self._settings.shutdown_grace if self._grace is None else self._grace
                 await closing.shut_down(grace)
@@ -193,21 +193,19 @@ class Dispatching:
     def _left(self) -> None:
         self._neighbours.changed = self._neighbours.lost = None
         self._neighbours.look_at_clock = lambda: None
-        self.dispatcher = self._closing = None
+        self.loop = self._closing = None
 
     async def _stop_watching(self) -> None:
         watch, self.machine_watch = self.machine_watch, None
         if watch is not None:
             await watch.end()
 
-    async def _watch_machine(self, dispatcher: Dispatcher) -> None:
+    async def _watch_machine(self, loop: DispatchLoop) -> None:
         if self._make_watch is None:
             await leave_unwatched(self._store)
             return
-        self.machine_watch = MachineWatch(
-            self._store, self._clock, self._make_watch, dispatcher.load.io, dispatcher.backpressure
-        )
-        await self.machine_watch.begin(dispatcher.machine_changed)
+        self.machine_watch = MachineWatch(self._store, self._clock, self._make_watch, loop.load.io, loop.backpressure)
+        await self.machine_watch.begin(loop.machine_changed)
 
     async def _recover(self) -> None:
         now = self._clock.now_ms()
@@ -217,8 +215,8 @@ class Dispatching:
         self._commits.publish(recovery.commit, now, durable=True)
 
 
-def _stop_what_runs(dispatcher: Dispatcher) -> None:
+def _stop_what_runs(loop: DispatchLoop) -> None:
     """Others are about to run it: at most one attempt of a task is alive."""
-    for id in list(dispatcher.attempts.open):
-        dispatcher.attempts.stop(id, StopReason.CUT_OFF)
-    dispatcher.wake()
+    for id in list(loop.attempts.open):
+        loop.attempts.stop(id, StopReason.CUT_OFF)
+    loop.wake()

@@ -40,7 +40,7 @@ from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import Upkeep
 
 
-class Dispatcher:
+class DispatchLoop:
     """Runs the tasks of one store. Exists while this scheduler holds the right to dispatch."""
 
     def __init__(
