@@ -20,7 +20,7 @@ from taskmill.model.stages import NewTask, Origin
 from taskmill.model.status import Ending, OnDuplicate
 from taskmill.model.turn import Judged, Look, Starts, Turn
 from taskmill.model.verdict import End
-from taskmill.store.postgres import lease, pulse
+from taskmill.store.postgres import heartbeat, lease
 from taskmill.store.postgres.store import PostgresStore
 from tests.store.contract.samples import NOW, TYPE, add, claim, commit, ended, new_task
 
@@ -156,7 +156,7 @@ async def test_the_tasks_of_a_live_node_are_nobody_elses(open_node: OpenStore) -
 async def test_the_tasks_of_a_dead_node_return_and_its_late_word_counts_for_nothing(
     open_node: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulse, "BEAT", 3600.0)
+    monkeypatch.setattr(heartbeat, "BEAT", 3600.0)
     one, two = await open_node(), await open_node()
     rights = [await store.acquire_dispatch() for store in (one, two)]
     (id,) = await add(one, new_task())

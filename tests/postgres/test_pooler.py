@@ -12,7 +12,7 @@ from taskmill import ConfigError, Context, Domain, Scheduler, StoreError
 from taskmill.clock import SystemClock
 from taskmill.cron import Cron
 from taskmill.moving import move
-from taskmill.store.postgres import pulse
+from taskmill.store.postgres import heartbeat
 from taskmill.store.postgres.address import parsed
 from taskmill.store.postgres.store import PostgresStore
 from tests.acceptance.command_line import taskmill
@@ -133,14 +133,14 @@ async def test_without_notifications_work_is_seen_within_the_interval_of_polling
             took.append(time.monotonic() - began)
             # Another moment of the interval each time.
             await asyncio.sleep(0.17)
-    assert max(took) < pulse.BEAT + 0.7, took
+    assert max(took) < heartbeat.BEAT + 0.7, took
 
 
 async def test_nodes_that_were_started_together_do_not_ask_together() -> None:
-    pauses = {pulse._until_next_beat() for _ in range(200)}
+    pauses = {heartbeat._until_next_beat() for _ in range(200)}
     assert len(pauses) > 150
-    assert min(pauses) >= pulse.BEAT * pulse.SOONEST
-    assert max(pauses) <= pulse.BEAT
+    assert min(pauses) >= heartbeat.BEAT * heartbeat.SOONEST
+    assert max(pauses) <= heartbeat.BEAT
 
 
 async def test_without_notifications_nobody_listens_and_nobody_tells(postgres_store: str) -> None:
@@ -152,7 +152,7 @@ async def test_without_notifications_nobody_listens_and_nobody_tells(postgres_st
             assert row is not None
             connection.execute(f"LISTEN {row[0]}".encode())
             await add(store, new_task())
-            await asyncio.sleep(5 * pulse.MOMENT)
+            await asyncio.sleep(5 * heartbeat.MOMENT)
             assert list(connection.notifies(timeout=0)) == []
     finally:
         await store.close()

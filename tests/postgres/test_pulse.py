@@ -1,4 +1,4 @@
-"""The pulse of a node: what must not keep it from beating, and what it must not make of a silence of its own."""
+"""The heartbeat of a node: what must not keep it from beating, and what it must not make of a silence of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from taskmill.clock import SystemClock
 from taskmill.errors import StoreError
-from taskmill.store.postgres import lease, pulse
+from taskmill.store.postgres import heartbeat, lease
 from taskmill.store.postgres.connection import RawConnection
 from taskmill.store.postgres.store import PostgresStore
 from tests.store.contract.samples import NOW, new_task
@@ -69,39 +69,39 @@ async def test_a_number_that_a_crash_has_taken_back_keeps_nobody_from_beating(po
             psycopg.connect(postgres_store, autocommit=True) as connection,
         ):
             entered = _seen_at(connection)
-            store._pulse.watch("999999999999")
+            store._heartbeat.watch("999999999999")
             store.add_through(callers, [new_task()])
             assert await _until(lambda: _seen_at(connection) > entered)
-            store._pulse.take_changed()
+            store._heartbeat.take_changed()
             callers.commit()
-            assert await _until(store._pulse.take_changed)
-            assert await _until(lambda: not store._pulse._watched)
+            assert await _until(store._heartbeat.take_changed)
+            assert await _until(lambda: not store._heartbeat._watched)
 
 
 async def test_who_has_lost_the_server_takes_nobody_for_dead(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer may be back before the pulse, when nobody could be seen for a while."""
+    """The writer may be back before the heartbeat, when nobody could be seen for a while."""
 
     def connect() -> RawConnection:
         raise StoreError("not yet")
 
     async with _node(postgres_store), _node(postgres_store) as store:
-        pulse = store._pulse
-        assert pulse.may_bury
-        connect_again, pulse._connect = pulse._connect, connect
-        session = pulse._session
+        heartbeat = store._heartbeat
+        assert heartbeat.may_bury
+        connect_again, heartbeat._connect = heartbeat._connect, connect
+        session = heartbeat._session
         assert session is not None
         with psycopg.connect(postgres_store, autocommit=True) as connection:
             connection.execute("SELECT pg_terminate_backend(%s)", (session.raw.info.backend_pid,))
-            assert await _until(lambda: pulse._lost_at is not None)
+            assert await _until(lambda: heartbeat._lost_at is not None)
             connection.execute("UPDATE taskmill_node SET seen_at = clock_timestamp() - interval '1 hour'")
             with monkeypatch.context() as patched:
                 # The server of the tests has not been up for a whole one.
                 patched.setattr(lease, "LEASE", 0.2)
                 await store.recover(NOW)
             left = connection.execute("SELECT count(*) FROM taskmill_node").fetchone()
-        pulse._connect = connect_again
+        heartbeat._connect = connect_again
     assert left == (2,)
 
 
@@ -125,20 +125,20 @@ async def test_whoever_gives_up_while_it_opens_leaves_no_thread_and_no_connectio
 async def test_a_long_transaction_of_its_own_that_holds_its_row_is_not_taken_for_silence(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(pulse, "ANSWER", 0.3)
-    monkeypatch.setattr(pulse, "BEAT", 0.1)
+    monkeypatch.setattr(heartbeat, "ANSWER", 0.3)
+    monkeypatch.setattr(heartbeat, "BEAT", 0.1)
     async with _node(postgres_store) as store:
         with (
             psycopg.connect(postgres_store) as writer,
             psycopg.connect(postgres_store, autocommit=True) as connection,
         ):
             writer.execute("SELECT id FROM taskmill_node FOR UPDATE")
-            entered, beats = _seen_at(connection), store._pulse._beats
-            assert await _until(lambda: store._pulse._beats >= beats + 5)
+            entered, beats = _seen_at(connection), store._heartbeat._beats
+            assert await _until(lambda: store._heartbeat._beats >= beats + 5)
             assert _seen_at(connection) == entered
             writer.rollback()
             assert await _until(lambda: _seen_at(connection) > entered)
-        assert not store._pulse.is_lost
+        assert not store._heartbeat.is_lost
     assert not caplog.records
 
 

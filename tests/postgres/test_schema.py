@@ -40,7 +40,6 @@ MORE_STATEMENTS = {
     "bury_nodes",
     "has_orphans",
     "works_for_nobody",
-    "pulse",
     "transaction_states",
     "machines",
     "names_of_nodes",

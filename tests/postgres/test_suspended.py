@@ -15,7 +15,7 @@ import pytest
 
 from taskmill import Scheduler, Submission
 from taskmill.model.turn import Look, Turn
-from taskmill.store.postgres import lease, pulse
+from taskmill.store.postgres import heartbeat, lease
 from tests.postgres.test_nodes import OpenStore, open_node
 from tests.store.contract.samples import NOW, add, claim, new_task
 
@@ -216,7 +216,7 @@ async def test_a_node_that_was_taken_for_dead_and_works_again_leaves_when_it_sto
 async def test_a_claim_that_is_given_back_late_takes_the_task_from_nobody(
     open_node: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulse, "BEAT", 3600.0)
+    monkeypatch.setattr(heartbeat, "BEAT", 3600.0)
     one, two = await open_node(), await open_node()
     rights = [await store.acquire_dispatch() for store in (one, two)]
     (id,) = await add(one, new_task())

@@ -26,7 +26,7 @@ from taskmill.policy.inbox import Answer
 from taskmill.ports import Clock, DispatchRight
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
-from taskmill.store.postgres import health, lease, pulse
+from taskmill.store.postgres import health, heartbeat, lease
 from taskmill.store.postgres.address import parsed
 from taskmill.store.postgres.callers_session import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
@@ -42,8 +42,8 @@ from taskmill.store.postgres.connection import (
     shown,
     translated,
 )
+from taskmill.store.postgres.heartbeat import Heartbeat, NodeRight
 from taskmill.store.postgres.migrate import migrate
-from taskmill.store.postgres.pulse import NodeRight, Pulse
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
 from taskmill.store.sql import inbox, ledger, pruning, recovering
@@ -109,9 +109,9 @@ class PostgresStore(WriteSide, ReadSide):
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(call)
 
-        self._pulse = Pulse(
+        self._heartbeat = Heartbeat(
             # Heartbeats need not survive a crash of the server: after a restart every node gets a whole lease.
-            lambda: connect(self._address, WRITING, "process", pulse.ANSWER),
+            lambda: connect(self._address, WRITING, "process", heartbeat.ANSWER),
             lambda: self._writer.changes,
             heard=lambda: on_loop(news.set),
             cut_off=lambda: on_loop(self.watch_cut_off),
@@ -126,7 +126,7 @@ class PostgresStore(WriteSide, ReadSide):
             await self._reader.close()
             await self._writer.close()
             raise
-        self._writer.told = self._pulse.tell
+        self._writer.told = self._heartbeat.tell
 
     def _open(self) -> None:
         try:
@@ -137,7 +137,7 @@ class PostgresStore(WriteSide, ReadSide):
             with contextlib.ExitStack() as undoing:
                 self._reading = Session(undoing.enter_context(self._connect_to_read()))
                 self._place = self._reading.execute(_PLACE).fetchone()
-                self._pulse.open()
+                self._heartbeat.open()
                 undoing.pop_all()
         except (psycopg.Error, OSError) as wrong:
             raise translated(wrong, self.name) from wrong
@@ -145,7 +145,7 @@ class PostgresStore(WriteSide, ReadSide):
 
     def _undo_open(self) -> None:
         if self._has_opened:
-            self._pulse.close()
+            self._heartbeat.close()
             self._reading.raw.close()
 
     def _connect_to_write(self) -> RawConnection:
@@ -161,7 +161,7 @@ class PostgresStore(WriteSide, ReadSide):
 
     async def close(self) -> None:
         await self._writer.close()
-        await self._reader.run(self._pulse.close)
+        await self._reader.run(self._heartbeat.close)
         await self._reader.close()
         self._reading.raw.close()
 
@@ -179,7 +179,7 @@ class PostgresStore(WriteSide, ReadSide):
             await super().publish_types(types)
 
     async def acquire_dispatch(self) -> DispatchRight:
-        self._right = NodeRight(self._pulse, await self._enter())
+        self._right = NodeRight(self._heartbeat, await self._enter())
         return self._right
 
     async def _enter(self) -> int:
@@ -194,7 +194,7 @@ class PostgresStore(WriteSide, ReadSide):
 
         node = self._writer.node = await self._write(enter)
         self._slots_told = None
-        self._pulse.enter(node)
+        self._heartbeat.enter(node)
         return node
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
@@ -223,13 +223,13 @@ class PostgresStore(WriteSide, ReadSide):
         return [msgspec.structs.replace(node, is_here=node.id == self._writer.node) for node in found]
 
     def is_cut_off(self) -> bool:
-        return self._pulse.is_in_doubt
+        return self._heartbeat.is_in_doubt
 
     def dispatcher_is_alive(self) -> bool:
-        return self._pulse.somebody_dispatches
+        return self._heartbeat.somebody_dispatches
 
     async def foreign_changes(self) -> bool:
-        return self._pulse.take_changed()
+        return self._heartbeat.take_changed()
 
     async def recover(self, now: int) -> Recovery:
         """Return the tasks of dead nodes to the queue."""
@@ -238,17 +238,17 @@ class PostgresStore(WriteSide, ReadSide):
         return recovery
 
     def _rescue(self, connection: Connection, now: int) -> tuple[Recovery, list[str]]:
-        dead = _decode_names(one(connection, "bury_nodes", self._pulse.longest_silence))
+        dead = _decode_names(one(connection, "bury_nodes", self._heartbeat.longest_silence))
         return recovering.recover(connection, now), dead
 
     async def turn(self, turn: Turn) -> TurnResult:
-        if self._pulse.is_lost:
+        if self._heartbeat.is_lost:
             # Other nodes declared this one dead and took its tasks. Register again under a new id.
             node = await self._enter()
             if self._right is not None:
                 # The new node has to leave when the dispatcher stops.
                 self._right.node = node
-        if not (turn.look.survey and self._pulse.somebody_died):
+        if not (turn.look.survey and self._heartbeat.somebody_died):
             if turn.writes() or turn.look.slots != self._slots_told:
                 looked = await super().turn(turn)
                 self._slots_told = turn.look.slots
@@ -266,7 +266,7 @@ class PostgresStore(WriteSide, ReadSide):
             return result
 
         result = await self._write(rescue_first, rows=ledger.BITE)
-        self._pulse.somebody_died = False
+        self._heartbeat.somebody_died = False
         _tell_of(dead)
         return result
 
@@ -306,7 +306,7 @@ class PostgresStore(WriteSide, ReadSide):
         if isinstance(answer, SubmissionError):
             raise answer
         if transaction is not None:
-            self._pulse.watch(transaction)
+            self._heartbeat.watch(transaction)
         return answer
 
     def _wrong_kind(self, connection: object) -> SubmissionError:

@@ -49,7 +49,7 @@ LOOK_ANYWAY = 10
 _decode_ids = msgspec.json.Decoder(frozenset[int]).decode
 
 
-class Pulse:
+class Heartbeat:
     """The heartbeat thread of one store; it outlives the store while a handler does not stop."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Pulse:
         self._session: Session | None = None
         self._sender = os.urandom(8).hex()
         self._channel = ""
-        self._thread = threading.Thread(target=self._serve, name="taskmill-pulse", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="taskmill-heartbeat", daemon=True)
         self._node: int | None = None
         self._lingering: set[int] = set()
         """Nodes of this process that have stopped, but wait for handlers that did not stop in time."""
@@ -312,7 +312,7 @@ class Pulse:
         """Check for commits of other nodes, and which nodes are alive, dead or have left."""
         session = self._session
         assert session is not None  # noqa: S101 - the caller has connected
-        moved, alive, died, left = session.execute("pulse", (lease.LEASE,)).fetchone()
+        moved, alive, died, left = session.execute("heartbeat", (lease.LEASE,)).fetchone()
         self._alive = _decode_ids(alive)
         # Own changes are counted after they were committed. Read in this order, the difference never hides a change of
         # another node.
@@ -376,8 +376,8 @@ def _until_next_beat() -> float:
 class NodeRight:
     """The right to dispatch; on PostgreSQL any number of nodes have it."""
 
-    def __init__(self, pulse: Pulse, node: int) -> None:
-        self._pulse = pulse
+    def __init__(self, heartbeat: Heartbeat, node: int) -> None:
+        self._heartbeat = heartbeat
         self.node = node
         """The id of the node; it changes if the node is declared dead and registers again."""
 
@@ -385,7 +385,7 @@ class NodeRight:
         return []
 
     def linger(self) -> None:
-        self._pulse.linger(self.node)
+        self._heartbeat.linger(self.node)
 
     def release(self) -> None:
-        self._pulse.leave(self.node)
+        self._heartbeat.leave(self.node)
