@@ -312,7 +312,7 @@ class Heartbeat:
         """Check for commits of other nodes, and which nodes are alive, dead or have left."""
         session = self._session
         assert session is not None  # noqa: S101 - the caller has connected
-        moved, alive, died, left = session.execute("heartbeat", (lease.LEASE,)).fetchone()
+        moved, alive, died, left = session.execute("news", (lease.LEASE,)).fetchone()
         self._alive = _decode_ids(alive)
         # Own changes are counted after they were committed. Read in this order, the difference never hides a change of
         # another node.

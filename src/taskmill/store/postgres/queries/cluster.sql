@@ -83,7 +83,7 @@ WITH dead AS (
 )
 SELECT coalesce(json_agg(name ORDER BY id) FILTER (WHERE NOT stopped AND seen_at <> '-infinity'), '[]') FROM dead;
 
--- name: heartbeat
+-- name: news
 -- Return [change counter, ids of live nodes, is any node dead, has any node left]. Every node runs this once per
 -- heartbeat. $1 as in bury_nodes.
 SELECT
