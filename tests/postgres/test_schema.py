@@ -40,7 +40,7 @@ MORE_STATEMENTS = {
     "bury_nodes",
     "has_orphans",
     "news",
-    "works_for_nobody",
+    "is_abandoned",
     "transaction_states",
     "machines",
     "names_of_nodes",

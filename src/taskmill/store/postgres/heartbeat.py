@@ -104,7 +104,7 @@ class Heartbeat:
         """The nodes that were alive at the last check."""
         self._own: set[int] = set()
         """Every id that this node has had so far."""
-        self.somebody_died = False
+        self.has_dead_nodes = False
         """True if tasks of a dead node, or without a node, have to be recovered."""
 
     def open(self) -> None:
@@ -176,7 +176,7 @@ class Heartbeat:
             self._closed.wait(timeout)
 
     @property
-    def somebody_dispatches(self) -> bool:
+    def is_dispatched(self) -> bool:
         """True if any node is alive: one of this process now, or another at the last check."""
         is_here = self._node is not None and self._node not in self._left
         return is_here or bool(self._lingering) or not self._alive <= self._own
@@ -266,9 +266,9 @@ class Heartbeat:
             self._beats += 1
             if self._beats % LOOK_ANYWAY == 0:
                 if self._node is not None and session.execute("has_orphans").fetchone()[0]:
-                    self.somebody_died = True
+                    self.has_dead_nodes = True
                 self._news()
-        elif heard and not self.somebody_dispatches:
+        elif heard and not self.is_dispatched:
             # The notification may come from the first node that has entered.
             self._look()
 
@@ -322,8 +322,8 @@ class Heartbeat:
             # The counter grows before the commit, so the change may not have been visible yet: report once more.
             self._look_again = foreign > self._foreign
         self._foreign = foreign if self._foreign is None else max(foreign, self._foreign)
-        if (left or (died and self.may_bury)) and not self.somebody_died:
-            self.somebody_died = True
+        if (left or (died and self.may_bury)) and not self.has_dead_nodes:
+            self.has_dead_nodes = True
             self._news()
 
     def _wait(self, longest: float) -> None:

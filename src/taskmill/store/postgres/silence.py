@@ -32,7 +32,7 @@ def give_up_unheard(asking: Session, others: Iterable[Session]) -> None:
             continue
         number = None if raw.alias else raw.info.backend_pid
         try:
-            is_lost = asking.execute("works_for_nobody", (number, raw.alias, NOTHING_TO_DO)).fetchone()[0]
+            is_lost = asking.execute("is_abandoned", (number, raw.alias, NOTHING_TO_DO)).fetchone()[0]
         except psycopg.errors.InsufficientPrivilege:
             # This role may not see other sessions. The call then ends with the server's statement timeout.
             continue

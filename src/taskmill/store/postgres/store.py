@@ -226,7 +226,7 @@ class PostgresStore(WriteSide, ReadSide):
         return self._heartbeat.is_in_doubt
 
     def dispatcher_is_alive(self) -> bool:
-        return self._heartbeat.somebody_dispatches
+        return self._heartbeat.is_dispatched
 
     async def foreign_changes(self) -> bool:
         return self._heartbeat.take_changed()
@@ -248,7 +248,7 @@ class PostgresStore(WriteSide, ReadSide):
             if self._right is not None:
                 # The new node has to leave when the dispatcher stops.
                 self._right.node = node
-        if not (turn.look.survey and self._heartbeat.somebody_died):
+        if not (turn.look.survey and self._heartbeat.has_dead_nodes):
             if turn.writes() or turn.look.slots != self._slots_told:
                 looked = await super().turn(turn)
                 self._slots_told = turn.look.slots
@@ -266,7 +266,7 @@ class PostgresStore(WriteSide, ReadSide):
             return result
 
         result = await self._write(rescue_first, rows=ledger.BITE)
-        self._heartbeat.somebody_died = False
+        self._heartbeat.has_dead_nodes = False
         _tell_of(dead)
         return result
 

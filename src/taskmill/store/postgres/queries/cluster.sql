@@ -59,7 +59,7 @@ ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
 SELECT coalesce(json_agg(json_build_array(value, pg_xact_status(value::xid8))), '[]')
 FROM jsonb_array_elements_text($1::jsonb) AS given (value);
 
--- name: works_for_nobody
+-- name: is_abandoned
 -- True if the session with the given process id, or the given name behind a pooler, is gone, has been idle for $3
 -- seconds, or is blocked sending its answer. If the server does not show the session's state, it counts as working.
 SELECT NOT EXISTS (
