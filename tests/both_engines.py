@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import pytest
 
-from taskmill.ports import Clock
+from taskmill.core.ports import Clock
 from tests.postgres.schemas import Schemas
 
 ROOMS = ("acceptance", "metrics", "runtime")
@@ -139,7 +139,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 
 def _redirect(engine: Engine, patch: pytest.MonkeyPatch) -> None:
-    from taskmill import cron_scheduler
+    from taskmill import cron
     from taskmill.store import opening
     from taskmill.store.postgres.store import PostgresStore
 
@@ -157,7 +157,7 @@ def _redirect(engine: Engine, patch: pytest.MonkeyPatch) -> None:
         await really_open(store)
 
     patch.setattr(opening, "open_store", open_store)
-    patch.setattr(cron_scheduler, "lasting_store", lambda store, clock: open_store(store, "full", clock))
+    patch.setattr(cron, "lasting_store", lambda store, clock: open_store(store, "full", clock))
     patch.setattr(PostgresStore, "open", open_it)
 
 

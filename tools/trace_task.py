@@ -4,7 +4,7 @@
 
 A scheduler is opened and warmed up on a temporary SQLite file. Then one task is submitted, runs and completes, and a
 listener is notified. Every function of taskmill that is called meanwhile counts once, in any thread. So does every type
-of ``taskmill.model`` or ``taskmill.ports`` that is passed to or returned by one of them.
+of ``taskmill.model`` or ``taskmill.core.ports`` that is passed to or returned by one of them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Trace:
         if isinstance(value, list | tuple) and type(value) in (list, tuple):
             for each in value[:2]:
                 self._note_value(each)
-        elif type(value).__module__.startswith(("taskmill.model", "taskmill.ports")):
+        elif type(value).__module__.startswith(("taskmill.model", "taskmill.core.ports")):
             self.values[type(value).__name__] += 1
 
     @property

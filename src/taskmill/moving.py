@@ -13,7 +13,7 @@ import contextlib
 import os
 from collections.abc import Callable, Generator
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.errors import ConfigError
 from taskmill.store.moving import journey
 from taskmill.store.moving.endpoint import Endpoint

@@ -15,7 +15,8 @@ from os import PathLike
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
+from taskmill.core.ports import Clock, DispatchRight
 from taskmill.define.declaring import declared
 from taskmill.define.domain import Domain, Submits, current_scheduler
 from taskmill.define.registry import Registry
@@ -40,7 +41,6 @@ from taskmill.model.resources import (
 from taskmill.model.retention import Retention
 from taskmill.model.retry import Retry
 from taskmill.model.throttle import ThrottlePolicy
-from taskmill.ports import Clock, DispatchRight
 from taskmill.runtime.settings import RunSettings
 from taskmill.verbs.measuring import Measuring
 from taskmill.verbs.parts import checked_concurrency

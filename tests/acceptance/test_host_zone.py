@@ -13,8 +13,8 @@ from zoneinfo import TZPATH, ZoneInfo
 import pytest
 
 from taskmill import ConfigError, Scheduler
-from taskmill.clock import SystemClock
-from taskmill.host_zone import host_zone
+from taskmill.core.clock import SystemClock
+from taskmill.core.host_zone import host_zone
 from taskmill.testing import ManualClock
 
 pytestmark = pytest.mark.one_engine("no store is opened")

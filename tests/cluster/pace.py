@@ -7,7 +7,7 @@ import contextlib
 import time
 from datetime import UTC, datetime, tzinfo
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from tests.crash.journal import boot_time
 
 SPEED = 20

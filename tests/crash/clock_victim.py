@@ -13,7 +13,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from taskmill import Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.events import RecurringSkipped
 from taskmill.store.postgres import lease
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import Claimed, Origin
 from taskmill.model.status import Ending

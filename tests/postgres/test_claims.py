@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.model.stages import Lane
 from taskmill.model.turn import Starts, Turn
 from taskmill.store.postgres.store import PostgresStore

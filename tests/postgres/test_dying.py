@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from taskmill import Context, Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.events import TaskDispatched
 from taskmill.store.postgres import heartbeat, lease
 from taskmill.store.postgres.store import PostgresStore

@@ -12,7 +12,7 @@ from datetime import datetime
 import psycopg
 import pytest
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.errors import StoreError
 from taskmill.store.postgres import heartbeat, lease
 from taskmill.store.postgres.connection import RawConnection

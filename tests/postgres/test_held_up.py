@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from taskmill import RateLimit
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
+from taskmill.core.ports import DispatchRight
 from taskmill.model.cluster import NOWHERE, Admission, Start
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.turn import Look, Starts, Turn, TurnResult
 from taskmill.policy.rates import full_bucket
-from taskmill.ports import DispatchRight
 from taskmill.store.postgres.store import PostgresStore
 from tests.store.contract.samples import NOW, TYPE, add, new_task
 

@@ -11,7 +11,7 @@ from statistics import mean, median
 from typing import Any
 
 from taskmill import Domain, Group, RateLimit, Scheduler, Submission
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.model.cluster import NOWHERE, Admission, Elsewhere, Start
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.turn import Look, Starts, Turn

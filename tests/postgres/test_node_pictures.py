@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Group, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.store import PostgresStore
 from tests.store.contract.samples import add, claim, new_task

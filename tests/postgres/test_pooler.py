@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from taskmill import ConfigError, Context, Domain, Scheduler, StoreError
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.cron import Cron
 from taskmill.moving import move
 from taskmill.store.postgres import heartbeat

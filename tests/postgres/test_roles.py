@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from taskmill import Domain, HistoryRecord, Scheduler, StoreError, Submission
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.cron import Cron
 from taskmill.store.postgres.store import PostgresStore
 from tests.acceptance.command_line import taskmill

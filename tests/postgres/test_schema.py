@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.errors import ConfigError, SchemaTooNew, StoreError, SubmissionError
 from taskmill.model.filters import Filters
 from taskmill.store.postgres import migrate as postgres_migrate

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.model.filters import Filters
 from taskmill.model.status import Ending
 from taskmill.model.verdict import End

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import psycopg
 import pytest
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.errors import StoreBusy
 from taskmill.model.filters import Filters
 from taskmill.store.postgres import heartbeat, silence, writer

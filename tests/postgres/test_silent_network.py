@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from taskmill import Context, Domain, HistoryRecord, Scheduler, Submission
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.errors import StoreError
 from taskmill.model.filters import Filters
 from taskmill.model.turn import Look, Turn

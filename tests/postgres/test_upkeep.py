@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 
 from taskmill import Retention, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.model.retention import PRUNE_BITE
 from taskmill.store.postgres.store import PostgresStore
 from tests.postgres.keeper import Server

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from taskmill import ConfigError
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.model.readings import HIGHEST_RATE
 from taskmill.model.resources import PressureSource, ResourceSampler
 from taskmill.resources.cgroup import own_cgroup

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskmill import Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.events import TaskSubmitted, TaskSuperseded
 from taskmill.store.sqlite import handover
 from taskmill.store.sqlite.log_file import LogFile

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskmill.clock import SystemClock
-from taskmill.ports import Store
+from taskmill.core.clock import SystemClock
+from taskmill.core.ports import Store
 from taskmill.store.opening import open_store
 from tests.store.contract import StoreContract
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from taskmill import Domain, Scheduler, StoreError
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.events import Event, TaskCompleted
 from taskmill.model.filters import Filters
 from taskmill.store.sqlite import log_file

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
+from taskmill.core.ports import Store
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
 from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Ending, OnDuplicate, Status
 from taskmill.model.turn import Look, Turn, TurnUpkeep
-from taskmill.ports import Store
 from taskmill.store.opening import open_store
 from taskmill.store.sql import paused_time
 from tests.repetition import seeds

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.store.sqlite import log_file
 from taskmill.store.sqlite.store import SqliteStore
 from tests.store.contract import new_task

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from taskmill import Domain, Scheduler, SchemaTooNew, StoreBusy, StoreError
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.model.controls import Pause, Scope, ScopeKind
 from taskmill.model.filters import Filters
 from taskmill.model.turn import Starts, Turn

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from taskmill.core.ports import Clock
 from taskmill.errors import InvalidState
 from taskmill.execute.address import address_of, check_importable
 from taskmill.execute.messages import (
@@ -33,7 +34,6 @@ from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.outcome import Crashed, Interrupted, RawOutcome, Unstarted
 from taskmill.model.stages import Stored
 from taskmill.observe.log import about, logger
-from taskmill.ports import Clock
 
 __all__ = ["ProcessExecutor", "ProcessRunning", "check_importable"]
 

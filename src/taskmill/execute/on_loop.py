@@ -13,8 +13,8 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
+from taskmill.core.exits import ends_program
 from taskmill.execute.work import Ended, Work, error_text, outcome_of_exception, outcome_of_result
-from taskmill.exits import ends_program
 from taskmill.model.outcome import Failed, Interrupted, RawOutcome
 from taskmill.observe.log import log_exception, logger
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from taskmill.core.ports import Clock
 from taskmill.errors import ConfigError
 from taskmill.model.aging import Aging
 from taskmill.model.stages import Claimed, Described
 from taskmill.model.tags import decode_tags
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import effective_priority
-from taskmill.ports import Clock
 
 if TYPE_CHECKING:
     from taskmill.model.events import Event, EventsMissed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from taskmill.logs import cron_logger, logger
+from taskmill.core.logs import cron_logger, logger
 from taskmill.model.exception_text import exception_text
 from taskmill.model.signals import GiveUp, RetryLater
 

@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from taskmill.logs import resources_logger as logger
+from taskmill.core.logs import resources_logger as logger
+from taskmill.core.ports import Clock
 from taskmill.model.exception_text import exception_text
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity, Reading
@@ -27,7 +28,6 @@ from taskmill.policy.capacity import capacity_in_use, learned
 from taskmill.policy.io_room import IoLoad
 from taskmill.policy.smoothing import clean_share, smoothed
 from taskmill.policy.throttling import aggregate, bandwidth_pressure
-from taskmill.ports import Clock
 
 PATIENCE = 30.0
 """Seconds after which a missing answer counts as a failure."""

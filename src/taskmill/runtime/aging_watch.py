@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from taskmill.core.ports import Dispatches
 from taskmill.errors import StoreError
 from taskmill.model.stages import Crossing, Lane
 from taskmill.observe.log import logger
 from taskmill.policy.aging import lines_ahead, wait_until_ms
 from taskmill.policy.rules import Rules
-from taskmill.ports import Dispatches
 from taskmill.runtime.announcer import Announcer
 
 LEAST_PAUSE_MS = 1000

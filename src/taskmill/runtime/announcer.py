@@ -8,7 +8,8 @@ from typing import assert_never
 
 import msgspec
 
-from taskmill.cron_socket import Fired
+from taskmill.core.cron_port import Fired
+from taskmill.core.ports import Durable
 from taskmill.dispatch.shares import Reallocation
 from taskmill.model.commit import Commit
 from taskmill.model.controls import Scope, ScopeKind
@@ -20,7 +21,6 @@ from taskmill.model.turn import Judged, TurnResult
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.observe.bus import EventBus
 from taskmill.observe.log import about, logger
-from taskmill.ports import Durable
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.waiters import Waiters
 

@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from taskmill.core.ports import Clock
 from taskmill.define.context import ALREADY_DONE, Context
 from taskmill.define.registry import RegisteredType
 from taskmill.errors import InvalidState
@@ -43,7 +44,6 @@ from taskmill.model.submission import Submission
 from taskmill.model.tags import decode_tags
 from taskmill.model.task_name import domain_of
 from taskmill.policy.progress import advanced
-from taskmill.ports import Clock
 
 _decode_overrides = msgspec.json.Decoder(Overrides).decode
 _decode_payload = msgspec.json.Decoder().decode

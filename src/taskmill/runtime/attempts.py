@@ -22,12 +22,13 @@ from functools import partial
 
 import msgspec
 
+from taskmill.core.exits import ends_program
+from taskmill.core.ports import Clock, Dispatches
 from taskmill.define.registry import RegisteredType, Registry
 from taskmill.define.task import PartName
 from taskmill.dispatch.load import Load
 from taskmill.errors import StoreError
 from taskmill.execute.work import error_text, outcome_of_exception
-from taskmill.exits import ends_program
 from taskmill.model.aging import Aging
 from taskmill.model.outcome import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.records import TaskRecord
@@ -35,7 +36,6 @@ from taskmill.model.stages import Claimed
 from taskmill.observe.log import about, logger
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.outcomes import settled
-from taskmill.ports import Clock, Dispatches
 from taskmill.runtime.attempt import Attempt, Deadlines, Phase, Spawner
 from taskmill.runtime.executors import Executors
 

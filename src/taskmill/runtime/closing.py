@@ -6,9 +6,9 @@ import asyncio
 import math
 from collections.abc import Callable
 
+from taskmill.core.ports import Clock, DispatchRight, Store
 from taskmill.model.outcome import StopReason
 from taskmill.observe.log import about, logger
-from taskmill.ports import Clock, DispatchRight, Store
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.loop import DispatchLoop
 from taskmill.runtime.patience import wait_unless_still

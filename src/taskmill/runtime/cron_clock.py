@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, tzinfo
 
-from taskmill.cron_socket import CronStore, Occasion
+from taskmill.core.cron_port import CronStore, Occasion
+from taskmill.core.exits import ends_program
+from taskmill.core.ports import Clock
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreCorrupt, StoreError, StoreLost
-from taskmill.exits import ends_program
 from taskmill.model.cron import CronState
 from taskmill.model.exception_text import message_of
 from taskmill.observe.log import cron_logger as logger
 from taskmill.policy.cron.agenda import Agenda
 from taskmill.policy.cron.decisions import next_occurrence
-from taskmill.ports import Clock
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.commits import Commits

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from taskmill.cron_socket import CronDeclaration
+from taskmill.core.cron_port import CronDeclaration
 from taskmill.define.cron_handler import handler_refusal
 from taskmill.define.domain import Domain
 from taskmill.define.registry import Registry, overrides_of

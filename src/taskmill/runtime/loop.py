@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from taskmill.core.ports import Clock, Store
 from taskmill.define.registry import Registry
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.load import Load
@@ -26,7 +27,6 @@ from taskmill.model.turn import Judged, Turn, TurnResult
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from taskmill.observe.log import logger
 from taskmill.policy.aging import effective_priority
-from taskmill.ports import Clock, Store
 from taskmill.runtime.aging_watch import AgingWatch
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt, Spawner

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from taskmill.core.ports import Clock, KnowsMachine
 from taskmill.dispatch.backpressure import Backpressure, Seen
 from taskmill.errors import StoreError
 from taskmill.model.machine import UNSEEN, Machine
@@ -13,7 +14,6 @@ from taskmill.model.readings import Capacity
 from taskmill.observe.log import logger
 from taskmill.policy.capacity import is_news
 from taskmill.policy.io_room import IoLoad
-from taskmill.ports import Clock, KnowsMachine
 
 FIRST_LOOK = 1.0
 """Seconds that tasks wait at start for the first look; who has not answered by then holds nobody until it does."""

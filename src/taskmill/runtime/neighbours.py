@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from taskmill.core.ports import Shared
 from taskmill.errors import StoreError, StoreLost
 from taskmill.observe.log import logger
-from taskmill.ports import Shared
 from taskmill.runtime.waiters import Waiters
 
 SOON = 0.02

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from taskmill.ports import Clock
+from taskmill.core.ports import Clock
 
 STILL = 1.0
 """Real seconds after which a clock that has not moved is not waited for."""

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from taskmill.core.ports import Clock, Dispatches
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.preempting import Preempting
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.model.outcome import Outcome, StopReason
 from taskmill.model.stages import Claimed
 from taskmill.model.turn import NO_STARTS, Look, Starts, Turn, TurnUpkeep
-from taskmill.ports import Clock, Dispatches
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.judging import judgements, may_release, one_turns_worth, waiting_again

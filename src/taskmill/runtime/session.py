@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from taskmill.core.ports import Clock, DispatchRight, Store
 from taskmill.define.registry import Registry
 from taskmill.errors import AlreadyRunning, InvalidState, StoreLost
 from taskmill.model.outcome import StopReason
 from taskmill.observe.log import logger
-from taskmill.ports import Clock, DispatchRight, Store
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Spawner
 from taskmill.runtime.closing import Closing

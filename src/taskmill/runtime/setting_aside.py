@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from taskmill.core.ports import Clock, Dispatches
 from taskmill.errors import StoreCorrupt, StoreError
 from taskmill.observe.log import logger
-from taskmill.ports import Clock, Dispatches
 from taskmill.runtime.commits import Commits
 from taskmill.runtime.patience import pause
 from taskmill.runtime.upkeep import STORE_PATIENCE

@@ -7,9 +7,9 @@ import os
 import re
 from typing import TYPE_CHECKING, Literal
 
+from taskmill.core.ports import Clock
 from taskmill.errors import ConfigError
 from taskmill.model.options import text
-from taskmill.ports import Clock
 from taskmill.store.sql.write_side import WriteSide
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, tzinfo
 
-from taskmill.cron_socket import CronRow
+from taskmill.core.cron_port import CronRow
 from taskmill.model.durations import from_ms
 from taskmill.model.snapshot import Schedule
 from taskmill.policy.cron.decisions import next_moment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from taskmill.core.ports import Clock, Store
 from taskmill.define.registry import Registry
 from taskmill.errors import ConfigError, InvalidState, TaskNotFound
 from taskmill.handle import Handle, HandlesTasks
@@ -12,7 +13,6 @@ from taskmill.model.controls import Controls
 from taskmill.model.options import text
 from taskmill.model.stages import Stored
 from taskmill.policy.rules import Rules, declared_here
-from taskmill.ports import Clock, Store
 from taskmill.runtime.settings import RunSettings
 
 if TYPE_CHECKING:

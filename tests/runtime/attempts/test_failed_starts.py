@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from taskmill import Domain, Scheduler, StoreError, Submission
+from taskmill.core.ports import DispatchRight
 from taskmill.execute.in_threads import ThreadExecutor
-from taskmill.ports import DispatchRight
 from taskmill.runtime.executors import Executors
 from tests.raw_rows import raw, refusing
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 
-from taskmill import Scheduler, StoreBusy, StoreError, clock
-from taskmill.clock import SystemClock
+from taskmill import Scheduler, StoreBusy, StoreError
+from taskmill.core import clock
+from taskmill.core.clock import SystemClock
 from taskmill.cron import Cron
 from taskmill.model.durations import from_ms, to_ms
 from tests.runtime.cron.bench import TEN, Bench

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskmill import AlreadyRunning, Domain, Retry
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 from tests.runtime.records import active, ended

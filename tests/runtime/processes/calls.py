@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.define.context import Context
 from taskmill.define.task import Task
 from taskmill.errors import InvalidState

@@ -18,6 +18,9 @@ GONE = "gone-"
 FEW = 100
 """A fixed number of names may be remembered; it does not grow with how many there were."""
 
+ROOMS = ("runtime", "dispatch", "policy", "model", "core.ports")
+"""Objects of these rooms are searched for names."""
+
 
 def remembered(scheduler: Scheduler) -> Counter[str]:
     """How many names of groups are found in what the dispatcher keeps, by the attribute that holds them."""
@@ -42,7 +45,9 @@ def _texts(where: str, it: Any, seen: set[int]) -> Iterator[tuple[str, str]]:
     elif isinstance(it, list | tuple | set | frozenset):
         for each in list(it):
             yield from _texts(where, each, seen)
-    elif type(it).__module__.startswith(("taskmill.runtime", "taskmill.policy", "taskmill.model", "taskmill.ports")):
+    elif type(it).__module__.startswith(
+        ("taskmill.runtime", "taskmill.policy", "taskmill.model", "taskmill.core.ports")
+    ):
         names = [*getattr(it, "__dict__", {}), *(n for c in type(it).__mro__ for n in getattr(c, "__slots__", ()))]
         for name in names:
             yield from _texts(f"{type(it).__name__}.{name}", getattr(it, name, None), seen)

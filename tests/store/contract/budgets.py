@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from taskmill.core.ports import Store
 from taskmill.model.io_budget import LEARN, MOST_BYTES, IoBudget, budget_to_store
 from taskmill.model.machine import Machine
 from taskmill.model.outcome import StopReason
@@ -13,7 +14,6 @@ from taskmill.model.status import Ending, OnDuplicate
 from taskmill.model.throttle import Limit
 from taskmill.model.turn import Judged, Look, Turn, TurnResult, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict
-from taskmill.ports import Store
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, ended, new_task
 
 BUDGET = IoBudget(disk_read=1, disk_write=2, net_rx=3, net_tx=MOST_BYTES)

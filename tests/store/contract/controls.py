@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from taskmill.core.ports import Store
 from taskmill.model.controls import EVERYTHING, Bucket, Change, Declared, Pause, Scope, ScopeKind
 from taskmill.model.filters import Filters
 from taskmill.model.group import Group
@@ -16,7 +17,6 @@ from taskmill.model.status import Ending, OnDuplicate, Status
 from taskmill.model.turn import Judged, Look, Starts, Turn, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay
 from taskmill.policy.rates import full_bucket, permits_at
-from taskmill.ports import Store
 from tests.repetition import seeds
 from tests.store.contract.paused_time import PausedTime
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task

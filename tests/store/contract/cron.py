@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from taskmill.cron_socket import CronDeclaration, CronRow, Firings, Occasion
+from taskmill.core.cron_port import CronDeclaration, CronRow, Firings, Occasion
+from taskmill.core.ports import Store
 from taskmill.errors import DuplicateTask
 from taskmill.model.cron import CronState, RunOutcome
 from taskmill.model.status import Ending, OnDuplicate, Status
@@ -17,7 +18,6 @@ from taskmill.model.turn import Judged, Turn, TurnUpkeep
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict
 from taskmill.policy.cron.expression import CronExpression
 from taskmill.policy.cron.registrations import Registration
-from taskmill.ports import Store
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 MINUTE = 60_000

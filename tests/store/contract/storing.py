@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from taskmill.core.ports import Store
 from taskmill.errors import DuplicateTask
 from taskmill.model.commit import Commit
 from taskmill.model.filters import Filters
@@ -12,7 +13,6 @@ from taskmill.model.stages import Lane, Place, Stored
 from taskmill.model.status import Ending, OnDuplicate, Status
 from taskmill.model.turn import Look, Turn
 from taskmill.model.verdict import End
-from taskmill.ports import Store
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, new_task
 
 

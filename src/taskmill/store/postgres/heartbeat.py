@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 import psycopg
 
+from taskmill.core.logs import logger
 from taskmill.errors import StoreError
-from taskmill.logs import logger
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.alarm import Alarm
 from taskmill.store.postgres.callers_transactions import CallersTransactions

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from taskmill.logs import logger
+from taskmill.core.logs import logger
 
 LEASE = 30.0
 """Seconds without a heartbeat after which a node is dead."""

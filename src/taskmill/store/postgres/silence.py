@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import psycopg
 
-from taskmill.logs import logger
+from taskmill.core.logs import logger
 from taskmill.store.postgres.connection import PatientConnection
 from taskmill.store.postgres.session import Session
 

@@ -13,8 +13,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 import psycopg
 
+from taskmill.core.logs import logger
+from taskmill.core.ports import Clock, DispatchRight
 from taskmill.errors import StoreError, SubmissionError
-from taskmill.logs import logger
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.commit import Recovery
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
@@ -23,7 +24,6 @@ from taskmill.model.retention import PruneRule
 from taskmill.model.stages import NewTask, Stored
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
-from taskmill.ports import Clock, DispatchRight
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.postgres import health, heartbeat, lease

@@ -20,9 +20,9 @@ from typing import Any
 
 import psycopg
 
+from taskmill.core.ports import Clock
 from taskmill.errors import StoreBusy, StoreError
 from taskmill.model.turn import TurnResult
-from taskmill.ports import Clock
 from taskmill.store.postgres.connection import RawConnection, is_lost, may_try_again, translated
 from taskmill.store.postgres.session import NotAlone, Session
 from taskmill.store.sql.group_commit import Asked, GroupCommit

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from taskmill.cron_socket import CronRow
+from taskmill.core.cron_port import CronRow
 from taskmill.errors import DuplicateTask
 from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState, Firing

@@ -11,7 +11,7 @@ from datetime import tzinfo
 
 import msgspec
 
-from taskmill.cron_socket import CronBeginning, CronDeclaration, CronRow, Fired, Firings, Occasion
+from taskmill.core.cron_port import CronBeginning, CronDeclaration, CronRow, Fired, Firings, Occasion
 from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState
 from taskmill.model.outcome import StopReason

@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from taskmill.core.logs import logger
+from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreBusy, StoreError, TaskmillError
-from taskmill.logs import logger
-from taskmill.ports import Clock, StoreCounters
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.damage import UNDECODABLE, corrupt
 from taskmill.store.sql.thread import StoreThread

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from taskmill.cron_socket import CronRow
+from taskmill.core.cron_port import CronRow
+from taskmill.core.ports import Clock
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.filters import Filters
@@ -20,7 +21,6 @@ from taskmill.model.snapshot import Schedule
 from taskmill.model.stages import Crossing, Described
 from taskmill.model.status import Ending, Status
 from taskmill.policy.rules import Rules, declared_here
-from taskmill.ports import Clock
 from taskmill.store.sql import controls, cron, explaining, machine, pruning, reading, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import one

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from taskmill.ports import Clock
+from taskmill.core.ports import Clock
 
 T = TypeVar("T")
 Done = Callable[[Any, BaseException | None], None]

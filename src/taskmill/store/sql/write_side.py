@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import TypeVar
 
-from taskmill.cron_socket import CronBeginning, CronDeclaration, Firings, Occasion
+from taskmill.core.cron_port import CronBeginning, CronDeclaration, Firings, Occasion
+from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreCorrupt, StoreError, SubmissionError
 from taskmill.model.commit import CancelResult, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Declared, Scope
@@ -17,7 +18,6 @@ from taskmill.model.retention import PruneRule
 from taskmill.model.stages import Described, NewTask, Origin, Stored
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
-from taskmill.ports import Clock, StoreCounters
 from taskmill.store.sql import (
     cluster,
     controls,

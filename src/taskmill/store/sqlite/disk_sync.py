@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from taskmill.core.logs import logger
+from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreError, StoreLost
-from taskmill.logs import logger
-from taskmill.ports import Clock, StoreCounters
 from taskmill.store.sql.group_commit import guarded
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sqlite.handover import Handover

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
+from taskmill.core.ports import Clock, DispatchRight
 from taskmill.errors import AlreadyRunning
-from taskmill.ports import Clock, DispatchRight
 from taskmill.store.sqlite.connection import MEMORY, Connection
 from taskmill.store.sqlite.store import SqliteStore
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from taskmill.core.ports import Clock, DispatchRight
 from taskmill.errors import AlreadyRunning, SubmissionError
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.records import TaskRecord
 from taskmill.model.stages import NewTask, Stored
-from taskmill.ports import Clock, DispatchRight
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox

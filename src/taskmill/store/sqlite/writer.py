@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from taskmill.core.logs import logger
+from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreBusy, StoreError, StoreLost
-from taskmill.logs import logger
-from taskmill.ports import Clock, StoreCounters
 from taskmill.store.sql.group_commit import Asked, GroupCommit, Request, guarded
 from taskmill.store.sqlite.connection import (
     LOG_BYTES_KEPT,

@@ -24,7 +24,7 @@ class SystemClock:
 
     def zone(self) -> tzinfo:
         # Imported here, because only programs with cron tasks need zones.
-        from taskmill.host_zone import host_zone
+        from taskmill.core.host_zone import host_zone
 
         return host_zone()
 

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from taskmill.exits import ends_program
+from taskmill.core.exits import ends_program
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]

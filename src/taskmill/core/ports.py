@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Protocol
 
-from taskmill.cron_socket import CronStore
+from taskmill.core.cron_port import CronStore
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.commit import CancelResult, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Controls, Declared, Scope
