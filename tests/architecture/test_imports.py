@@ -179,6 +179,21 @@ def test_only_the_composition_root_knows_where_readings_come_from() -> None:
     assert wrong == [], _shown(wrong)
 
 
+def test_the_random_numbers_of_the_program_are_left_alone() -> None:
+    """A program that has seeded ``random`` gets the numbers it expects, whatever taskmill's threads do."""
+    drawing = [
+        f"{source.name}:{node.lineno}"
+        for source in package_sources()
+        for node in source.nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "random"
+        and node.attr != "Random"
+        and any(found.module == "random" for found in imports_of(source))
+    ]
+    assert drawing == []
+
+
 def test_one_file_makes_loggers() -> None:
     """Any other logger may raise, in the midst of other work; the command line sets logging up for a program."""
     making = {

@@ -14,6 +14,8 @@ from taskmill.policy.families import family_verdict
 from taskmill.policy.verdicts import judge
 from taskmill.runtime.attempt import Attempt
 
+_chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
+
 MOST_RESULTS = 32 * 2**20
 """The most characters of results to store in one turn; PostgreSQL refuses more than 256 MB in one value."""
 
@@ -75,7 +77,7 @@ def verdict_on(attempt: Attempt, outcome: Outcome, now: int, ended_at: int, *, l
         retries=task.retries,
         crashes=task.crashes,
         now=now,
-        random=random.random(),  # noqa: S311 - jitter, not secrets
+        random=_chance.random(),
         leaving=leaving,
     )
     if task.cron is not None and isinstance(verdict, TryAgain):

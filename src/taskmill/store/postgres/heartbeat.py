@@ -29,6 +29,8 @@ from taskmill.store.postgres.lease import Lease, steady_seconds
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.silence import give_up_unheard
 
+_chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
+
 BEAT = 1.0
 """Longest time between two heartbeats, in seconds."""
 SOONEST = 0.75
@@ -370,7 +372,7 @@ class Heartbeat:
 
 def _until_next_beat() -> float:
     """Return a random time below ``BEAT``, so that nodes started together do not query together."""
-    return BEAT * random.uniform(SOONEST, 1.0)  # noqa: S311 - nothing secret
+    return BEAT * _chance.uniform(SOONEST, 1.0)
 
 
 class NodeRight:

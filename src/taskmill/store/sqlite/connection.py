@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Literal
 from taskmill.errors import StoreBusy, StoreCorrupt, StoreError
 from taskmill.store.moving.marks import SEALED, told_by_seal
 
+_chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
+
 if TYPE_CHECKING:
     import sqlite3
 else:
@@ -108,7 +110,7 @@ def _write_ahead_mode(connection: Connection) -> str:
         except sqlite3.Error as wrong:
             if not is_busy(wrong) or time.monotonic() > give_up_at:
                 raise
-            time.sleep(random.uniform(0, 0.01))  # noqa: S311 - spreading waits, not secrets
+            time.sleep(_chance.uniform(0, 0.01))
         else:
             return mode
 

@@ -40,6 +40,8 @@ from taskmill.store.sqlite.log_file import LogFile
 from taskmill.store.sqlite.log_frames import first_difference, is_intact
 from taskmill.store.sqlite.session import Session
 
+_chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
+
 T = TypeVar("T")
 
 INLINE_ROWS = 48
@@ -330,7 +332,7 @@ class Writer(GroupCommit):
         while not self._begin_now():
             if time.monotonic() > give_up_at:
                 raise StoreBusy(f"{self._name}: another process holds the write lock for {LOCK_PATIENCE:.0f} s")
-            time.sleep(random.uniform(0, longest))  # noqa: S311 - spreading waits, not secrets
+            time.sleep(_chance.uniform(0, longest))
             longest = min(longest * 2, 0.02)
 
     def _checkpoint(self) -> None:
