@@ -84,6 +84,15 @@ async def test_a_submission_that_meets_a_damaged_row_names_it_and_others_are_sto
                 await verb()
 
 
+async def test_an_instant_that_no_calendar_has_is_said_to_be_damaged(path: Path) -> None:
+    _, damaged, _ = await _three_tasks(path)
+    write(path, damaged, expires_at=str(2**62))
+    async with Scheduler(path, domains=[box]) as scheduler:
+        for verb in (scheduler.explain, scheduler.get):
+            with pytest.raises(StoreCorrupt, match=rf"{damaged}.* column expires_at"):
+                await verb(damaged)
+
+
 @pytest.mark.one_engine("a server checks the words of its columns")
 async def test_doctor_names_every_damaged_row(path: Path, here: Here) -> None:
     ids = await _three_tasks(path)

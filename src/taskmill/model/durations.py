@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import msgspec
 
 from taskmill.errors import ConfigError
 
@@ -21,6 +24,8 @@ LONGEST_MS = 2**63 // 10**6
 # Users see instants as datetimes, which have this range.
 FIRST_INSTANT_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 LAST_INSTANT_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+Instant = Annotated[int, msgspec.Meta(ge=FIRST_INSTANT_MS, le=LAST_INSTANT_MS)]
+"""A stored instant. In a damaged row it may be out of range."""
 
 
 def milliseconds(value: object, name: str, error: type[Exception] = ConfigError) -> int:

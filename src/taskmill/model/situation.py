@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from taskmill.model.controls import Controls
+from taskmill.model.durations import Instant
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.machine import NodeMachine
 from taskmill.model.status import Status
@@ -24,12 +25,12 @@ class Situation(msgspec.Struct, array_like=True):
     urgency: int
     status: Status
     stop: str | None
-    created_at: int
-    queued_at: int
-    renewed_at: int | None
-    due_at: int | None
-    expires_at: int | None
-    started_at: int | None
+    created_at: Instant
+    queued_at: Instant
+    renewed_at: Instant | None
+    due_at: Instant | None
+    expires_at: Instant | None
+    started_at: Instant | None
     attempt: int
     last_error: str | None
     gate_id: int | None
@@ -40,9 +41,9 @@ class Situation(msgspec.Struct, array_like=True):
     children: int
     series_paused: bool
     preempted: int
-    paused_at: int | None
+    paused_at: Instant | None
     interrupted: bool
-    clock_from: int
+    clock_from: Instant
     """The instant from which its TTL counts."""
     place_id: int
     """The task whose place in the queue it took over; its own id if none."""

@@ -15,6 +15,7 @@ from taskmill.errors import StoreCorrupt, TaskmillError
 from taskmill.model.commit import UNREADABLE_ROW, Damage, SetAside
 from taskmill.model.controls import Bucket, Change
 from taskmill.model.cron import CronState
+from taskmill.model.durations import Instant
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure, Status
@@ -31,8 +32,6 @@ BATCH = 500
 _LONGEST_SHOWN = 60
 
 _Whole = int | bool
-_Instant = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000, le=253_402_300_799_999)]
-"""Milliseconds since the epoch, within the range of a datetime."""
 _Json = msgspec.Raw
 _NOW = object()
 
@@ -67,14 +66,14 @@ _TASK = (
     _Column("retries", int, 0),
     _Column("crashes", int, 0),
     _Column("interrupted", _Whole, False),
-    _Column("created_at", _Instant, _NOW),
-    _Column("queued_at", _Instant, _NOW),
-    _Column("renewed_at", _Instant | None, None),
+    _Column("created_at", Instant, _NOW),
+    _Column("queued_at", Instant, _NOW),
+    _Column("renewed_at", Instant | None, None),
     _Column("place_id", int | None, None),
-    _Column("due_at", _Instant | None, None),
+    _Column("due_at", Instant | None, None),
     _Column("due_is_relative", _Whole, False),
-    _Column("expires_at", _Instant | None, None),
-    _Column("started_at", _Instant | None, None),
+    _Column("expires_at", Instant | None, None),
+    _Column("started_at", Instant | None, None),
     _Column("ttl_ms", int | None, None),
     _Column("parent_id", int | None, None),
     _Column("children", int, 0),
@@ -90,7 +89,7 @@ _TASK = (
     _Column("on_dependency_failure", OnDependencyFailure | None, None),
     _Column("series_id", int | None, None),
     _Column("cron", str | None, None),
-    _Column("paused_at", _Instant | None, None),
+    _Column("paused_at", Instant | None, None),
     _Column("preempted", int, 0),
     _Column("frozen", _Whole, False),
     _Column("gate_id", int | None, None),
@@ -106,7 +105,7 @@ _TASK = (
 _HISTORY = (
     *(column for column in _TASK if column.name in _KEPT),
     _Column("ending", Ending, None),
-    _Column("ended_at", _Instant, None),
+    _Column("ended_at", Instant, None),
     _Column("duration_ms", int | None, None),
     _Column("result", str | None, None),
     _Column("error", str | None, None),
@@ -117,13 +116,13 @@ _CONTENT = {"label", "payload", "tags", "overrides", "saved", "replaced", "progr
 _SERIES = (
     _Column("template", str, None),
     _Column("every_ms", Annotated[int, msgspec.Meta(gt=0)], None),
-    _Column("first_at", _Instant, None),
-    _Column("due_at", _Instant, None),
+    _Column("first_at", Instant, None),
+    _Column("due_at", Instant, None),
     _Column("ttl_ms", int | None, None),
     _Column("runs", int, None),
     _Column("max_runs", int | None, None),
     _Column("paused", _Whole, None),
-    _Column("made_at", _Instant | None, None),
+    _Column("made_at", Instant | None, None),
 )
 _OTHERS = {
     "taskmill_control": (
@@ -132,8 +131,8 @@ _OTHERS = {
             _Column("kind", Literal["scheduler", "domain", "group", "type"], None),
             _Column("name", str, None),
             _Column("change", str | None, None),
-            _Column("paused_at", _Instant | None, None),
-            _Column("resume_at", _Instant | None, None),
+            _Column("paused_at", Instant | None, None),
+            _Column("resume_at", Instant | None, None),
             _Column("resume_is_relative", _Whole, None),
             _Column("bucket", str | None, None),
             _Column("full_at", int | None, None),
@@ -144,8 +143,8 @@ _OTHERS = {
         (
             _Column("kind", Literal["scheduler", "domain", "group"], None),
             _Column("name", str, None),
-            _Column("since", _Instant, None),
-            _Column("until", _Instant, None),
+            _Column("since", Instant, None),
+            _Column("until", Instant, None),
             _Column("reached", int, None),
         ),
     ),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from taskmill.model.controls import ScopeKind
+from taskmill.model.durations import Instant
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.situation import Situation, Surroundings
 from taskmill.model.stages import Crossing, Described
@@ -28,6 +29,7 @@ RECENT = 200
 """The number of endings from which the rate of ending tasks is estimated."""
 _ENDINGS_OF_ATTEMPTS = tuple(end for end in Ending if end not in (Ending.EXPIRED, Ending.DEPENDENCY_FAILED))
 
+_Recent = tuple[int, Instant | None, Instant | None]
 _decode_situation = msgspec.json.Decoder(Situation, strict=False).decode
 _decode_load = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
 _decode_ahead = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
@@ -61,13 +63,13 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
         return found, around
 
 
-def _recent_endings(connection: Connection, group: str | None) -> tuple[int, int | None, int | None]:
+def _recent_endings(connection: Connection, group: str | None) -> _Recent:
     """Return the number of the last endings of tasks that had run, and the times of the first and last of them."""
     where, parameters = ("true", []) if group is None else ("group_name = ?", [group])
     query, parameters = last_ended(f"duration_ms IS NOT NULL AND {where}", parameters, RECENT, _ENDINGS_OF_ATTEMPTS)
     spanned = f"SELECT count(*), min(ended_at), max(ended_at) FROM ({query}) AS recent"  # noqa: S608 - fixed fragments
-    number, first, last = connection.execute(spanned, parameters).fetchone()
-    return number, first, last
+    recent: _Recent = msgspec.convert(connection.execute(spanned, parameters).fetchone(), _Recent)
+    return recent
 
 
 def load_of_groups(connection: Connection, view: View) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
