@@ -51,7 +51,7 @@ MORE_STATEMENTS = {
     "health_of_nodes",
 }
 
-NOTHING_TO_DO = {"claim", "count_anew", "delete_active", "tally"}
+NOTHING_TO_DO = {"claim", "count_anew", "delete_active", "rebuild_indexes", "tally"}
 NOTHING_ON_SQLITE = {"claim_fronts", "unclaim_others", "preemption", "ask_to_make_way"}
 
 # Read or written as a whole, once in a while, or small.
