@@ -15,7 +15,7 @@ from taskmill.store.sql.statements import load
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.lost_ids import LostIds, raise_sequence
 
-STATEMENTS = load(Path(__file__).with_name("queries"))
+STATEMENTS = load("sqlite", Path(__file__).with_name("queries"))
 
 
 class Session:
