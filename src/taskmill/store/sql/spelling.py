@@ -10,9 +10,12 @@ macro                               meaning
 ``rows($1, id bigint, key text)``   the parameter, a JSON array of arrays, as a table with these columns
 ==================================  ====================================================================
 
-Text for SQLite also loses what only PostgreSQL writes: casts (``::bigint``), ``$1`` for ``?1``, ``true`` for ``1``,
-``greatest`` for ``max``, and the order of an aggregate, which older versions of SQLite do not know. Where SQLite must
-return a list in a certain order, its statement sorts a subquery.
+For SQLite the rest of PostgreSQL's spelling is replaced too: ``$1`` by ``?1``, ``true`` by ``1``, ``greatest`` by ``max``,
+``x::json`` by ``json(x)``. Other casts are dropped, and so is the order of an aggregate, which older versions of SQLite
+do not know; where the order matters there, the statement sorts a subquery.
+
+A flag is compared (``open = true``, not ``open``), because SQLite uses a partial index only if the text of its condition
+is found in the statement.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from typing import Literal
 Engine = Literal["sqlite", "postgres"]
 
 _MACRO = re.compile(r"\b(json_row|json_list|json_map|IN ids|rows)\(")
-_PARSED = re.compile(r"([\w.]+)::json\b(?! ->)")
+_PARENTHESIS = re.compile("[()]")
+_PARSED = re.compile(r"([\w.]+|\))::json\b(?! ->)")
 _CAST = re.compile(r"::[a-z]\w*")
 _PARAMETER = re.compile(r"\$(?=\d)")
 _WORD = re.compile(r"(?<!')\b(true|false|greatest|least)\b(?!')")
@@ -35,7 +39,7 @@ def spelled(engine: Engine, sql: str) -> str:
     """Return the text of a statement in the dialect of an engine."""
     if engine == "postgres":
         return _expanded(sql, _POSTGRES)
-    sql = _PARSED.sub(r"json(\1)", _expanded(sql, _SQLITE))
+    sql = _parsed(_expanded(sql, _SQLITE))
     sql = _PARAMETER.sub("?", _CAST.sub("", sql))
     return _WORD.sub(lambda word: _SQLITE_WORDS[word[0]], sql)
 
@@ -51,11 +55,24 @@ def _expanded(sql: str, macros: Mapping[str, Callable[[str], str]]) -> str:
 def _closing(sql: str, start: int) -> int:
     """Return the index of the parenthesis that closes the one before ``start``."""
     depth = 1
-    for parenthesis in re.compile("[()]").finditer(sql, start):
-        depth += 1 if parenthesis[0] == "(" else -1
+    for found in _PARENTHESIS.finditer(sql, start):
+        depth += 1 if found[0] == "(" else -1
         if depth == 0:
-            return parenthesis.start()
+            return found.start()
     raise ValueError(f"a parenthesis is never closed: {sql[start:]}")
+
+
+def _opening(sql: str, end: int) -> int:
+    """Return the index of the parenthesis that the one at ``end`` closes."""
+    return next(n for n in range(end, -1, -1) if sql[n] == "(" and _closing(sql, n + 1) == end)
+
+
+def _parsed(sql: str) -> str:
+    """Replace ``text::json`` by ``json(text)``: as a part of other JSON it is a value, not a string."""
+    while cast := _PARSED.search(sql):
+        start = _opening(sql, cast.start()) if cast[1] == ")" else cast.start()
+        sql = f"{sql[:start]}json({sql[start : cast.end(1)]}){sql[cast.end() :]}"
+    return sql
 
 
 def _unsorted(aggregated: str) -> str:
@@ -71,17 +88,20 @@ def _columns(arguments: str) -> tuple[str, list[tuple[str, str]]]:
 
 def _sqlite_rows(arguments: str) -> str:
     parameter, columns = _columns(arguments)
-    fields = ", ".join(f"value ->> {n} AS {name}" for n, (name, _) in enumerate(columns))
-    return f"(SELECT {fields} FROM json_each({parameter}))"  # noqa: S608 - names in our own files
+    fields = [f"value {'->' if kind == 'json' else '->>'} {n} AS {name}" for n, (name, kind) in enumerate(columns)]
+    return f"(SELECT {', '.join(fields)} FROM json_each({parameter}))"  # noqa: S608 - names in our own files
 
 
 def _postgres_rows(arguments: str) -> str:
     parameter, columns = _columns(arguments)
-    fields = ", ".join(
-        f"value ->> {n} AS {name}" if kind == "text" else f"(value ->> {n})::{kind} AS {name}"
-        for n, (name, kind) in enumerate(columns)
-    )
-    return f"(SELECT {fields} FROM jsonb_array_elements({parameter}::jsonb) AS row (value))"  # noqa: S608
+    fields = [f"{_postgres_field(n, kind)} AS {name}" for n, (name, kind) in enumerate(columns)]
+    return f"(SELECT {', '.join(fields)} FROM jsonb_array_elements({parameter}::jsonb) AS row (value))"  # noqa: S608
+
+
+def _postgres_field(n: int, kind: str) -> str:
+    if kind == "json":
+        return f"value -> {n}"
+    return f"value ->> {n}" if kind == "text" else f"(value ->> {n})::{kind}"
 
 
 _SQLITE: Mapping[str, Callable[[str], str]] = {

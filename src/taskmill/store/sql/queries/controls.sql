@@ -1,9 +1,10 @@
 -- name: version
 -- Return the version of the controls, and whether any paused time is still to be given back.
-SELECT value::bigint, EXISTS (SELECT 1 FROM taskmill_ended_pause) FROM taskmill_setting WHERE name = 'controls_version';
+SELECT CAST(value AS bigint), EXISTS (SELECT 1 FROM taskmill_ended_pause)
+FROM taskmill_setting WHERE name = 'controls_version';
 
 -- name: bump_version
-UPDATE taskmill_setting SET value = value::bigint + 1 WHERE name = 'controls_version';
+UPDATE taskmill_setting SET value = CAST(value AS bigint) + 1 WHERE name = 'controls_version';
 
 -- name: declared
 SELECT value FROM taskmill_setting WHERE name = 'declared';
@@ -13,7 +14,7 @@ INSERT INTO taskmill_setting (name, value) VALUES ('declared', $1)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: controls
-SELECT coalesce(json_agg(json_build_array(kind, name, change, paused_at, resume_at, bucket) ORDER BY kind, name), '[]')
+SELECT json_list(json_row(kind, name, change, paused_at, resume_at, bucket) ORDER BY kind, name)
 FROM taskmill_control;
 
 -- name: change_of
@@ -24,10 +25,15 @@ INSERT INTO taskmill_control (kind, name, change) VALUES ($1, $2, $3)
 ON CONFLICT (kind, name) DO UPDATE SET change = excluded.change;
 
 -- name: fill_buckets
--- Store token buckets, for rows of [kind, name, bucket, full_at].
+-- Store token buckets.
+-- sqlite:
 INSERT INTO taskmill_control (kind, name, bucket, full_at)
-SELECT value ->> 0, value ->> 1, value ->> 2, (value ->> 3)::bigint
-FROM jsonb_array_elements($1::jsonb) AS given (value) ORDER BY 1, 2
+SELECT kind, name, bucket, full_at FROM rows($1, kind text, name text, bucket text, full_at bigint) AS given WHERE true
+ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket, full_at = excluded.full_at;
+-- postgres: in a fixed order, so that transactions cannot deadlock.
+INSERT INTO taskmill_control (kind, name, bucket, full_at)
+SELECT kind, name, bucket, full_at FROM rows($1, kind text, name text, bucket text, full_at bigint) AS given
+ORDER BY 1, 2
 ON CONFLICT (kind, name) DO UPDATE SET bucket = excluded.bucket, full_at = excluded.full_at;
 
 -- name: forget_full_buckets
@@ -60,10 +66,20 @@ SELECT kind, name, resume_at FROM taskmill_control WHERE resume_at <= $1::bigint
 -- name: freeze
 -- Keep at most $2 tasks from expiring whose deadline has passed at $1 but which are paused, or are still owed time by
 -- an ended pause.
+-- sqlite:
+UPDATE taskmill_task SET frozen = true
+WHERE id IN (
+    SELECT id FROM taskmill_task AS t
+    WHERE {may_expire} AND t.frozen = false AND t.expires_at <= $1
+        AND (EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it})
+            OR EXISTS (SELECT 1 FROM taskmill_ended_pause AS ended WHERE {owes_it}))
+    LIMIT $2
+);
+-- postgres: an array makes the planner find the rows by id.
 UPDATE taskmill_task SET frozen = true
 WHERE id = ANY (ARRAY(
     SELECT id FROM taskmill_task AS t
-    WHERE {may_expire} AND NOT t.frozen AND t.expires_at <= $1::bigint
+    WHERE {may_expire} AND t.frozen = false AND t.expires_at <= $1::bigint
         AND (EXISTS (SELECT 1 FROM taskmill_control AS control WHERE {pauses_it})
             OR EXISTS (SELECT 1 FROM taskmill_ended_pause AS ended WHERE {owes_it}))
     LIMIT $2::bigint
@@ -85,7 +101,7 @@ UPDATE taskmill_task AS task SET
 FROM (
     SELECT t.id, {own_pause}
     FROM taskmill_task AS t
-    WHERE t.id = ANY (taskmill_ids($1))
+    WHERE t.id IN ids($1)
 ) AS own
 WHERE task.id = own.id;
 
