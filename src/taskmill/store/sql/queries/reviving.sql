@@ -7,7 +7,7 @@ INSERT INTO taskmill_task (
 )
 SELECT
     id, type, key, label, group_name, priority, priority, 'blocked', payload, tags, overrides, attempt, created_at,
-    $2::bigint, $3::bigint, parent_id, (SELECT last_value FROM taskmill_task_id), saved, io, error,
+    $2::bigint, $3::bigint, parent_id, {last_id}, saved, io, error,
     EXISTS (SELECT 1 FROM taskmill_task AS parent
         WHERE parent.id = taskmill_history.parent_id AND parent.max_children IS NOT NULL),
     $4
@@ -25,6 +25,11 @@ DELETE FROM taskmill_history WHERE id = $1::bigint;
 DELETE FROM taskmill_history_tag WHERE task_id = $1::bigint;
 
 -- name: untally
+-- Subtract one ended task from the tally.
+-- sqlite:
+UPDATE taskmill_tally SET ended = ended - 1, kept = kept - 1, duration_ms = duration_ms - coalesce($4, 0)
+WHERE type = $1 AND group_name = $2 AND ending = $3;
+-- postgres: as in uncount.
 INSERT INTO taskmill_tally AS tally (type, group_name, ending, ended, kept, duration_ms, shard)
 VALUES ($1, $2, $3, -1, -1, -coalesce($4::bigint, 0), pg_backend_pid() % 64)
 ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
