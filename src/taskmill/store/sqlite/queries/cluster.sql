@@ -6,10 +6,6 @@ SELECT {others_at_work};
 -- True if there are other nodes.
 SELECT false;
 
--- name: claim_fronts
--- Nothing to do: only nodes that claim from the same lanes need it.
-;
-
 -- name: preemption
 -- Nothing to do: only nodes that dispatch together need it.
 ;
