@@ -56,7 +56,7 @@ ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
 
 -- name: transaction_states
 -- Return [number, state] of the transactions with the given numbers.
-SELECT coalesce(json_agg(json_build_array(value, pg_xact_status(value::xid8))), '[]')
+SELECT json_list(json_row(value, pg_xact_status(value::xid8)))
 FROM jsonb_array_elements_text($1::jsonb) AS given (value);
 
 -- name: works_for_nobody
@@ -107,57 +107,26 @@ SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node WHERE NOT {is_dead}
 -- name: nodes_at_work
 -- Return [id, name, entered at, last seen, is alive, slots, ids of its running tasks] of every known node. $1 as in
 -- bury_nodes. For a node that has left, the last heartbeat is lost; entered_at takes its place.
-SELECT coalesce(json_agg(json_build_array(
+SELECT json_list(json_row(
     id, name,
     (extract(epoch FROM entered_at) * 1000)::bigint,
     (extract(epoch FROM CASE WHEN seen_at = '-infinity' THEN entered_at ELSE seen_at END) * 1000)::bigint,
     NOT {is_dead}, slots,
     (
-        SELECT coalesce(json_agg(task.id ORDER BY task.id), '[]') FROM taskmill_task AS task
+        SELECT json_list(task.id ORDER BY task.id) FROM taskmill_task AS task
         WHERE task.status = 'running' AND task.node_id = node.id)
-    ) ORDER BY id), '[]')
+    ) ORDER BY id)
 FROM taskmill_node AS node;
 
 -- name: health_of_nodes
 -- Return {alive: names, dead: names, without_node: number of running tasks without a known node}. $1 as in bury_nodes.
 SELECT json_build_object(
-    'alive', (SELECT coalesce(json_agg(name ORDER BY id), '[]') FROM taskmill_node WHERE NOT {is_dead}),
-    'dead', (SELECT coalesce(json_agg(name ORDER BY id), '[]') FROM taskmill_node WHERE {is_dead}),
+    'alive', (SELECT json_list(name ORDER BY id) FROM taskmill_node WHERE NOT {is_dead}),
+    'dead', (SELECT json_list(name ORDER BY id) FROM taskmill_node WHERE {is_dead}),
     'without_node', (
         SELECT count(*) FROM taskmill_task
         WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node WHERE id = node_id)));
 
--- name: elsewhere
--- Return the load of other nodes, and store the number of slots here, $1, for them.
-WITH {own_slots}
-SELECT {others_at_work};
-
--- name: other_nodes
--- True if there are other nodes.
-SELECT EXISTS (
-    SELECT 1 FROM taskmill_node WHERE id IS DISTINCT FROM {this_node});
-
--- name: preemption
--- Return [[id, urgency, started_at, aged from, node, is stopping] of all running tasks, [id, slots, types] of nodes
--- that start tasks, this node, those of the given tasks that still wait].
-SELECT json_build_array(
-    (
-        SELECT coalesce(json_agg(json_build_array(
-            id, urgency, started_at, coalesce(renewed_at, queued_at), coalesce(node_id, 0),
-            stop IS NOT NULL OR preempted > 0) ORDER BY id), '[]')
-        FROM taskmill_task WHERE status = 'running'
-    ),
-    (
-        SELECT coalesce(json_agg(json_build_array(id, slots, types::json) ORDER BY id), '[]')
-        FROM taskmill_node WHERE NOT stopped
-    ),
-    {this_node},
-    (
-        SELECT coalesce(json_agg(id ORDER BY id), '[]') FROM taskmill_task
-        WHERE id = ANY (taskmill_ids($1)) AND status = 'pending' AND stop IS NULL
-    )
-);
-
--- name: ask_to_make_way
--- Mark running tasks for preemption, on whichever node they run.
-UPDATE taskmill_task SET preempted = 1 WHERE id = ANY (taskmill_ids($1)) AND status = 'running';
+-- name: machines
+-- Return [node, last reading of its machine] of every node that is not dead; $1 as in bury_nodes.
+SELECT json_list(json_row(id, machine) ORDER BY id) FROM taskmill_node WHERE NOT {is_dead};
