@@ -10,12 +10,12 @@ macro                               meaning
 ``rows($1, id bigint, key text)``   the parameter, a JSON array of arrays, as a table with these columns
 ==================================  ====================================================================
 
-For SQLite the rest of PostgreSQL's spelling is replaced too: ``$1`` by ``?1``, ``true`` by ``1``, ``greatest`` by ``max``,
-``x::json`` by ``json(x)``. Other casts are dropped, and so is the order of an aggregate, which older versions of SQLite
-do not know; where the order matters there, the statement sorts a subquery.
+For SQLite the rest of PostgreSQL's spelling is replaced too: ``$1`` by ``?1``, ``true`` by ``1``, ``greatest`` by
+``max``, ``x::json`` by ``json(x)``. Other casts are dropped, and so is the order of an aggregate, which older versions
+of SQLite do not know; where the order matters there, the statement sorts a subquery.
 
-A flag is compared (``open = true``, not ``open``), because SQLite uses a partial index only if the text of its condition
-is found in the statement.
+A flag is compared (``open = true``, not ``open``), because SQLite uses a partial index only if its condition is found
+in the statement word by word.
 """
 
 from __future__ import annotations
@@ -26,53 +26,41 @@ from typing import Literal
 
 Engine = Literal["sqlite", "postgres"]
 
-_MACRO = re.compile(r"\b(json_row|json_list|json_map|IN ids|rows)\(")
-_PARENTHESIS = re.compile("[()]")
-_PARSED = re.compile(r"([\w.]+|\))::json\b(?! ->)")
+
+def _balanced(depth: int) -> str:
+    """Return a pattern for text with parentheses up to ``depth`` deep."""
+    return rf"[^()]*(?:\({_balanced(depth - 1)}\)[^()]*)*" if depth else "[^()]*"
+
+
+_BALANCED = _balanced(8)
+_MACRO = re.compile(rf"\b(json_row|json_list|json_map|IN ids|rows)\(({_BALANCED})\)")
+_PARSED = re.compile(rf"([\w.]+|\({_BALANCED}\))::json\b(?! ->)")
 _CAST = re.compile(r"::[a-z]\w*")
 _PARAMETER = re.compile(r"\$(?=\d)")
-_WORD = re.compile(r"(?<!')\b(true|false|greatest|least)\b(?!')")
-_SQLITE_WORDS = {"true": "1", "false": "0", "greatest": "max", "least": "min"}
+_WORDS = {"true": "1", "false": "0", "greatest": "max", "least": "min"}
 
 
 def spelled(engine: Engine, sql: str) -> str:
     """Return the text of a statement in the dialect of an engine."""
     if engine == "postgres":
         return _expanded(sql, _POSTGRES)
-    sql = _parsed(_expanded(sql, _SQLITE))
+    sql = _expanded(sql, _SQLITE)
+    if "::json" in sql:
+        sql = _parsed(sql)
     sql = _PARAMETER.sub("?", _CAST.sub("", sql))
-    return _WORD.sub(lambda word: _SQLITE_WORDS[word[0]], sql)
+    for word, own in _WORDS.items():
+        if word in sql:
+            sql = re.sub(rf"(?<!')\b{word}\b(?!')", own, sql)
+    return sql
 
 
 def _expanded(sql: str, macros: Mapping[str, Callable[[str], str]]) -> str:
-    if (call := _MACRO.search(sql)) is None:
-        return sql
-    end = _closing(sql, call.end())
-    inside = _expanded(sql[call.end() : end], macros)
-    return sql[: call.start()] + macros[call[1]](inside) + _expanded(sql[end + 1 :], macros)
-
-
-def _closing(sql: str, start: int) -> int:
-    """Return the index of the parenthesis that closes the one before ``start``."""
-    depth = 1
-    for found in _PARENTHESIS.finditer(sql, start):
-        depth += 1 if found[0] == "(" else -1
-        if depth == 0:
-            return found.start()
-    raise ValueError(f"a parenthesis is never closed: {sql[start:]}")
-
-
-def _opening(sql: str, end: int) -> int:
-    """Return the index of the parenthesis that the one at ``end`` closes."""
-    return next(n for n in range(end, -1, -1) if sql[n] == "(" and _closing(sql, n + 1) == end)
+    return _MACRO.sub(lambda call: macros[call[1]](_expanded(call[2], macros)), sql)
 
 
 def _parsed(sql: str) -> str:
-    """Replace ``text::json`` by ``json(text)``: as a part of other JSON it is a value, not a string."""
-    while cast := _PARSED.search(sql):
-        start = _opening(sql, cast.start()) if cast[1] == ")" else cast.start()
-        sql = f"{sql[:start]}json({sql[start : cast.end(1)]}){sql[cast.end() :]}"
-    return sql
+    """Replace ``x::json`` by ``json(x)``, also inside ``x``."""
+    return _PARSED.sub(lambda cast: f"json({_parsed(cast[1])})", sql)
 
 
 def _unsorted(aggregated: str) -> str:
