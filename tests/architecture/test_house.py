@@ -90,7 +90,7 @@ ENGINES: tuple[Engine, ...] = get_args(Engine)
 
 
 def _statements(engine: Engine) -> list[str]:
-    files = [*SHARED.glob("*.sql"), *(PACKAGE / "store" / engine / "queries").glob("*.sql")]
+    files = [*SHARED.glob("*.sql"), *(PACKAGE / "store" / engine).glob("*.sql")]
     return [name for file in sorted(files) for name, _ in named(engine, file)]
 
 

@@ -4,7 +4,7 @@ The shared code calls statements by name. Both engines have the same names, with
 compare them. The folder ``queries/`` here holds them in one spelling (:mod:`taskmill.store.sql.spelling`). Where the
 engines really differ, a statement has two bodies, one below a line ``-- sqlite: reason`` and one below a line
 ``-- postgres: reason``. An engine without a body does not have the statement; an engine with an empty body has nothing
-to do for it. A folder ``queries/`` of an engine holds statements that only this engine has.
+to do for it. Statements that only the code of one engine calls are in a file beside that code.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from taskmill.store.sql.spelling import Engine, spelled
 
 SHARED = Path(__file__).with_name("queries")
+FRAGMENTS = SHARED / "fragments.sql"
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _ENGINE = re.compile(r"^-- (sqlite|postgres):.*$", re.MULTILINE)
@@ -32,20 +33,16 @@ class _Names:
 SQL = _Names()
 
 
-def load(engine: Engine, folder: Path) -> dict[str, str]:
-    """Return the shared and the own statements of an engine by name.
+def load(engine: Engine, *own: Path) -> dict[str, str]:
+    """Return the statements of an engine by name: the shared ones, and those of its own files.
 
     ``{word}`` is replaced by that fragment of ``fragments.sql``.
     """
-    files = [*sorted(SHARED.glob("*.sql")), *sorted(folder.glob("*.sql"))]
     fragments: dict[str, str] = {}
-    for file in files:
-        if file.stem == "fragments":
-            for word, sql in named(engine, file):
-                fragments[word] = _with(fragments, sql)
-    return {
-        word: _with(fragments, sql) for file in files if file.stem != "fragments" for word, sql in named(engine, file)
-    }
+    for word, sql in named(engine, FRAGMENTS):
+        fragments[word] = _with(fragments, sql)
+    files = [file for file in sorted(SHARED.glob("*.sql")) if file != FRAGMENTS]
+    return {word: _with(fragments, sql) for file in (*files, *own) for word, sql in named(engine, file)}
 
 
 def named(engine: Engine, file: Path) -> Iterator[tuple[str, str]]:

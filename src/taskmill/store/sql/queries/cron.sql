@@ -18,7 +18,7 @@ SELECT json_list(json_row(state::json, type, task_id, runs)) FROM taskmill_cron
 WHERE task_id IS NOT NULL AND task_id IN ids($1);
 
 -- name: declare_cron
--- Store cron tasks, for rows of [name, position, type, state, task_id].
+-- Store cron tasks.
 INSERT INTO taskmill_cron (name, position, type, state, task_id)
 SELECT name, position, type, state, task_id
 FROM rows($1, name text, position integer, type text, state text, task_id bigint) AS given
@@ -27,7 +27,7 @@ ON CONFLICT (name) DO UPDATE SET
     position = excluded.position, type = excluded.type, state = excluded.state, task_id = excluded.task_id;
 
 -- name: write_cron
--- Store the states of cron tasks, for rows of [name, state, task_id, fired]; fired is 1 for a new firing.
+-- Store the states of cron tasks; "fired" is 1 for a new firing.
 UPDATE taskmill_cron AS c SET state = given.state, task_id = given.task_id, runs = c.runs + given.fired
 FROM rows($1, name text, state text, task_id bigint, fired integer) AS given
 WHERE c.name = given.name;
@@ -48,7 +48,7 @@ SELECT json_list(json_row(
 FROM taskmill_task AS t WHERE id IN ids($1);
 
 -- name: mark_firings
--- Mark tasks as firings of cron tasks, for rows of [id, name].
+-- Mark tasks as firings of cron tasks.
 UPDATE taskmill_task AS t SET cron = given.name
 FROM rows($1, id bigint, name text) AS given
 WHERE t.id = given.id;
@@ -57,8 +57,7 @@ WHERE t.id = given.id;
 SELECT json_list(id) FROM taskmill_task WHERE id IN ids($1);
 
 -- name: redeclare_firings
--- Update waiting firings whose declaration has changed, for rows of [id, type, payload, overrides, due_at]. A firing
--- that gets another type gives up its key.
+-- Update waiting firings whose declaration has changed. A firing that gets another type gives up its key.
 UPDATE taskmill_task AS t SET
     key = CASE WHEN t.type = given.type THEN t.key END,
     payload = CASE WHEN t.type = given.type THEN t.payload ELSE given.payload END,

@@ -35,9 +35,9 @@ SELECT json_list(json_row(group_name, type, n)) FROM (
 
 -- name: ahead
 -- Count, for group $1 or for every group, the waiting tasks that are more urgent than effective priority E, those
--- equally urgent that began to wait before ($2, $3), and all that are equally urgent. $4 has rows of [urgency, T1, T2]:
--- tasks of that urgency are more urgent than E if they have waited since T1, and equally urgent if since T2. Tasks of
--- the paused groups $5 and the paused domains $6 are left out.
+-- equally urgent that began to wait before ($2, $3), and all that are equally urgent. $4 says for each urgency how long
+-- its tasks must have waited: since "more_since" to be more urgent than E, since "equal_since" to be equally urgent.
+-- Tasks of the paused groups $5 and the paused domains $6 are left out.
 -- sqlite: the rows of $4 are unpacked once, not once per waiting task.
 WITH given AS MATERIALIZED (
     SELECT urgency, more_since, equal_since FROM rows($4, urgency smallint, more_since bigint, equal_since bigint) AS row
