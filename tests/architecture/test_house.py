@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import get_args
 
 import pytest
 
+from taskmill.store.sql.spelling import Engine
+from taskmill.store.sql.statements import SHARED, named
 from tests.architecture.sources import PACKAGE, ROOT, package_sources
 
 LONGEST_FILE = 400
@@ -83,23 +86,23 @@ def test_migrations_are_numbered_without_gaps() -> None:
     assert numbers == list(range(1, len(found) + 1))
 
 
-ENGINES = sorted(folder.parent.name for folder in (PACKAGE / "store").glob("*/queries"))
+ENGINES: tuple[Engine, ...] = get_args(Engine)
 
 
-def _statements(engine: str) -> list[str]:
-    files = sorted((PACKAGE / "store" / engine / "queries").glob("*.sql"))
-    return [name for file in files for name in re.findall(r"^-- name: (\w+)$", file.read_text("utf-8"), re.MULTILINE)]
+def _statements(engine: Engine) -> list[str]:
+    files = [*SHARED.glob("*.sql"), *(PACKAGE / "store" / engine).glob("*.sql")]
+    return [name for file in sorted(files) for name, _ in named(engine, file)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_statement_by_name_has_a_name_of_its_own(engine: str) -> None:
+def test_every_statement_by_name_has_a_name_of_its_own(engine: Engine) -> None:
     names = _statements(engine)
     assert names
     assert sorted(names) == sorted(set(names))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_statement_that_is_called_exists_in_every_engine(engine: str) -> None:
+def test_every_statement_that_is_called_exists_in_every_engine(engine: Engine) -> None:
     texts = [file.read_text(encoding="utf-8") for file in (PACKAGE / "store" / "sql").glob("*.py")]
     called = {name for text in texts for name in re.findall(r'SQL\["(\w+)"\]', text)}
     assert len(called) > 100

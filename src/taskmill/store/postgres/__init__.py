@@ -38,5 +38,5 @@ so a node that was declared dead but is still running cannot change tasks that i
 claim either. Its next heartbeat finds that the row is gone; the node then registers again, under a new id.
 
 The node's own view of its lease is in ``lease.py``, heartbeats and news of other nodes in ``heartbeat.py``, and the
-statements in ``queries/cluster.sql``.
+statements in ``cluster.sql``.
 """

@@ -20,7 +20,7 @@ from taskmill.store.postgres.connection import PatientConnection, RawConnection,
 from taskmill.store.sql.connection import Cursor
 from taskmill.store.sql.statements import load
 
-STATEMENTS = load(Path(__file__).with_name("queries"))
+STATEMENTS = load("postgres", Path(__file__).with_name("cluster.sql"))
 
 
 class NotAlone(Exception):

@@ -1,6 +1,6 @@
 """The protocol that an engine's connection implements for the shared SQL code.
 
-Statements are called by name (:mod:`taskmill.store.sql.statements`). Each engine has them in its own dialect, with the
+Statements are called by name (:mod:`taskmill.store.sql.statements`). Each engine gets them in its own dialect, with the
 same parameters and the same results.
 """
 

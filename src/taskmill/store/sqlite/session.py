@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from taskmill.store.sql.connection import Cursor
@@ -15,7 +14,7 @@ from taskmill.store.sql.statements import load
 from taskmill.store.sqlite.connection import Connection
 from taskmill.store.sqlite.lost_ids import LostIds, raise_sequence
 
-STATEMENTS = load(Path(__file__).with_name("queries"))
+STATEMENTS = load("sqlite")
 
 
 class Session:
