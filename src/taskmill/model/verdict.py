@@ -1,10 +1,19 @@
-"""What happens to a task after an attempt: the value that the store commits under the attempt's token."""
+"""What happens to a task after an attempt.
+
+A ``Verdict`` is what the attempt means by itself. ``Next`` is the state that follows once the row has shown whether the
+task has children and was asked to stop. The store writes it under the attempt's token.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
-from taskmill.model.status import Ending
+from taskmill.model.status import Ending, Status
+
+FOR_A_TASK, FOR_PRESSURE = 1, 2
+"""Why a task was preempted, as stored: for a more urgent task, or because the machine is under pressure."""
 
 
 class End(msgspec.Struct, frozen=True, gc=False):
@@ -54,3 +63,36 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 
 
 Verdict = End | TryAgain | Return | MakeWay | Wait
+
+
+class Again(NamedTuple):
+    """The task runs again: the columns that are written, in this order."""
+
+    status: Status
+    retries: int
+    crashes: int
+    due_at: int | None = None
+    error: str | None = None
+    interrupted: bool | None = True
+    """None keeps it as it was."""
+    preempted: int = 0
+    """0, :data:`FOR_A_TASK` or :data:`FOR_PRESSURE`."""
+
+
+class LeaveToChildren(msgspec.Struct, frozen=True, gc=False):
+    """The task waits for its children, and then ends with ``end`` unless its ``finalize`` decides otherwise.
+
+    ``end`` is None if the task was asked to stop, which decides how it ends.
+    """
+
+    end: End | None
+    finalizes: bool = False
+
+
+class StopChildren(msgspec.Struct, frozen=True, gc=False):
+    """The task ends without success: its children are stopped, and it ends with ``end`` after them."""
+
+    end: End
+
+
+Next = End | Again | LeaveToChildren | StopChildren

@@ -6,7 +6,7 @@ no task in it ends before its children; a child that inherits a deadline never o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -20,6 +20,13 @@ from taskmill.model.verdict import End, Verdict, Wait
 
 FAILURES = frozenset({Ending.FAILED, Ending.DEAD_LETTER, Ending.DEPENDENCY_FAILED})
 """Endings of a child that fail its parent. A cancelled, superseded or expired child has not failed."""
+
+ENDING_OF_STOP: Mapping[str, Ending] = {
+    StopReason.CANCEL: Ending.CANCELLED,
+    StopReason.SUPERSEDE: Ending.SUPERSEDED,
+    StopReason.FAIL: Ending.FAILED,
+}
+"""How a task ends that was asked to stop, by the reason."""
 
 NOTHING = "null"
 """The stored result of a function that returned ``None``."""
@@ -76,6 +83,11 @@ class StopPlan(msgspec.Struct):
     """Tasks that wait for their children to end; their hooks run afterwards."""
     hooks: list[int] = msgspec.field(default_factory=list[int])
     """Tasks whose hook must run before they end: they have started before and may hold something open."""
+
+    def places(self) -> Iterator[tuple[int, Status]]:
+        """Yield the tasks that are asked to stop, each with the status it has from now on."""
+        for status, ids in ((Status.RUNNING, self.running), (Status.WAITING, self.waits), (Status.PENDING, self.hooks)):
+            yield from ((id, status) for id in ids)
 
 
 def plan_stop(members: Sequence[Member], roots: Collection[int]) -> StopPlan:

@@ -1,4 +1,8 @@
-"""Decide what happens to a task after an attempt: outcome + retry policy + now → verdict.
+"""Decide what happens to a task after an attempt.
+
+:func:`judge`: outcome + retry policy + now → verdict. :func:`after_attempt`: verdict + what the row shows → next state.
+:func:`after_death`: the next state of a task whose dispatcher died. Every answer is a move in the table of
+:mod:`taskmill.model.lifecycle`. :mod:`taskmill.policy.families` decides what follows when children end.
 
 Laws: an interruption never uses a retry; ``GiveUp`` never retries; a task is never retried more often than its policy
 allows; a task that was running in three crashes of its process is quarantined, so that one poison task cannot stop the
@@ -8,6 +12,8 @@ rest.
 from __future__ import annotations
 
 from typing import assert_never
+
+import msgspec
 
 from taskmill.model.outcome import (
     Crashed,
@@ -21,8 +27,23 @@ from taskmill.model.outcome import (
     Unstarted,
 )
 from taskmill.model.retry import Retry
-from taskmill.model.status import Ending
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict, Wait
+from taskmill.model.status import Ending, Status
+from taskmill.model.turn import Judged
+from taskmill.model.verdict import (
+    FOR_A_TASK,
+    FOR_PRESSURE,
+    Again,
+    End,
+    LeaveToChildren,
+    MakeWay,
+    Next,
+    Return,
+    StopChildren,
+    TryAgain,
+    Verdict,
+    Wait,
+)
+from taskmill.policy.families import ENDING_OF_STOP
 from taskmill.policy.retry import retry_delay_ms
 
 MOST_CRASHES = 3
@@ -87,6 +108,71 @@ def _after_interruption(reason: StopReason, pause_ends: int | None) -> Verdict:
             return Return(due_at=pause_ends)
         case _:
             return Return()
+
+
+def after_attempt(judged: Judged, *, has_children: bool) -> Next:
+    """Return the next state of a task whose attempt was judged.
+
+    ``has_children`` is True if children are active. They come before a ``finalize`` that has to run again, and before
+    the hook of a task that was asked to stop.
+    """
+    task, verdict = judged.task, judged.verdict
+    children_first = has_children and task.finalizes
+    match verdict:
+        case End(Ending.COMPLETED) if has_children:
+            return LeaveToChildren(verdict)
+        case End():
+            return StopChildren(verdict) if has_children else verdict
+        case Wait(None):
+            return LeaveToChildren(None)
+        case Wait(result, finalizes):
+            return LeaveToChildren(End(Ending.COMPLETED, result), finalizes)
+        case TryAgain(error, due_at):
+            status = _place(due_at, children_first=children_first)
+            return Again(status, task.retries + 1, task.crashes, due_at, error, interrupted=False)
+        case Return(crashed, error, due_at, started):
+            status = _place(due_at, children_first=children_first or (has_children and judged.stopped))
+            due_at = task.due_at if due_at is None else due_at
+            crashes = task.crashes + crashed
+            return Again(status, task.retries, crashes, due_at, error, interrupted=True if started else None)
+        case MakeWay() if children_first:
+            return Again(Status.WAITING, task.retries, task.crashes, task.due_at)
+        case MakeWay(for_pressure):
+            cause = FOR_PRESSURE if for_pressure else FOR_A_TASK
+            return Again(Status.PAUSED, task.retries, task.crashes, task.due_at, preempted=cause)
+        case _:
+            assert_never(verdict)
+
+
+def _place(due_at: int | None, *, children_first: bool) -> Status:
+    """Return where a task waits that runs again. If its series is paused, the store pauses it instead."""
+    if children_first:
+        return Status.WAITING
+    return Status.PENDING if due_at is None else Status.SCHEDULED
+
+
+class Orphan(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A task whose dispatcher died."""
+
+    id: int
+    retries: int
+    crashes: int
+    stop: StopReason | None
+    finalizing: bool
+    has_children: bool
+    had_children: bool
+    had_stopped: bool
+    """True if its dispatcher had stopped gracefully, but the handler did not stop in time."""
+
+
+def after_death(orphan: Orphan) -> Again | End | StopChildren:
+    """Return the next state of a task whose dispatcher died: it runs again, unless it keeps killing its process."""
+    stop, crashes = orphan.stop, orphan.crashes + (not orphan.had_stopped)
+    if orphan.had_stopped or not quarantined(crashes, stopping=stop is not None):
+        children_first = orphan.has_children and (stop is not None or orphan.finalizing)
+        return Again(_place(None, children_first=children_first or stop is StopReason.FAIL), orphan.retries, crashes)
+    end = End(Ending.DEAD_LETTER if stop is None else ENDING_OF_STOP[stop], error=crash_message(crashes))
+    return StopChildren(end) if orphan.had_children and stop is None else end
 
 
 def quarantined(crashes: int, *, stopping: bool = False) -> bool:

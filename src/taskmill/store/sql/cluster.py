@@ -13,6 +13,7 @@ from taskmill.model.outcome import StopReason
 from taskmill.model.stages import Lane
 from taskmill.model.task_name import domain_of
 from taskmill.model.turn import Rate, TurnResult
+from taskmill.model.verdict import FOR_A_TASK, FOR_PRESSURE
 from taskmill.policy.admission import admitted
 from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.store.sql import controls
@@ -68,7 +69,7 @@ def survey(connection: Connection, slots: int | None, result: TurnResult) -> Non
     result.lanes, result.hooks, result.next_due = found.lanes, found.hooks, found.next_due
     result.next_expiry, result.next_beat = found.next_expiry, found.next_beat
     result.stops, result.urgencies = found.stops, found.urgencies
-    result.has_preempted, result.has_eased = controls.FOR_A_TASK in causes, controls.FOR_PRESSURE in causes
+    result.has_preempted, result.has_eased = FOR_A_TASK in causes, FOR_PRESSURE in causes
     if slots is not None:
         result.elsewhere = found.work.elsewhere()
         most_urgent = min((urgency for *_, urgency in found.work.running), default=None)

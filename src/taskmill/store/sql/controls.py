@@ -37,9 +37,6 @@ _decode_rows = msgspec.json.Decoder(list[_Row]).decode
 _decode_ended = msgspec.json.Decoder(list[tuple[ScopeKind, str, int, int]]).decode
 _decode_change = msgspec.json.Decoder(Change).decode
 _decode_bucket = msgspec.json.Decoder(Bucket).decode
-FOR_A_TASK, FOR_PRESSURE = 1, 2
-"""Why a task was preempted: for a more urgent task, or because of pressure on the machine."""
-
 _decode_declared = msgspec.json.Decoder(Declared).decode
 
 

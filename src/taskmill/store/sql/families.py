@@ -17,6 +17,7 @@ from taskmill.model.outcome import StopReason
 from taskmill.model.stages import NewTask, Origin
 from taskmill.model.status import Ending, Status
 from taskmill.policy.families import (
+    ENDING_OF_STOP,
     FAILURES,
     Member,
     ParentTraits,
@@ -31,12 +32,6 @@ from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import let_in, let_siblings_in, release, unhold
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
-
-ENDING_OF_STOP: Mapping[str, Ending] = {
-    StopReason.CANCEL: Ending.CANCELLED,
-    StopReason.SUPERSEDE: Ending.SUPERSEDED,
-    StopReason.FAIL: Ending.FAILED,
-}
 
 _decode_members = msgspec.json.Decoder(list[Member], strict=False).decode
 _decode_traits = msgspec.json.Decoder(tuple[ParentTraits, int | None]).decode
@@ -99,9 +94,7 @@ def _tree(connection: Connection, roots: Sequence[int]) -> list[Member]:
 
 def _mark(connection: Connection, plan: StopPlan, reasons: Mapping[int, StopReason], commit: Commit) -> None:
     """Mark tasks as asked to stop; a task without a reason of its own is cancelled with its parent."""
-    marks: list[tuple[int, Status, StopReason]] = []
-    for status, ids in ((Status.RUNNING, plan.running), (Status.WAITING, plan.waits), (Status.PENDING, plan.hooks)):
-        marks += [(id, status, reasons.get(id, StopReason.CANCEL)) for id in ids]
+    marks = [(id, status, reasons.get(id, StopReason.CANCEL)) for id, status in plan.places()]
     if marks:
         connection.execute(SQL["mark_stopped"], (encoded(marks),))
     commit.stopping += [(id, reasons.get(id, StopReason.CANCEL)) for id in plan.running]
@@ -164,9 +157,10 @@ def fail(connection: Connection, id: int, outcome: Outcome, now: int, commit: Co
     return rows
 
 
-def attempt_over(connection: Connection, id: int) -> None:
-    """Record that no attempt of the task is alive; the caller decides what happens to the task."""
+def end_with_children(connection: Connection, id: int, outcome: Outcome, now: int, commit: Commit) -> list[EndingRow]:
+    """Fail a task whose attempt is over: stop its children, and end it after them."""
     connection.execute(SQL["attempt_over"], (id,))
+    return fail(connection, id, outcome, now, commit)
 
 
 def await_children(

@@ -14,10 +14,11 @@ import msgspec
 from taskmill.model.commit import UNREADABLE_ROW, CancelResult, Commit, SeriesChange
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import Claimed, Lane, Place
-from taskmill.model.status import Ending, Status
+from taskmill.model.status import Ending
 from taskmill.model.turn import Judged, Starts, Turn, TurnResult, TurnUpkeep
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
+from taskmill.model.verdict import FOR_A_TASK, FOR_PRESSURE, Again, End, LeaveToChildren, Next, StopChildren
 from taskmill.policy.ranking import front_size
+from taskmill.policy.verdicts import after_attempt
 from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, preempting, series
 from taskmill.store.sql.alone import just_ends
 from taskmill.store.sql.connection import Connection
@@ -41,9 +42,6 @@ _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, Ties]], strict=False).decode
 
 _NOT_HELD = (None, False, Ties())
-
-ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool | None, int]
-"""id, status, retries, crashes, due_at, last_error, interrupted (None keeps it as it was), preempted"""
 
 
 def _one(connection: Connection, statement: str, *parameters: Any) -> Any:
@@ -81,7 +79,7 @@ def _keep_up(connection: Connection, upkeep: TurnUpkeep, now: int, commit: Commi
         promote(connection, now, BITE, commit)
     if upkeep.resume_preempted or upkeep.resume_eased:
         connection.be_alone()
-        causes = ((controls.FOR_A_TASK, upkeep.resume_preempted), (controls.FOR_PRESSURE, upkeep.resume_eased))
+        causes = ((FOR_A_TASK, upkeep.resume_preempted), (FOR_PRESSURE, upkeep.resume_eased))
         paused_time.bring_back(connection, [cause for cause, is_over in causes if is_over], now, commit)
     if upkeep.expire:
         connection.be_alone()
@@ -141,55 +139,24 @@ def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bo
         result.fronts = {Lane(group, urgency, type, renewed): places for group, urgency, type, renewed, places in found}
 
 
-class _Verdicts(msgspec.Struct):
-    """The verdicts of a turn, sorted by what is done about them."""
+class _Followed(msgspec.Struct):
+    """The judged attempts of a turn, by what the policy answered for their tasks."""
 
     ends: list[Judged] = msgspec.field(default_factory=list[Judged])
-    fails_with_children: list[Judged] = msgspec.field(default_factory=list[Judged])
-    returns: list[ReturnRow] = msgspec.field(default_factory=list[ReturnRow])
-    returned: list[Judged] = msgspec.field(default_factory=list[Judged])
-    waits: list[tuple[int, str | None, bool]] = msgspec.field(default_factory=list[tuple[int, "str | None", bool]])
+    again: list[tuple[Judged, Again]] = msgspec.field(default_factory=list[tuple[Judged, Again]])
+    left: list[tuple[Judged, LeaveToChildren]] = msgspec.field(default_factory=list[tuple[Judged, LeaveToChildren]])
+    stops: list[tuple[Judged, StopChildren]] = msgspec.field(default_factory=list[tuple[Judged, StopChildren]])
 
-    def sort(self, judged: Judged, *, has_children: bool) -> None:
-        task = judged.task
-        if isinstance(judged.verdict, TryAgain | Return | MakeWay):
-            self.returned.append(judged)
-        match judged.verdict:
-            case Wait(None):
-                self.waits.append((task.id, None, False))
-            case Wait(result, finalizes):
-                self.waits.append((task.id, _completed(result, judged), finalizes))
-            case End(Ending.COMPLETED, result) if has_children:
-                self.waits.append((task.id, _completed(result, judged), False))
-            case End() if has_children:
-                self.fails_with_children.append(judged)
+    def sort(self, judged: Judged, following: Next) -> None:
+        match following:
             case End():
                 self.ends.append(judged)
-            case TryAgain(error, due_at):
-                status = Status.PENDING if due_at is None else Status.SCHEDULED
-                if has_children and task.finalizes:
-                    # The children of a finalize that failed come first, as if it had not.
-                    status = Status.WAITING
-                self.returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False, 0))
-            case Return(crashed, error, due_at, started):
-                status = Status.PENDING if due_at is None else Status.SCHEDULED
-                if has_children and (task.finalizes or judged.stopped):
-                    # Children come before what is left to do: a finalize, or a hook.
-                    status = Status.WAITING
-                due_at = task.due_at if due_at is None else due_at
-                interrupted = True if started else None
-                crashes = task.crashes + crashed
-                self.returns.append((task.id, status, task.retries, crashes, due_at, error, interrupted, 0))
-            case MakeWay(for_pressure):
-                waits = has_children and task.finalizes
-                status = Status.WAITING if waits else Status.PAUSED
-                cause = controls.FOR_PRESSURE if for_pressure else controls.FOR_A_TASK
-                away = 0 if waits else cause
-                self.returns.append((task.id, status, task.retries, task.crashes, task.due_at, None, True, away))
-
-
-def _completed(result: str | None, judged: Judged) -> str:
-    return encoded((Ending.COMPLETED, result, None, judged.duration_ms))
+            case Again():
+                self.again.append((judged, following))
+            case LeaveToChildren():
+                self.left.append((judged, following))
+            case StopChildren():
+                self.stops.append((judged, following))
 
 
 def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: TurnResult) -> None:
@@ -198,50 +165,57 @@ def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: T
     connection.be_alone()
     tokens = [(each.task.id, each.task.attempt) for each in judged]
     held = {row[0]: row[1:] for row in _decode_held(_one(connection, "held_tokens", encoded(tokens)))}
-    verdicts = _Verdicts()
+    followed = _Followed()
     for each in judged:
         task = each.task
         stop, has_children, _ = held.get(task.id, _NOT_HELD)
         if task.id not in held or (stop is not None and not each.stopped):
             result.lost[(task.id, task.attempt)] = stop
         else:
-            verdicts.sort(each, has_children=has_children)
-    if verdicts.returns:
-        connection.execute(SQL["return_to_queue"], (encoded(verdicts.returns), result.now))
-        cron.returned(connection, verdicts.returned, result.now, result.commit)
-        _note_changed_lanes(connection, verdicts, result)
-    if verdicts.ends:
-        ties = Ties(*map(any, zip(*(held[each.task.id][2] for each in verdicts.ends), strict=True)))
-        _end_judged(connection, verdicts.ends, ties, result.now, result)
-    if verdicts.waits or verdicts.fails_with_children:
-        _leave_to_children(connection, verdicts, result.now, result)
+            followed.sort(each, after_attempt(each, has_children=has_children))
+    if followed.again:
+        return_to_queue(connection, [(each.task.id, again) for each, again in followed.again], result.now)
+        returned = [each for each, _ in followed.again]
+        cron.returned(connection, returned, result.now, result.commit)
+        _note_changed_lanes(connection, returned, result)
+    if followed.ends:
+        ties = Ties(*map(any, zip(*(held[each.task.id][2] for each in followed.ends), strict=True)))
+        _end_judged(connection, followed.ends, ties, result.now, result)
+    if followed.left or followed.stops:
+        _leave_to_children(connection, followed, result.now, result)
 
 
-def _note_changed_lanes(connection: Connection, verdicts: _Verdicts, result: TurnResult) -> None:
+def return_to_queue(connection: Connection, rows: Sequence[tuple[int, Again]], now: int) -> None:
+    """Put tasks back that run again, for rows of ``(id, columns)``."""
+    connection.execute(SQL["return_to_queue"], (encoded([(id, *again) for id, again in rows]), now))
+
+
+def _note_changed_lanes(connection: Connection, judged: Sequence[Judged], result: TurnResult) -> None:
     """Note tasks that return to another lane: a waiting dependent made them more urgent while they ran."""
-    before = {each.task.id: each.task.urgency for each in verdicts.returned}
+    before = {each.task.id: each.task.urgency for each in judged}
     returned = Commit()
-    note_queued(connection, [row[0] for row in verdicts.returns], returned)
+    note_queued(connection, list(before), returned)
     result.commit.released += [task for task in returned.released if task.lane.urgency != before[task.id]]
 
 
-def _leave_to_children(connection: Connection, verdicts: _Verdicts, now: int, result: TurnResult) -> None:
+def _leave_to_children(connection: Connection, followed: _Followed, now: int, result: TurnResult) -> None:
     endings: list[EndingRow] = []
-    if verdicts.waits:
-        result.waiting, endings = families.await_children(connection, verdicts.waits, now, result.commit)
-    for judged in verdicts.fails_with_children:
-        endings += _fail_with_children(connection, judged, now, result)
+    if followed.left:
+        waits = [
+            (each.task.id, None if left.end is None else encoded(_outcome(left.end, each.duration_ms)), left.finalizes)
+            for each, left in followed.left
+        ]
+        result.waiting, endings = families.await_children(connection, waits, now, result.commit)
+    for each, stops in followed.stops:
+        task = each.task
+        result.waiting[task.id] = task.family.children if task.family is not None else 0
+        outcome = _outcome(stops.end, each.duration_ms)
+        endings += families.end_with_children(connection, task.id, outcome, now, result.commit)
     end_tasks(connection, endings, now, result.commit)
 
 
-def _fail_with_children(connection: Connection, judged: Judged, now: int, result: TurnResult) -> list[EndingRow]:
-    """A task that ends without success takes its children with it, and ends after them."""
-    verdict, task = judged.verdict, judged.task
-    assert isinstance(verdict, End)  # noqa: S101 - sorted by the caller
-    families.attempt_over(connection, task.id)
-    result.waiting[task.id] = task.family.children if task.family is not None else 0
-    outcome = (verdict.ending, verdict.result, verdict.error, judged.duration_ms)
-    return families.fail(connection, task.id, outcome, now, result.commit)
+def _outcome(end: End, duration_ms: int) -> families.Outcome:
+    return end.ending, end.result, end.error, duration_ms
 
 
 def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) -> bool:
