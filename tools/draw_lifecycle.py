@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from taskmill.model.lifecycle import MARKS, MOVES, Mark, Move, Place
+from taskmill.model.lifecycle import MARKS, TRANSITIONS, Mark, Standing, Transition
 from taskmill.model.status import Ending
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "lifecycle.md"
@@ -20,21 +20,21 @@ BEGIN, END = "<!-- drawn by tools/draw_lifecycle.py -->\n", "<!-- end of what wa
 
 
 def diagram() -> str:
-    """Return the picture: one arrow for each pair of places, with the events that lead from one to the other."""
+    """Return the picture: one arrow for each pair of standings, with the events that lead from one to the other."""
     arrows: dict[tuple[str, str], list[str]] = {}
-    for move in MOVES:
-        for source, target in move.edges():
+    for transition in TRANSITIONS:
+        for source, target in transition.edges():
             if source != target:
                 events = arrows.setdefault((_node(source), _node(target)), [])
-                if move.event not in events:
-                    events.append(move.event)
+                if transition.event not in events:
+                    events.append(transition.event)
     lines = [f"    {source} --> {target}: {'<br/>'.join(events)}" for (source, target), events in arrows.items()]
     return "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```", ""])
 
 
-def _node(place: Place) -> str:
-    """Return the name of a place in the picture, in which all endings are one."""
-    return "ended" if isinstance(place, Ending) else place or "[*]"
+def _node(standing: Standing) -> str:
+    """Return the name of a standing in the picture, in which all endings are one."""
+    return "ended" if isinstance(standing, Ending) else standing or "[*]"
 
 
 def marks() -> str:
@@ -42,15 +42,20 @@ def marks() -> str:
     return _table(("mark", "column", "meaning"), rows)
 
 
-def moves() -> str:
-    return _table(("a task", "from", "to", "writes"), (_line(move) for move in MOVES))
+def transitions() -> str:
+    return _table(("a task", "from", "to", "writes"), (_line(transition) for transition in TRANSITIONS))
 
 
-def _line(move: Move) -> tuple[str, ...]:
-    sources = ", ".join(place or "not stored" for place in move.sources)
-    written = [f"+ {mark}" for mark in move.sets] + [f"± {mark}" for mark in move.may_set]
-    written += [f"− {mark}" for mark in move.clears if mark not in move.may_set]
-    return move.event, sources, move.target or "stays", ", ".join([*written, *["one retry used"] * move.uses_retry])
+def _line(transition: Transition) -> tuple[str, ...]:
+    sources = ", ".join(standing or "not stored" for standing in transition.sources)
+    written = [f"+ {mark}" for mark in transition.sets] + [f"± {mark}" for mark in transition.may_set]
+    written += [f"− {mark}" for mark in transition.clears if mark not in transition.may_set]
+    return (
+        transition.event,
+        sources,
+        transition.target or "stays",
+        ", ".join([*written, *["one retry used"] * transition.uses_retry]),
+    )
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str | Mark, ...]]) -> str:
@@ -62,7 +67,9 @@ def drawn(page: str) -> str:
     """Return the page with the picture and the tables of today."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return "\n".join([before + BEGIN, diagram(), "## Marks", "", marks(), "## Moves", "", moves(), END + after])
+    return "\n".join(
+        [before + BEGIN, diagram(), "## Marks", "", marks(), "## Transitions", "", transitions(), END + after]
+    )
 
 
 def main() -> int:

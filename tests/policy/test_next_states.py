@@ -1,4 +1,4 @@
-"""What the policy answers about an attempt that is over is a move in the table of a task's life."""
+"""What the policy answers about an attempt that is over is a transition in the table of a task's life."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from taskmill.model.lifecycle import Mark, State, moves
+from taskmill.model.lifecycle import Mark, State, transitions
 from taskmill.model.outcome import StopReason
 from taskmill.model.stages import Claimed, Family
 from taskmill.model.status import Ending, Status
@@ -48,21 +48,21 @@ def claimed(*, finalizing: bool, has_children: bool) -> Claimed:
     return Claimed(**(blank | known))  # type: ignore[arg-type]
 
 
-def is_a_move(before: State, answer: Next) -> bool:
+def is_a_transition(before: State, answer: Next) -> bool:
     match answer:
         case End(ending):
-            return bool(moves(before, State(ending)))
+            return bool(transitions(before, State(ending)))
         case Again(status, retries, _, _, _, interrupted, preempted):
             marks = before.marks - {Mark.PREEMPTED} - ({Mark.INTERRUPTED} if interrupted is False else set())
             marks |= ({Mark.INTERRUPTED} if interrupted else set()) | ({Mark.PREEMPTED} if preempted else set())
-            return bool(moves(before, State(status, marks), used_retry=retries > 0))
+            return bool(transitions(before, State(status, marks), used_retry=retries > 0))
         case LeaveToChildren(_, finalizes):
             marks = before.marks - {Mark.FINALIZING} | ({Mark.FINALIZING} if finalizes else set())
-            return bool(moves(before, State(Status.WAITING, marks)))
+            return bool(transitions(before, State(Status.WAITING, marks)))
         case StopChildren():
             between = State(Status.WAITING, before.marks)
             after = State(Status.WAITING, frozenset({Mark.STOPPING}))
-            return bool(moves(before, between) and moves(between, after))
+            return bool(transitions(before, between) and transitions(between, after))
 
 
 @pytest.mark.parametrize("verdict", VERDICTS, ids=repr)
@@ -72,7 +72,7 @@ def test_the_next_state_after_an_attempt_is_a_move_in_the_table(
 ) -> None:
     task = claimed(finalizing=finalizing, has_children=has_children)
     before = State(Status.RUNNING, frozenset({Mark.FINALIZING} if finalizing else ()))
-    assert is_a_move(before, after_attempt(Judged(task, verdict, 0), has_children=has_children))
+    assert is_a_transition(before, after_attempt(Judged(task, verdict, 0), has_children=has_children))
 
 
 @pytest.mark.parametrize("stop", [None, StopReason.CANCEL, StopReason.SUPERSEDE, StopReason.FAIL])
@@ -81,7 +81,7 @@ def test_the_next_state_of_an_orphan_is_a_move_in_the_table(stop: StopReason | N
     before = State(Status.RUNNING, frozenset({Mark.STOPPING} if stop else ()))
     for finalizing, has_children, had_stopped in itertools.product(BOTH, BOTH, BOTH):
         orphan = Orphan(1, 0, crashes, stop, finalizing, has_children, has_children, had_stopped)
-        assert is_a_move(before, after_death(orphan))
+        assert is_a_transition(before, after_death(orphan))
 
 
 def test_children_come_before_what_is_left_of_their_parent() -> None:

@@ -1,11 +1,11 @@
 """The life of a task, as a table.
 
-**States.** A task is in one *place*. While it is active, the place is its status; after that it is its ending, in
-history. An active task may also carry *marks*, columns of its row that say which moves are possible. A state is a place
-and the marks.
+**States.** A task has a *standing*: its status while it is active, its ending after that. An active task may also carry
+*marks*, columns of its row that say which transitions are possible. A state is a standing and the marks.
 
-**Moves.** Every change of a place or a mark is a move in :data:`MOVES`. A move has an event, the places it starts from,
-the place it leads to, and the marks it sets and clears. There are three ways through the table:
+**Transitions.** Every change of a standing or a mark is a transition in :data:`TRANSITIONS`. A transition has an event,
+the standings it starts from, the standing it leads to, and the marks it sets and clears. There are three ways through
+the table:
 
 * Plain: ``pending`` → ``running`` → ``completed``. Almost every task lives like this.
 * Again: an attempt that neither ends the task nor leaves it to its children puts it back. It returns to ``waiting`` if
@@ -20,12 +20,12 @@ marks the task *stopping*, and the mark defeats every verdict that does not hono
 dropped. A tree stops leaves first. Beside this mark, the marks in :data:`OUTRANKED` mean nothing.
 
 **Waiting for other tasks.** A ``blocked`` task waits for dependencies, for its gate (the earlier task with its key), or
-for a place among its siblings. The transaction that removes the last obstacle releases it.
+for room among its siblings. The transaction that removes the last obstacle releases it.
 
-Two things are not moves. A pause of the scheduler, a domain or a group changes no task: its tasks are only shown as
-paused. Repairing a damaged file and moving a queue to another store write rows as they find them.
+Two things are not transitions. A pause of the scheduler, a domain or a group changes no task: its tasks are only shown
+as paused. Repairing a damaged file and moving a queue to another store write rows as they find them.
 
-``policy/verdicts.py`` and ``policy/families.py`` choose the moves, the store writes them, and the diagram in
+``policy/verdicts.py`` and ``policy/families.py`` choose the transitions, the store writes them, and the diagram in
 ``docs/explanation/lifecycle.md`` is drawn from this table.
 """
 
@@ -71,52 +71,52 @@ MARKS: dict[Mark, Meaning] = {
 OUTRANKED = frozenset({Mark.GATED, Mark.HELD, Mark.FINALIZING, Mark.PREEMPTED, Mark.FROZEN})
 """Marks that mean nothing on a task that is stopping."""
 
-Place = Status | Ending | None
+Standing = Status | Ending | None
 """Where a task is. ``None``: it is not stored yet."""
 
 
 class State(NamedTuple):
     """Where a task is, and what is marked on it."""
 
-    place: Place
+    standing: Standing
     marks: frozenset[Mark] = frozenset()
 
     def seen(self) -> State:
         """Return the state without marks that mean nothing in it."""
-        return State(self.place, self.marks - OUTRANKED) if Mark.STOPPING in self.marks else self
+        return State(self.standing, self.marks - OUTRANKED) if Mark.STOPPING in self.marks else self
 
 
-class Move(NamedTuple):
+class Transition(NamedTuple):
     """A line of the table."""
 
     event: str
-    sources: tuple[Place, ...]
-    target: Place = None
+    sources: tuple[Standing, ...]
+    target: Standing = None
     """None if the task stays where it is."""
     sets: tuple[Mark, ...] = ()
     may_set: tuple[Mark, ...] = ()
     clears: tuple[Mark, ...] = ()
     needs: tuple[Mark, ...] = ()
-    """Marks without which the move is not possible."""
+    """Marks without which the transition is not possible."""
     unless: tuple[Mark, ...] = ()
-    """Marks with which the move is not possible."""
+    """Marks with which the transition is not possible."""
     uses_retry: bool = False
 
-    def edges(self) -> Iterator[tuple[Place, Place]]:
-        """Yield the pairs of places that the move connects."""
+    def edges(self) -> Iterator[tuple[Standing, Standing]]:
+        """Yield the pairs of standings that the transition connects."""
         for source in self.sources:
             yield source, source if self.target is None else self.target
 
     def leads(self, before: State, after: State) -> bool:
-        """True if the move turns ``before`` into ``after``."""
-        if (before.place, after.place) not in self.edges():
+        """True if the transition turns ``before`` into ``after``."""
+        if (before.standing, after.standing) not in self.edges():
             return False
         if not before.marks.issuperset(self.needs) or not before.marks.isdisjoint(self.unless):
             return False
-        if isinstance(after.place, Ending):
+        if isinstance(after.standing, Ending):
             return True  # history has no marks
         certain = before.marks.difference(self.clears).union(self.sets)
-        return any(State(after.place, certain.union(more)).seen() == after for more in _subsets(self.may_set))
+        return any(State(after.standing, certain.union(more)).seen() == after for more in _subsets(self.may_set))
 
 
 def _subsets(marks: tuple[Mark, ...]) -> Iterator[tuple[Mark, ...]]:
@@ -131,46 +131,50 @@ INTERRUPTED, PREEMPTED, FROZEN, RUNS_AGAIN = Mark.INTERRUPTED, Mark.PREEMPTED, M
 
 QUEUED = (PENDING, SCHEDULED, BLOCKED)
 IDLE = (*QUEUED, PAUSED)
-"""The places of a task that waits to run."""
+"""The standings of a task that waits to run."""
 NOT_RUNNING = (*IDLE, WAITING)
 
-MOVES: tuple[Move, ...] = (
+TRANSITIONS: tuple[Transition, ...] = (
     # A task is stored: submitted, spawned, fired by a cron task, or made as the next occurrence of a series. It is
     # stopping from the start if another submission of the same transaction replaces it.
-    Move("is stored", NEW, PENDING, may_set=(STOPPING,)),
-    Move("is stored for later", NEW, SCHEDULED, may_set=(STOPPING,)),
-    Move("is stored behind other tasks", NEW, BLOCKED, may_set=(GATED, HELD, STOPPING)),
-    Move("is revived", (Ending.DEAD_LETTER,), BLOCKED, may_set=(GATED, HELD)),
+    Transition("is stored", NEW, PENDING, may_set=(STOPPING,)),
+    Transition("is stored for later", NEW, SCHEDULED, may_set=(STOPPING,)),
+    Transition("is stored behind other tasks", NEW, BLOCKED, may_set=(GATED, HELD, STOPPING)),
+    Transition("is revived", (Ending.DEAD_LETTER,), BLOCKED, may_set=(GATED, HELD)),
     # It waits to run.
-    Move("is due", (SCHEDULED,), PENDING, unless=(STOPPING,)),
-    Move("is released", (BLOCKED,), PENDING, unless=(STOPPING, GATED, HELD)),
-    Move("is released before it is due", (BLOCKED,), SCHEDULED, unless=(STOPPING, GATED, HELD)),
-    Move("finds its gate open", (BLOCKED, PAUSED), clears=(GATED,), needs=(GATED,)),
-    Move("may enter the queue among its siblings", (BLOCKED, PAUSED), clears=(HELD,), needs=(HELD,)),
-    Move("passes its deadline in a pause", QUEUED, sets=(FROZEN,), unless=(STOPPING, INTERRUPTED, FROZEN)),
-    Move("gets its paused time back", IDLE, clears=(FROZEN,), needs=(FROZEN,)),
-    Move("is paused with its series", QUEUED, PAUSED, unless=(STOPPING,)),
-    Move("is resumed with its series", (PAUSED,), BLOCKED, unless=(STOPPING, PREEMPTED)),
-    Move("is resumed after a preemption", (PAUSED,), PENDING, clears=(PREEMPTED,), needs=(PREEMPTED,)),
-    Move("stays paused with its series", (PAUSED,), clears=(PREEMPTED,), needs=(PREEMPTED,)),
+    Transition("is due", (SCHEDULED,), PENDING, unless=(STOPPING,)),
+    Transition("is released", (BLOCKED,), PENDING, unless=(STOPPING, GATED, HELD)),
+    Transition("is released before it is due", (BLOCKED,), SCHEDULED, unless=(STOPPING, GATED, HELD)),
+    Transition("finds its gate open", (BLOCKED, PAUSED), clears=(GATED,), needs=(GATED,)),
+    Transition("may enter the queue among its siblings", (BLOCKED, PAUSED), clears=(HELD,), needs=(HELD,)),
+    Transition("passes its deadline in a pause", QUEUED, sets=(FROZEN,), unless=(STOPPING, INTERRUPTED, FROZEN)),
+    Transition("gets its paused time back", IDLE, clears=(FROZEN,), needs=(FROZEN,)),
+    Transition("is paused with its series", QUEUED, PAUSED, unless=(STOPPING,)),
+    Transition("is resumed with its series", (PAUSED,), BLOCKED, unless=(STOPPING, PREEMPTED)),
+    Transition("is resumed after a preemption", (PAUSED,), PENDING, clears=(PREEMPTED,), needs=(PREEMPTED,)),
+    Transition("stays paused with its series", (PAUSED,), clears=(PREEMPTED,), needs=(PREEMPTED,)),
     # It runs.
-    Move("is claimed", (PENDING,), RUNNING, clears=(PREEMPTED,), unless=(GATED, HELD)),
-    Move("is claimed and not started", (RUNNING,), PENDING, clears=(PREEMPTED,)),
-    Move("cannot be started now", (RUNNING,), SCHEDULED, clears=(PREEMPTED,)),
-    Move("is preempted by another node", (RUNNING,), sets=(PREEMPTED,), unless=(STOPPING, PREEMPTED)),
+    Transition("is claimed", (PENDING,), RUNNING, clears=(PREEMPTED,), unless=(GATED, HELD)),
+    Transition("is claimed and not started", (RUNNING,), PENDING, clears=(PREEMPTED,)),
+    Transition("cannot be started now", (RUNNING,), SCHEDULED, clears=(PREEMPTED,)),
+    Transition("is preempted by another node", (RUNNING,), sets=(PREEMPTED,), unless=(STOPPING, PREEMPTED)),
     # Its attempt is over, and it runs again.
-    Move("is retried", (RUNNING,), PENDING, clears=(INTERRUPTED, PREEMPTED), uses_retry=True),
-    Move("is retried later", (RUNNING,), SCHEDULED, clears=(INTERRUPTED, PREEMPTED), uses_retry=True),
-    Move("is retried with its series", (RUNNING,), PAUSED, clears=(INTERRUPTED, PREEMPTED), uses_retry=True),
-    Move("is retried after its children", (RUNNING,), WAITING, clears=(INTERRUPTED, PREEMPTED), uses_retry=True),
-    Move("is interrupted", (RUNNING,), PENDING, sets=(INTERRUPTED,), clears=(PREEMPTED,)),
-    Move("is interrupted from outside", (RUNNING,), SCHEDULED, sets=(INTERRUPTED,), clears=(PREEMPTED,)),
-    Move("is interrupted and paused with its series", (RUNNING,), PAUSED, sets=(INTERRUPTED,), clears=(PREEMPTED,)),
-    Move("is interrupted and waits for its children", (RUNNING,), WAITING, sets=(INTERRUPTED,), clears=(PREEMPTED,)),
-    Move("is preempted", (RUNNING,), PAUSED, sets=(PREEMPTED, INTERRUPTED), unless=(STOPPING,)),
+    Transition("is retried", (RUNNING,), PENDING, clears=(INTERRUPTED, PREEMPTED), uses_retry=True),
+    Transition("is retried later", (RUNNING,), SCHEDULED, clears=(INTERRUPTED, PREEMPTED), uses_retry=True),
+    Transition("is retried with its series", (RUNNING,), PAUSED, clears=(INTERRUPTED, PREEMPTED), uses_retry=True),
+    Transition("is retried after its children", (RUNNING,), WAITING, clears=(INTERRUPTED, PREEMPTED), uses_retry=True),
+    Transition("is interrupted", (RUNNING,), PENDING, sets=(INTERRUPTED,), clears=(PREEMPTED,)),
+    Transition("is interrupted from outside", (RUNNING,), SCHEDULED, sets=(INTERRUPTED,), clears=(PREEMPTED,)),
+    Transition(
+        "is interrupted and paused with its series", (RUNNING,), PAUSED, sets=(INTERRUPTED,), clears=(PREEMPTED,)
+    ),
+    Transition(
+        "is interrupted and waits for its children", (RUNNING,), WAITING, sets=(INTERRUPTED,), clears=(PREEMPTED,)
+    ),
+    Transition("is preempted", (RUNNING,), PAUSED, sets=(PREEMPTED, INTERRUPTED), unless=(STOPPING,)),
     # It waits for its children, after an attempt that returned or failed for good.
-    Move("waits for its children", (RUNNING,), WAITING, may_set=(FINALIZING,), clears=(FINALIZING,)),
-    Move(
+    Transition("waits for its children", (RUNNING,), WAITING, may_set=(FINALIZING,), clears=(FINALIZING,)),
+    Transition(
         "finalizes after its last child",
         (WAITING,),
         BLOCKED,
@@ -179,26 +183,26 @@ MOVES: tuple[Move, ...] = (
         needs=(FINALIZING,),
         unless=(STOPPING,),
     ),
-    Move("runs its hook after its last child", (WAITING,), PENDING, sets=(INTERRUPTED,), needs=(STOPPING,)),
+    Transition("runs its hook after its last child", (WAITING,), PENDING, sets=(INTERRUPTED,), needs=(STOPPING,)),
     # It is asked to stop, or its key goes to another task.
-    Move("is asked to stop", (RUNNING,), sets=(STOPPING,), unless=(STOPPING,)),
-    Move("is asked to stop after its children", NOT_RUNNING, WAITING, sets=(STOPPING,), unless=(STOPPING,)),
-    Move("is asked to stop and has a hook", NOT_RUNNING, PENDING, sets=(STOPPING,), unless=(STOPPING,)),
-    Move("is replaced", NOT_RUNNING, sets=(STOPPING,), unless=(STOPPING,)),
-    Move("gives its key to an added run", (*NOT_RUNNING, RUNNING), sets=(RUNS_AGAIN,), unless=(RUNS_AGAIN,)),
-    Move("takes its key back", (*NOT_RUNNING, RUNNING), clears=(RUNS_AGAIN,), needs=(RUNS_AGAIN,)),
+    Transition("is asked to stop", (RUNNING,), sets=(STOPPING,), unless=(STOPPING,)),
+    Transition("is asked to stop after its children", NOT_RUNNING, WAITING, sets=(STOPPING,), unless=(STOPPING,)),
+    Transition("is asked to stop and has a hook", NOT_RUNNING, PENDING, sets=(STOPPING,), unless=(STOPPING,)),
+    Transition("is replaced", NOT_RUNNING, sets=(STOPPING,), unless=(STOPPING,)),
+    Transition("gives its key to an added run", (*NOT_RUNNING, RUNNING), sets=(RUNS_AGAIN,), unless=(RUNS_AGAIN,)),
+    Transition("takes its key back", (*NOT_RUNNING, RUNNING), clears=(RUNS_AGAIN,), needs=(RUNS_AGAIN,)),
     # It ends.
-    Move("completes", (RUNNING, WAITING), Ending.COMPLETED, unless=(STOPPING,)),
-    Move("fails for good", (RUNNING, WAITING), Ending.FAILED),
-    Move("fails after its last retry or crash", (RUNNING, WAITING), Ending.DEAD_LETTER),
-    Move("is cancelled", (*NOT_RUNNING, RUNNING), Ending.CANCELLED),
-    Move("is superseded", (*NOT_RUNNING, RUNNING), Ending.SUPERSEDED),
-    Move("passes its deadline, or expires with its parent", IDLE, Ending.EXPIRED),
-    Move("depends on a task that failed", (BLOCKED, PAUSED), Ending.DEPENDENCY_FAILED, unless=(STOPPING,)),
+    Transition("completes", (RUNNING, WAITING), Ending.COMPLETED, unless=(STOPPING,)),
+    Transition("fails for good", (RUNNING, WAITING), Ending.FAILED),
+    Transition("fails after its last retry or crash", (RUNNING, WAITING), Ending.DEAD_LETTER),
+    Transition("is cancelled", (*NOT_RUNNING, RUNNING), Ending.CANCELLED),
+    Transition("is superseded", (*NOT_RUNNING, RUNNING), Ending.SUPERSEDED),
+    Transition("passes its deadline, or expires with its parent", IDLE, Ending.EXPIRED),
+    Transition("depends on a task that failed", (BLOCKED, PAUSED), Ending.DEPENDENCY_FAILED, unless=(STOPPING,)),
 )
 
 
-def moves(before: State, after: State, *, used_retry: bool = False) -> list[Move]:
-    """Return the moves that turn one state into the other; none if the table does not allow the change."""
+def transitions(before: State, after: State, *, used_retry: bool = False) -> list[Transition]:
+    """Return the transitions that turn one state into the other; none if the table does not allow the change."""
     before, after = before.seen(), after.seen()
-    return [move for move in MOVES if move.uses_retry == used_retry and move.leads(before, after)]
+    return [each for each in TRANSITIONS if each.uses_retry == used_retry and each.leads(before, after)]

@@ -1,6 +1,6 @@
 """A journal of every change of a task's state, written by triggers in the store itself, one line per row and statement.
 
-Rows that are compared before and after a step would show several moves as one. Triggers show each by itself.
+Rows that are compared before and after a step would show several transitions as one. Triggers show each by itself.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from taskmill.model.lifecycle import Mark, Place, State
+from taskmill.model.lifecycle import Mark, Standing, State
 from taskmill.model.status import Ending, Status
 from taskmill.store.opening import is_postgres
 from tests.both_engines import name_of
@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 
 def _shown(state: State) -> str:
-    return " + ".join([str(state.place or "not stored"), *sorted(state.marks)])
+    return " + ".join([str(state.standing or "not stored"), *sorted(state.marks)])
 
 
 class Journal:
@@ -73,8 +73,8 @@ class Journal:
 def _state(text: str | None) -> State:
     if text is None:
         return State(None)
-    place, *marks = text.split(",")
-    known: Place = Status(place) if place in {*Status} else Ending(place)
+    standing, *marks = text.split(",")
+    known: Standing = Status(standing) if standing in {*Status} else Ending(standing)
     return State(known, frozenset(Mark(mark) for mark in marks if mark))
 
 

@@ -1,4 +1,4 @@
-"""The table of moves is true: whatever happens to a task is a move in the table, and every move happens."""
+"""The table of transitions is true: every change of a task is in the table, and everything in the table happens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taskmill.execute import in_threads
-from taskmill.model.lifecycle import MOVES, Place, moves
+from taskmill.model.lifecycle import TRANSITIONS, Standing, transitions
 from taskmill.model.status import Ending, Status
 from tests.architecture.sources import ROOT
 from tests.both_engines import Engine
@@ -20,9 +20,9 @@ STEPS = 60
 SLOTS = 2
 FEWEST_WALKS = 10
 MOST_WALKS = 60
-"""Walks after which every move without a scene must have been seen; ten to fifteen are usually enough."""
+"""Walks after which every transition without a scene must have been seen; ten to fifteen are usually enough."""
 
-Edge = tuple[str, Place, Place]
+Edge = tuple[str, Standing, Standing]
 
 ELSEWHERE: dict[str, str] = {
     "is preempted by another node": (
@@ -32,17 +32,17 @@ ELSEWHERE: dict[str, str] = {
         "tests/postgres/test_suspended.py::test_a_claim_that_is_given_back_late_takes_the_task_from_nobody"
     ),
 }
-"""Moves that need two nodes, and the tests that make them."""
+"""Transitions that need two nodes, and the tests that make them."""
 
 
 def edges(changes: Iterable[Change], *, certain: bool = False) -> set[Edge]:
     """Return the edges of the table that explain these changes; with ``certain`` only those without an alternative."""
     found: set[Edge] = set()
     for change in changes:
-        explanations = moves(change.before, change.after, used_retry=change.used_retry)
-        assert explanations, f"{change}: the table has no such move"
+        explanations = transitions(change.before, change.after, used_retry=change.used_retry)
+        assert explanations, f"{change}: the table has no such transition"
         if not certain or len(explanations) == 1:
-            found |= {(move.event, change.before.place, change.after.place) for move in explanations}
+            found |= {(transition.event, change.before.standing, change.after.standing) for transition in explanations}
     return found
 
 
@@ -50,8 +50,10 @@ async def test_whatever_happens_to_a_task_is_a_move_in_the_table_and_every_move_
     tmp_path: Path, engine: Engine
 ) -> None:
     scenes = set[Edge]().union(*SCENES.values())
-    events = {move.event for move in MOVES} - ELSEWHERE.keys() - {event for event, _, _ in scenes}
-    drawn = {(move.event, *edge) for move in MOVES for edge in move.edges() if edge[0] != edge[1]} - scenes
+    events = {transition.event for transition in TRANSITIONS} - ELSEWHERE.keys() - {event for event, _, _ in scenes}
+    drawn = {
+        (transition.event, *edge) for transition in TRANSITIONS for edge in transition.edges() if edge[0] != edge[1]
+    } - scenes
     for seed in range(MOST_WALKS):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -59,7 +61,7 @@ async def test_whatever_happens_to_a_task_is_a_move_in_the_table_and_every_move_
         drawn -= edges(changes)
         events -= {event for event, _, _ in edges(changes, certain=True)}
         if seed + 1 >= engine.fewer(FEWEST_WALKS) and (engine.is_postgres or not (drawn or events)):
-            # A walk is slow on a server, so a few must do there; the files show that every move happens.
+            # A walk is slow on a server, so a few must do there; the files show that every transition happens.
             return
     pytest.fail(f"not seen in {MOST_WALKS} walks: {sorted(map(str, drawn | events))}")
 
@@ -113,7 +115,7 @@ async def stopped_while_preempted(walk: Walk) -> None:
 
 
 async def stopped_before_finalize(walk: Walk) -> None:
-    """A parent that waits for a place among its siblings to finalize is cancelled."""
+    """A parent that waits for a standing among its siblings to finalize is cancelled."""
     await walk.add(Node("patient", ["ok"], [Node("parent", ["ok"], [Node("plain", ["ok"])]), Node("plain", ["hang"])]))
     await walk.clock.advance(1)
     (held,) = await walk.scheduler.tasks(status="blocked")
