@@ -169,11 +169,9 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         """Create the store or migrate its schema. Nothing else in it changes before dispatching starts."""
         with _loading():
             from taskmill.observe.bus import EventBus
-            from taskmill.runtime.announcer import Announcer
-            from taskmill.runtime.commits import Commits
+            from taskmill.runtime.announcer import Announcer, Commits, Waiters
             from taskmill.runtime.neighbours import Neighbours
             from taskmill.runtime.session import DispatchSession
-            from taskmill.runtime.waiters import Waiters
 
             for module in _LOADED_WHEN_OPENED:
                 importlib.import_module(module)

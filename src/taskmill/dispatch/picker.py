@@ -68,11 +68,6 @@ class Picker:
     def rules(self) -> Rules:
         return self.limits.rules
 
-    @property
-    def next_moment(self) -> int | None:
-        """When a token is there, or a task becomes more urgent."""
-        return self.limits.next_moment
-
     def next_of(self, group: str) -> Waiting | None:
         """Return the task that a group would start next, if no limit holds the group back."""
         return self._next_of.get(group)
@@ -92,10 +87,6 @@ class Picker:
         self._load.io_eased = True
         held = {*self._load.groups, *self._load.elsewhere.groups}
         self._front.touch({*self._front.groups, *held, *self._versions})
-
-    def ended(self, group: str, held_ms: int) -> None:
-        """Note that a task of a group held its slot for ``held_ms``."""
-        self.shares.ended(group, held_ms)
 
     def turn_over(self, taken: Iterable[tuple[Scope, Bucket]], *, all_started: bool) -> None:
         """Note the end of a turn, committed or failed, and the buckets it has changed."""

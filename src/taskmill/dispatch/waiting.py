@@ -48,6 +48,7 @@ class WaitingTasks:
         self._meanwhile: list[Commit] = []
         """Commits made while a turn is under way."""
         self.in_turn = False
+        """True while a planned turn is being committed; the loop sets it."""
         self.survey_wanted = True
         self.in_doubt = False
         """True after a turn has failed: nothing is claimed until a survey has shown what that turn did."""
@@ -99,7 +100,7 @@ class WaitingTasks:
     def next_moments(self) -> tuple[int | None, ...]:
         """Return the next instants: a task is due, expires or is skipped, a token is there, a pause ends."""
         rules = self.picker.rules
-        return self.next_due, self.next_expiry, self.next_beat, self.picker.next_moment, rules.next_resumption()
+        return self.next_due, self.next_expiry, self.next_beat, self.picker.limits.next_moment, rules.next_resumption()
 
     def lanes(self) -> list[Lane]:
         """Return every lane that is known to have waiting tasks."""
@@ -117,7 +118,7 @@ class WaitingTasks:
         for id, task in commit.fresh:
             self._note_new(task, id)
         for waiting in commit.released:
-            self.queue_again(waiting.lane, waiting.place)
+            self._front.add(waiting.lane, waiting.place)
         for at in commit.due:
             self.note_due(at)
         for at in commit.expiries:
@@ -134,7 +135,7 @@ class WaitingTasks:
         if task.status is Status.PENDING and task.stop is None:
             # A replacement keeps an older place in the queue, but its aging starts now.
             renewed_at = task.created_at if task.queued_at < task.created_at else None
-            self.queue_again(
+            self._front.add(
                 Lane(task.group, task.priority, task.type, renewed_at is not None),
                 Place(task.queued_at, task.place_id or id, id, renewed_at, task.io),
             )
@@ -144,6 +145,7 @@ class WaitingTasks:
             self.note_expiry(task.expires_at)
 
     def queue_again(self, lane: Lane, place: Place) -> None:
+        """Add a task that the planned turn returns to the queue."""
         self._front.add(lane, place)
 
     def doubt(self, task: Described | Claimed) -> None:
@@ -223,12 +225,6 @@ class WaitingTasks:
         else:
             self.has_preempted = self.has_preempted or not upkeep.resume_preempted
 
-    def turn_begins(self) -> None:
-        self.in_turn = True
-
-    def turn_ends(self) -> None:
-        self.in_turn = False
-
     def _give_up_picks(self, started: Collection[int]) -> None:
         """Give the slots of the picks back. A task that has started takes its slot again when it is launched."""
         for task in self.picks:
@@ -247,7 +243,7 @@ class WaitingTasks:
         lost = [task for task in self.picks if task.id in picked and task.id not in claimed]
         for pick in lost:
             # It may still wait: an unknown task of its lane may have started in its place.
-            self.queue_again(pick.lane, pick.place)
+            self._front.add(pick.lane, pick.place)
         if result.controls is not None:
             # The rules have changed, so nothing was claimed: the lanes are as they were.
             return

@@ -1,11 +1,11 @@
 """One attempt at a claimed task: its phase, the requests of its handler, and the values that its verdict needs.
 
-The phase says which code of the task is at work, and whether the outcome depends on it:
+The phase says which code of the task is running, and whether the outcome depends on it:
 
 - An attempt takes a slot when it is created and keeps it until phase ``ENDED``.
 - Its normal path is ``STARTING``, ``RUNNING``, ``ENDED``. A request to stop adds ``STOPPING``; if the task itself ends,
   its ``on_cancel`` hook adds ``CLEANING_UP``.
-- An attempt lingers if its outcome no longer depends on its code, but the code is still at work. This happens to a
+- An attempt lingers if its outcome no longer depends on its code, but the code is still running. This happens to a
   cancelled handler that does not stop within ``cancel_timeout``, and to everything that does not stop for a shutdown.
 - Only one move leads back: the store refuses the verdict on an ended attempt if a request to stop was committed before
   it. The attempt is then stopped after all.
@@ -61,15 +61,15 @@ class Phase(StrEnum):
     STARTING = "starting"
     """The slot is taken; the handler has not been called."""
     RUNNING = "running"
-    """The handler is at work."""
+    """The handler is running."""
     STOPPING = "stopping"
-    """The attempt was asked to stop; the handler may still be at work."""
+    """The attempt was asked to stop; the handler may still be running."""
     CLEANING_UP = "cleaning_up"
-    """The handler has ended and the ``on_cancel`` hook is at work."""
+    """The handler has ended and the ``on_cancel`` hook is running."""
     HANDLER_LINGERS = "handler_lingers"
-    """The handler is at work, but the outcome does not depend on it. The slot stays taken."""
+    """The handler is running, but the outcome does not depend on it. The slot stays taken."""
     HOOK_LINGERS = "hook_lingers"
-    """The hook is at work, but the outcome does not depend on it. The slot stays taken."""
+    """The hook is running, but the outcome does not depend on it. The slot stays taken."""
     ENDED = "ended"
     """The slot is free."""
 
@@ -134,9 +134,9 @@ class Attempt:
         self.overrides = NO_OVERRIDES
         self.phase = _STARTING
         self.running: Running | None = None
-        """The handler, while it is at work."""
+        """The handler, while it is running."""
         self.hook: Running | None = None
-        """The ``on_cancel`` hook, while it is at work and decides the outcome."""
+        """The ``on_cancel`` hook, while it is running and decides the outcome."""
         self.stop_reason: StopReason | None = None
         self.note: str | None = None
         """Problems while the attempt was stopped, for the record of the task."""

@@ -39,7 +39,7 @@ from taskmill.policy.outcomes import settled
 from taskmill.runtime.attempt import Attempt, Deadlines, Phase, Spawner
 from taskmill.runtime.executors import Executors
 
-FAREWELL = 1.0
+ABANDON_HOOK_AFTER = 1.0
 """Seconds of real time that a hook has to end after a shutdown has cancelled it, before it is abandoned."""
 
 Deliver = Callable[[Attempt, Outcome], None]
@@ -73,7 +73,7 @@ class Attempts:
         self._spawner = spawner
         self._deliver = deliver
         self._noticed = noticed
-        self._deadlines = Deadlines(clock, wake)
+        self.deadlines = Deadlines(clock, wake)
         self._unknown: set[str] = set()
         """Task types without a handler here that were logged."""
         self.open: dict[int, Attempt] = {}
@@ -84,7 +84,7 @@ class Attempts:
         """Attempts whose records of children are being read."""
         self._when_quiet: Callable[[], None] | None = None
 
-    # Questions and news of the dispatcher
+    # Called by the dispatcher
 
     def knows(self, type: str) -> bool:
         """True if this scheduler has a handler for the task type; if not, log that once."""
@@ -190,7 +190,7 @@ class Attempts:
             return
         attempt.enter(_RUNNING)
         if (timeout_ms := attempt.timeout_ms) is not None:
-            self._deadlines.add(timeout_ms / 1000, "handler", attempt)
+            self.deadlines.add(timeout_ms / 1000, "handler", attempt)
 
     def _cannot_start(self, attempt: Attempt, why: str) -> None:
         _warn(attempt, "task %d (%s) cannot start: %s", why)
@@ -204,7 +204,7 @@ class Attempts:
         if attempt is None or attempt.ends_task or (attempt.stop_reason is not None and not reason.ends_task):
             return
         attempt.stop(reason)
-        self._deadlines.add(self._cancel_timeout, "stopping", attempt)
+        self.deadlines.add(self._cancel_timeout, "stopping", attempt)
         self._noticed()
 
     def stop_after_verdict(self, attempt: Attempt, reason: StopReason) -> None:
@@ -218,11 +218,8 @@ class Attempts:
             self._stopped(attempt)
         # Else it lingers, because this scheduler is shutting down: the next dispatcher runs the hook.
 
-    def next_deadline(self) -> float | None:
-        return self._deadlines.next_at()
-
     def enforce_deadlines(self) -> None:
-        for deadline in self._deadlines.missed():
+        for deadline in self.deadlines.missed():
             attempt = deadline.attempt
             match deadline.limits:
                 case "handler":
@@ -243,7 +240,7 @@ class Attempts:
         )
         if attempt.running is not None:
             attempt.running.interrupt()
-        self._deadlines.add(limit, "stopping", attempt)
+        self.deadlines.add(limit, "stopping", attempt)
         # The next task with the same key must not run beside this handler, nor must the next firing of a cron task.
         has_successor = task.key is not None or task.cron is not None
         if attempt.phase is Phase.STOPPING and reason is StopReason.CANCEL and not has_successor:
@@ -290,7 +287,7 @@ class Attempts:
             # The task's own data or types may raise anything.
             ended(outcome_of_exception(wrong))
             return
-        self._deadlines.add(self._hook_limit(attempt), "hook", attempt)
+        self.deadlines.add(self._hook_limit(attempt), "hook", attempt)
 
     def _hook_limit(self, attempt: Attempt) -> float:
         """Return the seconds that a hook may take: ``cancel_timeout``, or the task's timeout if that is shorter."""
@@ -364,7 +361,7 @@ class Attempts:
             attempt.running.interrupt()
         if attempt.hook is not None:
             attempt.hook.interrupt()
-            self._loop.call_later(FAREWELL, attempt.hook.interrupt)
+            self._loop.call_later(ABANDON_HOOK_AFTER, attempt.hook.interrupt)
             attempt.hook = None
         for fetch, owner in self._fetches.items():
             if owner is attempt:

@@ -1,8 +1,8 @@
-"""Reading the dispatcher's own memory from any thread, for whoever scrapes.
+"""Read the gauges of a dispatcher from any thread, for the metrics.
 
-Only copies of dicts and lists are looked at, each made in one step that the event loop cannot come between. Different
-ones may be a moment apart. Nothing here asks the store or waits for the loop, so that a process whose loop is stuck, or
-whose disk is, can still be watched.
+Only copies of dicts and lists are read, each made in one step that the event loop cannot interrupt. Two copies may be a
+moment apart. Nothing here calls the store or waits for the event loop, so a process can be watched while its loop or
+its disk is stuck.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ LEVEL_NAMES = tuple(Priority(level).name.lower() for level in _LEVELS)
 
 
 class GroupGauges(NamedTuple):
-    """One group that has work here.
+    """The gauges of one group with work on this node.
 
-    ``waiting`` counts what is in sight, ``allocated`` is ``None`` where slots are not shared.
+    ``waiting`` counts the tasks in the front of the queue; ``allocated`` is ``None`` if slots are not shared.
     """
 
     waiting: int
@@ -40,7 +40,7 @@ class GroupGauges(NamedTuple):
 
 
 class Gauges(NamedTuple):
-    """How things stand in this process."""
+    """The gauges of this process."""
 
     dispatching: bool
     slots: int
@@ -50,16 +50,16 @@ class Gauges(NamedTuple):
     running_levels: Mapping[str, int] = {}
     """Running tasks by the level of their effective priority."""
     next_levels: Mapping[str, int] = {}
-    """Groups by the level of the effective priority of the task that is next in each."""
+    """Groups by the level of the effective priority of their next task."""
     groups: Mapping[str, GroupGauges] = {}
-    """Those that have work; of very many the idlest are summed up as one."""
+    """Groups with work. Beyond :data:`MOST_NAMES`, the least busy groups are summed up as one."""
     paused: Sequence[Scope] = ()
     pressures: Mapping[str, float] = {}
-    """By source."""
+    """Pressure by source."""
 
 
 def level_of(effective: int) -> str:
-    """The most urgent named level that a priority has reached."""
+    """Return the most urgent named level that an effective priority has reached."""
     return LEVEL_NAMES[bisect_left(_LEVELS, effective)]
 
 
@@ -77,7 +77,7 @@ def read_gauges(settings: RunSettings, loop: DispatchLoop | None, watch: Watch |
         running=Counter(attempt.task.type for attempt in attempts),
         running_levels=_by_level(attempt.task.effective for attempt in attempts),
         next_levels=_by_level(heads),
-        groups=_few(groups),
+        groups=_summed_up(groups),
         paused=sorted(scope for scope, pause in waiting.picker.rules.controls.pauses.items() if pause.holds(now)),
         pressures=watch.pressures if watch is not None else {},
     )
@@ -112,7 +112,7 @@ def _groups(loop: DispatchLoop, now: int) -> dict[str, GroupGauges]:
     }
 
 
-def _few(groups: dict[str, GroupGauges]) -> dict[str, GroupGauges]:
+def _summed_up(groups: dict[str, GroupGauges]) -> dict[str, GroupGauges]:
     if len(groups) <= MOST_NAMES:
         return groups
     busiest = sorted(groups, key=lambda name: (-groups[name].taken, -groups[name].waiting, name))

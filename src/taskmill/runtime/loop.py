@@ -1,11 +1,11 @@
-"""The loop: look → plan → commit → work → judge → commit → tell.
+"""The dispatch loop: look, plan, commit, run, judge, commit, announce.
 
-Each turn gathers the outcomes of attempts that ended, asks the policy for verdicts, picks what may start in the slots
-that are free, and commits all of it in one transaction. Only then are handlers started and listeners told. The loop
-sleeps until the next thing is due and is woken by submissions, endings and control.
+Each turn gathers the outcomes of ended attempts, asks the policy for verdicts, picks the tasks that may start in free
+slots, and commits all of it in one transaction. Only then does it start handlers and notify listeners. Between turns
+the loop sleeps until the next instant that matters; submissions, endings and control calls wake it earlier.
 
-A turn that cannot be committed (a full disk, a file that went away) loses nothing: its outcomes are kept and tried
-again.
+A turn that cannot be committed (a full disk, a file that was removed) loses nothing: its outcomes are kept and judged
+again in the next turn.
 """
 
 from __future__ import annotations
@@ -27,21 +27,18 @@ from taskmill.model.turn import Judged, Turn, TurnResult
 from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from taskmill.observe.log import logger
 from taskmill.policy.aging import effective_priority
-from taskmill.runtime.aging_watch import AgingWatch
-from taskmill.runtime.announcer import Announcer
+from taskmill.runtime.announcer import AgingWatch, Announcer, Commits
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.attempts import Attempts
-from taskmill.runtime.commits import Commits
 from taskmill.runtime.cron_clock import CronClock
 from taskmill.runtime.executors import Executors
-from taskmill.runtime.planning import Planner
-from taskmill.runtime.setting_aside import SettingAside
+from taskmill.runtime.planning import Planner, is_past
 from taskmill.runtime.settings import RunSettings
-from taskmill.runtime.upkeep import Upkeep
+from taskmill.runtime.upkeep import DamagedRows, Upkeep
 
 
 class DispatchLoop:
-    """Runs the tasks of one store. Exists while this scheduler holds the right to dispatch."""
+    """Runs the tasks of one store, while this scheduler holds the right to dispatch."""
 
     def __init__(
         self,
@@ -81,36 +78,38 @@ class DispatchLoop:
         self._planner = Planner(store, clock, settings, self._waiting, self.attempts, self.backpressure)
         self.cron = CronClock(store, registry, clock, announcer, commits, settings.cron)
         self._aging_watch = AgingWatch(store, announcer)
-        self.setting_aside = SettingAside(store, clock, commits)
+        self.damaged_rows = DamagedRows(store, clock, commits)
         self.woken = asyncio.Event()
-        """Set when there is something to look at."""
+        """Set when the loop has something to do before its next instant."""
         self._stops_meanwhile: list[tuple[int, str]] = []
+        """Requests to stop that were committed while a turn was under way."""
         self.has_looked = False
-        """Whether the store was asked what there is to do."""
+        """True once a turn has read what waits in the store."""
         self._wake_at = wake_at
-        """When ``until`` must be asked at the latest."""
+        """The latest time at which :meth:`run` calls ``until`` again, on the monotonic clock."""
 
-    # What others tell the loop
+    # Events from outside the loop
 
     def wake(self) -> None:
         self.woken.set()
 
     async def settle_clock(self) -> bool:
-        """Take note of a step of the wall clock, if there was one: True if so.
+        """Wait until a step of the wall clock is followed; return True if there was one.
 
-        What was stored before it moves with it; what is stored from here on counts from the new time.
+        Delays that were stored before the step then move with it, and new delays count from the new time.
         """
         if not self._upkeep.is_clock_stepped:
             return False
-        await self._upkeep.step_noticed()
+        await self._upkeep.wait_until_step_noticed()
         return True
 
-    def look_at_clock(self) -> None:
+    def check_clock(self) -> None:
+        """Wake the loop if the wall clock was stepped."""
         if self._upkeep.is_clock_stepped:
             self.wake()
 
     def look_again(self) -> None:
-        """Another process, or a verb of this one, has changed the store."""
+        """Survey the store, because another process or a method of this scheduler has changed it."""
         self._waiting.survey_wanted = True
         self.cron.look_again()
         self.woken.set()
@@ -122,20 +121,17 @@ class DispatchLoop:
             if task.links is not None:
                 self.attempts.note_awaited(task.links.depends_on)
         self._upkeep.tasks_ended(len(commit.ended))
-        self._stop_attempts(commit)
-        self.cron.follow(commit.crons)
-        self.woken.set()
-
-    def _stop_attempts(self, commit: Commit) -> None:
         if self._waiting.in_turn:
-            # Some of them may be claimed by the turn that is under way, and not started yet.
+            # The turn under way may have claimed some of these tasks, without having started them yet.
             self._stops_meanwhile += commit.stopping
         for id, reason in commit.stopping:
             self.attempts.stop(id, StopReason(reason))
+        self.cron.follow(commit.crons)
+        self.woken.set()
 
     def _outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         if attempt.is_first_ending(self._clock.monotonic()):
-            self._waiting.picker.ended(attempt.task.group, attempt.duration_ms)
+            self._waiting.picker.shares.ended(attempt.task.group, attempt.duration_ms)
             if attempt.io is not None and isinstance(outcome, Succeeded):
                 self.backpressure.learn(attempt.task.type, attempt.io)
         self._planner.outcomes.append((attempt, outcome))
@@ -146,27 +142,28 @@ class DispatchLoop:
         self.woken.set()
 
     def machine_changed(self, others_wait: bool) -> None:
-        """The machine bears more or less than before; ``others_wait`` for the pressure to fall than did."""
+        """Apply new readings of the machine; ``others_wait`` if other tasks than before wait for pressure to fall."""
         self._ease()
         if others_wait:
             self._waiting.picker.look_at_all()
         self.woken.set()
 
     def _ease(self) -> None:
+        """Preempt running tasks that may not run under the current pressure."""
         for id in eased(self.backpressure, self.attempts.open):
             self.attempts.stop(id, StopReason.EASE)
 
     # Running
 
     async def run(self, until: Callable[[], bool]) -> None:
-        """Dispatch until ``until()`` says so; it is asked before each sleep."""
+        """Run turns until ``until()`` returns True; it is called before each turn."""
         while not until():
             await self._turn_or_sleep()
 
     async def _turn_or_sleep(self) -> None:
         self.woken.clear()
         self.attempts.enforce_deadlines()
-        if step := await self._upkeep.notice_clock_step():
+        if step := await self._upkeep.follow_clock_step():
             self.attempts.clock_stepped(step)
             self._aging_watch.clock_stepped(step)
             self.cron.clock_stepped()
@@ -175,11 +172,12 @@ class DispatchLoop:
             self._waiting.survey_wanted = True
         picker, now = self._waiting.picker, self._clock.now_ms()
         if self._aging_watch.is_due(picker.rules, now):
-            await self._aging_watch.look(picker.rules, self._waiting.lanes(), now)
+            await self._aging_watch.announce_aged(picker.rules, self._waiting.lanes(), now)
         if self._planner.claiming and self.cron.is_due(now):
-            await self.cron.look()
-        if self._planner.is_past(self._waiting.next_expiry) or self._planner.is_past(self._waiting.next_beat):
-            # Short handlers end meanwhile: there is more to do than to sweep on, and no beat is skipped for them.
+            await self.cron.fire_due()
+        now = self._clock.now_ms()
+        if is_past(self._waiting.next_expiry, now) or is_past(self._waiting.next_beat, now):
+            # Let short handlers end first, so that the turn does more than a sweep and skips no occurrence for them.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         turn = self._planner.plan()
@@ -189,7 +187,7 @@ class DispatchLoop:
         else:
             await self._commit(turn)
 
-    # What is left when nothing more is claimed: see runtime/closing.py
+    # For the shutdown (Closing in session.py)
 
     def claim_no_more(self) -> None:
         self._planner.claiming = False
@@ -199,70 +197,70 @@ class DispatchLoop:
         return bool(self._planner.outcomes)
 
     async def commit_turn(self) -> bool | None:
-        """Commit what there is to commit; False if the store refused, None if there is nothing."""
+        """Commit a turn. Return False if the store refused it, None if there was nothing to commit."""
         self.woken.clear()
         self.attempts.enforce_deadlines()
         turn = self._planner.plan()
         return None if turn.is_empty() else await self._commit(turn)
 
     async def commit_outcomes(self) -> None:
-        """Commit the outcomes that have come, in as many turns as it takes, unless the store refuses them."""
-        patience = 3
-        while self._planner.outcomes and patience:
+        """Commit all outcomes, in as many turns as it takes; give up after three turns that the store refused."""
+        tries = 3
+        while self._planner.outcomes and tries:
             before = len(self._planner.outcomes)
             await self._commit(self._planner.plan())
-            patience -= len(self._planner.outcomes) >= before
+            tries -= len(self._planner.outcomes) >= before
 
     @property
     def is_idle(self) -> bool:
-        """Nothing runs and nothing may run now, here or on another node."""
+        """True if nothing runs and nothing may start now, here or on another node."""
+        now = self._clock.now_ms()
         return not (
             self._planner.outcomes
             or self._planner.returns
             or self.attempts.slots_taken
-            or self._planner.is_past(self._waiting.next_due)
-            or self._planner.is_past(self._waiting.next_expiry)
-            or self._planner.is_past(self._waiting.picker.rules.next_resumption())
-            or self.cron.is_due(self._clock.now_ms())
-            or not self._waiting.is_idle(self._settings.max_concurrency, self._clock.now_ms())
+            or is_past(self._waiting.next_due, now)
+            or is_past(self._waiting.next_expiry, now)
+            or is_past(self._waiting.picker.rules.next_resumption(), now)
+            or self.cron.is_due(now)
+            or not self._waiting.is_idle(self._settings.max_concurrency, now)
         )
 
     def _sleep_until(self) -> float | None:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
-        due = (self._aging_watch.next_look, self.cron.next_at)
-        moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]
-        steady = (self.attempts.next_deadline(), self._upkeep.next_at, self._wake_at)
+        wall = (self._aging_watch.next_read, self.cron.next_at)
+        moments = [monotonic + (moment - now) / 1000 for moment in wall if moment is not None]
+        steady = (self.attempts.deadlines.next_at(), self._upkeep.next_at, self._wake_at)
         moments += [moment for moment in steady if moment is not None]
         return min(moments + self._planner.next_moments(), default=None)
 
     # Committing
 
     async def _commit(self, turn: Turn) -> bool:
-        """Commit a turn and do what follows from it; False if the store refused, after a pause."""
-        self._waiting.turn_begins()
-        self._planner.sweep_pace.begins()
+        """Commit a turn and apply its result. If the store refuses the turn, wait a moment and return False."""
+        self._waiting.in_turn, began = True, self._clock.monotonic()
         self.has_looked = self.has_looked or turn.look.survey
         try:
             result = await self._store.turn(turn)
         except StoreLost as wrong:
-            logger.error("the store cannot be used any longer, nothing is run here: %s", wrong)
+            logger.error("the store can no longer be used; this scheduler runs no more tasks: %s", wrong)
             self._turn_failed(turn)
-            # Nothing can be noted: what has ended meanwhile runs again, where the queue is now.
+            # These outcomes cannot be stored: their tasks run again, wherever the queue is now.
             self._planner.outcomes, self._planner.returns = [], []
             if self._planner.claiming:
                 raise
             return True
         except StoreError as wrong:
             self._turn_failed(turn)
-            await self.setting_aside.or_wait(wrong)
+            await self.damaged_rows.set_aside_or_wait(wrong)
             return False
         except BaseException:
             self._turn_failed(turn)
             raise
         finally:
-            self._waiting.turn_ends()
+            self._waiting.in_turn = False
         if turn.upkeep.expire:
-            self._planner.sweep_pace.ended()
+            self._planner.sweep_pace.swept(began)
         self._apply(turn, result)
         return True
 
@@ -272,7 +270,7 @@ class DispatchLoop:
         self._stops_meanwhile.clear()
 
     def _apply(self, turn: Turn, result: TurnResult) -> None:
-        """The turn is committed: take note, start what was claimed, tell."""
+        """Apply the result of a committed turn: update the queue, announce verdicts, start claimed tasks."""
         self._waiting.turn_committed(turn, result, self._settings.declared)
         if turn.progress:
             self._announcer.progressed(self._planner.progress.gathered)
@@ -307,7 +305,7 @@ class DispatchLoop:
                 case MakeWay(for_pressure) if task.id not in result.waiting:
                     self._waiting.note_preempted(turn.upkeep, for_pressure=for_pressure)
                 case _:
-                    pass  # its children end first, or it waits again, and the plan has put it in its place
+                    pass  # It waits for its children, or the plan has already put it back into the queue.
             if isinstance(judged.verdict, TryAgain | Return) and task.expires_at is not None:
                 self._waiting.note_expiry(task.expires_at)
             counted.append(judged)
@@ -319,7 +317,7 @@ class DispatchLoop:
 
     def _verdict_lost(self, attempt: Attempt, stop: str | None) -> None:
         if stop is not None:
-            # The request to stop was committed before this outcome, perhaps by another process: it counts.
+            # The request to stop was committed first, perhaps by another process, so it decides.
             self.attempts.stop_after_verdict(attempt, StopReason(stop))
             return
         self._announcer.outcome_dropped(attempt.task)

@@ -1,4 +1,9 @@
-"""MachineWatch the machine while tasks are dispatched, and remembering what was seen of it."""
+"""Watch the machine while tasks are dispatched, and store the readings.
+
+The watch (``resources/watch.py``) reads the machine at intervals. Each reading goes to the backpressure of the
+dispatcher at once, and to the store when tasks begin or cease to wait because of it. Stored readings serve ``explain``
+in other processes and the next dispatcher.
+"""
 
 from __future__ import annotations
 
@@ -16,34 +21,34 @@ from taskmill.policy.capacity import is_news
 from taskmill.policy.io_room import IoLoad
 
 FIRST_LOOK = 1.0
-"""Seconds that tasks wait at start for the first look; who has not answered by then holds nobody until it does."""
+"""The most seconds to wait at the start for the first reading. Without it, tasks start and are not held back."""
 NOTE_INTERVAL = 60.0
-"""What is learned about capacity is written at most so often; another one writes when tasks begin or cease to wait."""
+"""The least seconds between two writes that only store a newly measured capacity."""
 
 
 class Watch(Seen, Protocol):
-    """Looks at the machine at an interval."""
+    """Reads the machine at intervals."""
 
     async def run(self, looked: Callable[[], Awaitable[None]]) -> None:
-        """Go on until it is stopped; ``looked`` is awaited each time."""
+        """Read until :meth:`stop` is called; await ``looked`` after each reading."""
         ...
 
     def stop(self) -> None: ...
 
 
 MakeWatch = Callable[[IoLoad, Capacity, Callable[[], None]], Watch]
-"""With what running tasks have in their budgets, what was known before, and whom to tell of changes."""
+"""Called with the IO budgets of running tasks, the capacity known so far, and a callback for changed readings."""
 
 
-async def leave_unwatched(store: KnowsMachine) -> None:
-    """Nobody watches the machine: what was learned is kept, and nobody is said to wait for what was seen before."""
+async def clear_readings(store: KnowsMachine) -> None:
+    """Remove the stored limits and pressures, because nothing watches the machine now; keep the measured capacity."""
     seen = await store.machine()
     if seen is not None and seen != (learned := Machine(known=seen.known)):
         await store.note_machine(learned)
 
 
 class MachineWatch:
-    """Feeds readings of the machine to the backpressure of a dispatcher."""
+    """Passes readings of the machine to the backpressure of a dispatcher, and stores them."""
 
     def __init__(
         self, store: KnowsMachine, clock: Clock, make_watch: MakeWatch, load: IoLoad, backpressure: Backpressure
@@ -60,17 +65,18 @@ class MachineWatch:
 
     @property
     def machine(self) -> Machine:
-        """What is known now."""
+        """The latest readings, with the limits that follow from them."""
         return UNSEEN if self.watch is None else self._backpressure.report(self.watch)
 
     async def begin(self, changed: Callable[[bool], None]) -> None:
-        """Go on looking from now on, the first time before anything starts, unless that takes too long.
+        """Start to watch, and wait for the first reading, at most :data:`FIRST_LOOK`.
 
-        ``changed`` is called whenever something has, and told whether other tasks wait for the pressure to fall.
+        ``changed`` is called after each changed reading, with True if other tasks than before wait for the pressure to
+        fall.
         """
         self._noted = noted = await self._store.machine() or UNSEEN
         if self._store.is_cluster:
-            # What is remembered of the machine another node may have seen; of this one nobody knows anything yet.
+            # The stored limits and pressures may be those of another node. Only the capacity is kept.
             self._noted = Machine(known=noted.known, capacity=noted.capacity)
         self._backpressure.remember(await self._store.moved_io())
 
@@ -78,7 +84,7 @@ class MachineWatch:
             changed(self._backpressure.see(watch))
 
         watch = self.watch = self._make_watch(self._load, self._noted.known, seen)
-        # Budgets count from the first start on, by what is given or was known before.
+        # Apply the given or stored capacity now, so that budgets count from the first start on.
         seen()
         first_look = asyncio.Event()
 
@@ -92,7 +98,7 @@ class MachineWatch:
             await self._clock.wait(first_look, until)
 
     async def end(self) -> None:
-        """Look no longer; what was learned is kept, and nobody is held any more."""
+        """Stop watching. Store the measured capacity without limits, so that no task is held back."""
         if self.watch is None:
             return
         self.watch.stop()
@@ -113,7 +119,7 @@ class MachineWatch:
         try:
             await self._store.note_machine(report)
         except StoreError as wrong:
-            # Only explanations on other nodes need it, and it is stored again after the next reading.
-            logger.warning("what was seen of the machine could not be kept: %s", wrong)
+            # Only explanations on other nodes need them, and they are stored again after the next reading.
+            logger.warning("readings of the machine could not be kept: %s", wrong)
         else:
             self._noted = report

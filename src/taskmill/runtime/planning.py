@@ -1,7 +1,13 @@
-"""Planning a turn: what it commits, what it starts, what it reads; and until when the loop may sleep."""
+"""Plan a turn of the loop: the verdicts it commits, the tasks it starts, and what it reads.
+
+:meth:`Planner.plan` turns everything that happened since the last turn into one :class:`~taskmill.model.turn.Turn`. The
+outcomes of ended attempts become verdicts, changes that are due become upkeep, and free slots become starts. If a turn
+cannot be committed, :meth:`Planner.turn_failed` keeps its outcomes for the next one.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -10,20 +16,91 @@ from taskmill.core.ports import Clock, Dispatches
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.preempting import Preempting
 from taskmill.dispatch.waiting import WaitingTasks
-from taskmill.model.outcome import Outcome, StopReason
+from taskmill.model.outcome import Outcome, Stopped, StopReason, Succeeded
 from taskmill.model.stages import Claimed
-from taskmill.model.turn import NO_STARTS, Look, Starts, Turn, TurnUpkeep
+from taskmill.model.turn import NO_STARTS, Judged, Look, Starts, Turn, TurnUpkeep
+from taskmill.model.verdict import Return, TryAgain, Verdict, Wait
+from taskmill.policy.cron.decisions import retry_at
+from taskmill.policy.families import family_verdict
+from taskmill.policy.verdicts import judge
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.attempts import Attempts
-from taskmill.runtime.judging import judgements, may_release, one_turns_worth, waiting_again
 from taskmill.runtime.settings import RunSettings
 
 PROGRESS_INTERVAL = 0.5
 """Seconds between two writes of the progress of running attempts, however often it is reported."""
 SWEEP_REST = 5.0
 """After each batch of a sweep, other work has this many times the time that the batch took."""
+MOST_RESULTS = 32 * 2**20
+"""The most characters of results to store in one turn; PostgreSQL refuses more than 256 MB in one value."""
 
 _encode = msgspec.json.Encoder().encode
+_jitter = random.Random()  # noqa: S311 - not for secrets. The program may have seeded the module's own generator.
+
+Ended = tuple[Attempt, Outcome]
+
+
+def is_past(at: int | None, now: int) -> bool:
+    """True if the instant has come."""
+    return at is not None and at <= now
+
+
+# Verdicts
+
+
+def one_turns_worth(ended: list[Ended]) -> tuple[list[Ended], list[Ended]]:
+    """Split outcomes into those that one turn stores and those that are left for the next."""
+    characters = 0
+    for number, (_, outcome) in enumerate(ended):
+        if isinstance(outcome, Succeeded):
+            characters += len(outcome.result)
+            if characters > MOST_RESULTS and number:
+                return ended[:number], ended[number:]
+    return ended, []
+
+
+def judge_all(ended: Sequence[Ended], now: int, monotonic: float, *, leaving: bool) -> list[Judged]:
+    """Return the verdicts on ended attempts, in order; ``leaving`` if the scheduler is shutting down."""
+    judged: list[Judged] = []
+    for attempt, outcome in ended:
+        # The attempt may have ended long before its verdict is committed.
+        ended_at = now if attempt.ended_at is None else now - round((monotonic - attempt.ended_at) * 1000)
+        judged.append(
+            Judged(
+                task=attempt.task,
+                verdict=_verdict(attempt, outcome, now, ended_at, leaving=leaving),
+                duration_ms=attempt.duration_ms,
+                ended_at=ended_at,
+                io=attempt.io_to_store,
+                stopped=attempt.ends_task,
+            )
+        )
+    return judged
+
+
+def _verdict(attempt: Attempt, outcome: Outcome, now: int, ended_at: int, *, leaving: bool) -> Verdict:
+    if isinstance(outcome, Stopped) and outcome.awaits_children:
+        return Wait(None)
+    task = attempt.task
+    verdict = judge(
+        outcome,
+        retry=attempt.retry,
+        retries=task.retries,
+        crashes=task.crashes,
+        now=now,
+        random=_jitter.random(),
+        leaving=leaving,
+    )
+    if task.cron is not None and isinstance(verdict, TryAgain):
+        # A cron task has a minimum delay, whatever the handler asked for. The delay counts from the failure.
+        verdict = TryAgain(verdict.error, retry_at(ended_at, 0 if verdict.due_at is None else verdict.due_at - now))
+    if not attempt.has_family:
+        return verdict
+    finalizes = attempt.type.handler.finalize is not None
+    return family_verdict(verdict, task.family, finalizes=finalizes, spawned_now=attempt.spawned)
+
+
+# Plans
 
 
 class ProgressReports:
@@ -64,7 +141,6 @@ class SweepPace:
     def __init__(self, clock: Clock, longest: float) -> None:
         self._clock = clock
         self._longest = longest
-        self._began = 0.0
         self._rests_until = float("-inf")
 
     @property
@@ -72,16 +148,14 @@ class SweepPace:
         """True if other work comes first, if there is any."""
         return self._clock.monotonic() < self._rests_until
 
-    def begins(self) -> None:
-        self._began = self._clock.monotonic()
-
-    def ended(self) -> None:
+    def swept(self, began: float) -> None:
+        """Rest after a turn with a sweep, which began at ``began`` on the monotonic clock."""
         now = self._clock.monotonic()
-        self._rests_until = now + min(SWEEP_REST * (now - self._began), self._longest)
+        self._rests_until = now + min(SWEEP_REST * (now - began), self._longest)
 
 
 class Planner:
-    """Makes the plan of each turn from what has happened since the last one."""
+    """Makes the plan of each turn from everything that happened since the last one."""
 
     def __init__(
         self,
@@ -101,9 +175,9 @@ class Planner:
         self._preempting = Preempting(waiting, attempts.load)
         self.progress = ProgressReports()
         self.sweep_pace = SweepPace(clock, settings.expiry_sweep_interval)
-        self.outcomes: list[tuple[Attempt, Outcome]] = []
+        self.outcomes: list[Ended] = []
         """Outcomes of attempts that no turn has judged yet."""
-        self.judging: list[tuple[Attempt, Outcome]] = []
+        self.judging: list[Ended] = []
         """The outcomes of the turn under way, in the order of its verdicts."""
         self.returns: list[Claimed] = []
         """Claimed tasks without a handler here; the next turn returns them to the queue."""
@@ -111,32 +185,31 @@ class Planner:
         """False once the scheduler is stopping: nothing more is started."""
         self._looked_first = False
 
-    def is_past(self, at: int | None) -> bool:
-        return at is not None and at <= self._clock.now_ms()
-
     def turn_failed(self, turn: Turn) -> None:
-        """Keep for the next turn what this one could not commit."""
+        """Keep the outcomes and returns of a turn that could not be committed for the next one."""
         self.returns[:0] = turn.returns
         self.outcomes[:0] = self.judging
         self.judging = []
 
     def plan(self) -> Turn:
         """Plan the next turn."""
-        now, slots, waiting = self._clock.now_ms(), self._settings.max_concurrency, self._waiting
+        now, monotonic = self._clock.now_ms(), self._clock.monotonic()
+        slots, waiting = self._settings.max_concurrency, self._waiting
         self.judging, self.outcomes = one_turns_worth(self.outcomes)
-        judged = judgements(self.judging, now, self._clock.monotonic(), leaving=not self.claiming)
+        judged = judge_all(self.judging, now, monotonic, leaving=not self.claiming)
         returns, self.returns = self.returns, []
-        promote, skip = self.is_past(waiting.next_due), self.is_past(waiting.next_beat)
+        promote, skip = is_past(waiting.next_due, now), is_past(waiting.next_beat, now)
         survey, waiting.survey_wanted = waiting.survey_wanted, False
         progress = self.progress.gather(
-            self._clock.monotonic(), [attempt for attempt, _ in self.judging], self._attempts.open.values()
+            monotonic, [attempt for attempt, _ in self.judging], self._attempts.open.values()
         )
-        for task in waiting_again(judged):
-            # Verdicts are committed before claims: what returns to the queue may start in the same turn.
-            waiting.queue_again(task.lane, task.place)
+        for each in judged:
+            # Verdicts are committed before claims: a task that returns to the queue may start in the same turn.
+            if isinstance(each.verdict, Return | TryAgain) and each.verdict.due_at is None:
+                waiting.queue_again(each.task.lane, each.task.place)
         # A task that is due, or is released by an ending, may be more urgent than those that are known to wait. So it
         # is read before anything is claimed, though not twice in a row: a stream of such turns would keep slots empty.
-        releases = not waiting.is_empty and may_release(judged)
+        releases = not waiting.is_empty and any(each.stopped or each.task.is_tied for each in judged)
         looks_first = waiting.in_doubt or (not self._looked_first and (promote or releases))
         self._looked_first = looks_first
         at_work: list[int] | None = None
@@ -156,7 +229,7 @@ class Planner:
                 look = waiting.look(survey=survey, slots=shown_slots)
         turn = Turn(
             now,
-            self._clock.monotonic(),
+            monotonic,
             progress=progress,
             judged=judged,
             returns=returns,
@@ -165,12 +238,12 @@ class Planner:
             starts=starts,
             look=look,
         )
-        if self.is_past(waiting.next_expiry) and (turn.is_empty() or not self.sweep_pace.rests):
+        if is_past(waiting.next_expiry, now) and (turn.is_empty() or not self.sweep_pace.rests):
             return msgspec.structs.replace(turn, upkeep=msgspec.structs.replace(turn.upkeep, expire=True))
         return turn
 
     def _choose(self, slots: int, taken: int, now: int, *, released_may_start: bool) -> Starts:
-        """Choose what starts, and preempt less urgent tasks for urgent ones that have no slot."""
+        """Choose the tasks that start, and preempt less urgent tasks for urgent ones that have no slot."""
         waiting, counters = self._waiting, self._settings.counters
         if counters is not None and not waiting.is_measured:
             waiting.measure(counters.denied, counters.redistributed)
@@ -183,7 +256,7 @@ class Planner:
         return msgspec.structs.replace(starts, preempt=victims.anywhere)
 
     def next_moments(self) -> list[float]:
-        """Return the instants, on the monotonic clock, at which something is to be planned again."""
+        """Return the instants, on the monotonic clock, at which a new turn may have something to do."""
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
         due = (*self._waiting.next_moments(), self._preempting.next_at)
         moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]

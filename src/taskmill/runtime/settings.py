@@ -1,4 +1,4 @@
-"""How tasks are run."""
+"""The settings by which a scheduler runs tasks."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RunSettings:
-    """``declared`` may change at any time; durations are seconds."""
+    """Settings of a scheduler. Durations are in seconds. ``declared`` may change at any time."""
 
     expiry_sweep_interval: float
     cancel_timeout: float
     shutdown_grace: float
     retention: Retention | None
     declared: Declared
-    """What the program says about groups, rates and aging."""
+    """The settings of groups, rates and aging that the program declares."""
     throttle: ThrottlePolicy = ThrottlePolicy()  # noqa: RUF009 - a frozen value
     """Which tasks wait under which pressure."""
     cron: Sequence[CronTask] = ()
-    """What runs by the clock: all of it, in the order of declaration."""
+    """All cron tasks, in the order of declaration."""
     counters: Counters | None = None
-    """Counts what happens, once somebody asks for it."""
+    """The counters of the metrics; None until they are first requested."""
 
     @property
     def max_concurrency(self) -> int:

@@ -17,12 +17,10 @@ from taskmill.runtime.settings import RunSettings
 
 if TYPE_CHECKING:
     from taskmill.observe.bus import EventBus
-    from taskmill.runtime.announcer import Announcer
-    from taskmill.runtime.commits import Commits
+    from taskmill.runtime.announcer import Announcer, Commits, Waiters
     from taskmill.runtime.loop import DispatchLoop
     from taskmill.runtime.neighbours import Neighbours
     from taskmill.runtime.session import DispatchSession
-    from taskmill.runtime.waiters import Waiters
 
 
 class Parts(HandlesTasks):

@@ -8,7 +8,7 @@ import pytest
 
 from taskmill import Domain, Scheduler
 from taskmill.model.turn import Turn, TurnResult
-from taskmill.runtime import judging
+from taskmill.runtime import planning
 from taskmill.testing.plugin import SchedulerFactory
 
 LARGE = "x" * 300
@@ -17,7 +17,7 @@ LARGE = "x" * 300
 async def test_no_turn_stores_more_than_an_engine_takes_and_none_starts_more_than_there_are_slots(
     taskmill_scheduler: SchedulerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "MOST_RESULTS", 1000)
+    monkeypatch.setattr(planning, "MOST_RESULTS", 1000)
     domain = Domain("d")
     all_run = asyncio.Barrier(20)
 
@@ -47,7 +47,7 @@ async def test_no_turn_stores_more_than_an_engine_takes_and_none_starts_more_tha
 
 @pytest.mark.one_engine("the dispatcher takes its leave alike on both")
 async def test_a_shutdown_stores_every_result_however_slowly_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "MOST_RESULTS", 1)
+    monkeypatch.setattr(planning, "MOST_RESULTS", 1)
     domain = Domain("d")
     running = 0
     may_end = asyncio.Event()

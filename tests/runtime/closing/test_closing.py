@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from taskmill import Context, Domain, Scheduler, StoreError
-from taskmill.runtime import attempts, patience
+from taskmill.runtime import attempts, upkeep
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -19,8 +19,8 @@ STILL = 0.4
 @pytest.fixture(autouse=True)
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the waits in real time; that they end is tested, not how long they last."""
-    monkeypatch.setattr(patience, "STILL", STILL)
-    monkeypatch.setattr(attempts, "FAREWELL", STILL)
+    monkeypatch.setattr(upkeep, "STILL", STILL)
+    monkeypatch.setattr(attempts, "ABANDON_HOOK_AFTER", STILL)
 
 
 @pytest.mark.parametrize("place", ["loop", "thread", "clock", "swallows"])

@@ -134,7 +134,7 @@ class World:
     def end(self, task: Running) -> None:
         self.running.remove(task)
         self.load.end(task.group, task.type, task.budget)
-        self.picker.ended(task.group, self.now - task.started_at)
+        self.picker.shares.ended(task.group, self.now - task.started_at)
 
     def see(self, look: Look) -> None:
         """Somebody has looked at the machine."""

@@ -77,7 +77,7 @@ class Mill:
         self.held_ms[pick.group] += length
         self.running[pick.group] -= 1
         self._load.end(pick.group, TYPE)
-        self.picker.ended(pick.group, length)
+        self.picker.shares.ended(pick.group, length)
 
     def run(self, dispatches: int, watch: Callable[[], None] = lambda: None) -> None:
         until = self.started.total() + dispatches

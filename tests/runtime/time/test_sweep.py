@@ -79,9 +79,9 @@ async def test_other_work_puts_a_sweep_off_for_no_longer_than_asked_for(manual_c
     clock = manual_clock
     for interval, rests in ((2.0, [True, False]), (600.0, [True, True]), (0.0, [False, False])):
         pace = SweepPace(clock, interval)
-        pace.begins()
+        began = clock.monotonic()
         await clock.advance(10)
-        pace.ended()
+        pace.swept(began)
         found = [pace.rests]
         await clock.advance(3)
         assert [*found, pace.rests] == rests, interval
