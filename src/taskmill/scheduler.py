@@ -42,8 +42,7 @@ from taskmill.model.retention import Retention
 from taskmill.model.retry import Retry
 from taskmill.model.throttle import ThrottlePolicy
 from taskmill.runtime.settings import RunSettings
-from taskmill.verbs.measuring import Measuring
-from taskmill.verbs.parts import checked_concurrency
+from taskmill.verbs.components import checked_concurrency
 from taskmill.verbs.running import Running
 from taskmill.verbs.submitting import Submitting
 from taskmill.verbs.tuning import Tuning
@@ -64,15 +63,13 @@ _LOADED_WHEN_OPENED = (
     "taskmill.execute.on_loop",
     "taskmill.policy.explaining",
     "taskmill.runtime.executors",
-    "taskmill.verbs.cron_pictures",
-    "taskmill.verbs.group_pictures",
-    "taskmill.verbs.node_pictures",
+    "taskmill.verbs.snapshots",
 )
 """Modules that other code imports lazily. They are imported when a scheduler opens, because later the process may have
 no file descriptors left, or may have dropped the privileges to read them."""
 
 
-class Scheduler(Submitting, Tuning, Running, Measuring):
+class Scheduler(Submitting, Tuning, Running):
     """A durable task scheduler on an SQLite file, in memory, or on PostgreSQL.
 
     ``async with Scheduler("tasks.db", domains=[...])`` opens it; :meth:`run`, :meth:`run_until_idle` and

@@ -67,7 +67,7 @@ POINTS = [
     Point("commit known to the loop", "taskmill.store.sqlite.writer:Writer._batch_committed", "before", 40),
     # Submitting.
     Point("rows inserted, not committed", "taskmill.store.sql.inbox:insert", "after", 25),
-    Point("submission stored, caller not told", "taskmill.verbs.parts:Parts._handle", "before", 25),
+    Point("submission stored, caller not told", "taskmill.verbs.components:Components._handle", "before", 25),
     # A turn of the loop: verdicts and claims.
     Point("before a turn is written", "taskmill.store.sql.ledger:commit_turn", "before", 40),
     Point("turn written, not committed", "taskmill.store.sql.ledger:commit_turn", "after", 40),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from taskmill.dispatch.load import Load
+from taskmill.dispatch.limits import Load
 from taskmill.model.io_budget import LEARN, IoBudget, readable_budget
 from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity

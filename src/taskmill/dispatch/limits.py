@@ -1,29 +1,178 @@
-"""Pauses, concurrency limits and rate limits while a turn is planned, and when to look at a group again.
+"""The limits on starts while a turn is planned: slots in use, token buckets, pauses, and when to look again.
 
-The rules are those of :mod:`taskmill.policy.holds`. What holds a group back is remembered here, so that the group is
-looked at again only when that may have changed: a slot of the domain was given back, the next token is there.
+:class:`Load` counts the slots in use. :class:`TokenBuckets` holds the tokens of the rate limits. :class:`Limits` asks
+:mod:`taskmill.policy.holds` whether a group or a task type may start now, and remembers what holds a group back. The
+group is looked at again only when that may have changed: a slot of its domain is free again, or the next token is
+there.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from taskmill.dispatch.load import Load
-from taskmill.dispatch.token_buckets import TokenBuckets
+from taskmill.model.cluster import NOWHERE, Elsewhere
 from taskmill.model.controls import NO_CONTROLS, Bucket, Declared, Scope, ScopeKind
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.rate_limit import RateLimit
 from taskmill.model.stages import Lane
+from taskmill.model.task_name import domain_of
+from taskmill.model.turn import Rate
 from taskmill.policy.holds import Held, holds_on_group, holds_on_type
+from taskmill.policy.io_room import IoLoad
+from taskmill.policy.rates import carry_over, full_at, full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
 
 MANY = 1_000_000_000
 """Stands for "unlimited", and for the tasks on disk behind the front of a lane."""
+FEW_BUCKETS = 64
+"""With no more buckets than this, full ones are not forgotten."""
+
+
+class Load:
+    """The slots in use by group and by domain, those of tasks about to start included, here and on other nodes."""
+
+    def __init__(self) -> None:
+        self.groups: Counter[str] = Counter()
+        self.domains: Counter[str] = Counter()
+        self.elsewhere: Elsewhere = NOWHERE
+        self.io = IoLoad()
+        """What the tasks on this node are expected to read, write and send."""
+        self.io_eased = False
+        """True if there may be room for more IO since :meth:`Backpressure.reopen` last looked."""
+        self._eased: set[str] = set()
+        self._eased_domains: set[str] = set()
+
+    def in_group(self, group: str) -> int:
+        """Return how many slots a group uses on all nodes."""
+        return self.groups[group] + self.elsewhere.groups.get(group, 0)
+
+    def in_domain(self, domain: str) -> int:
+        """Return how many slots a domain uses on all nodes."""
+        return self.domains[domain] + self.elsewhere.domains.get(domain, 0)
+
+    def now_elsewhere(self, elsewhere: Elsewhere) -> None:
+        """Note what other nodes use now."""
+        before, self.elsewhere = self.elsewhere, elsewhere
+        self._eased |= {group for group, _ in before.groups.items() ^ elsewhere.groups.items()}
+        self._eased_domains |= {domain for domain, _ in before.domains.items() ^ elsewhere.domains.items()}
+
+    def begin(self, group: str, type: str, budget: IoBudget | None = None) -> None:
+        """Take a slot."""
+        self.groups[group] += 1
+        self.domains[domain_of(type)] += 1
+        if budget is not None:
+            self.io.add(budget)
+
+    def end(self, group: str, type: str, budget: IoBudget | None = None) -> None:
+        """Give a slot back."""
+        self.hand_on(group, type, budget)
+        self.io_eased = self.io_eased or budget is not None
+        self._eased.add(group)
+        self._eased_domains.add(domain_of(type))
+
+    def hand_on(self, group: str, type: str, budget: IoBudget | None = None) -> None:
+        """Give a slot back that the same task takes again at once: it goes from the plan to the attempt."""
+        if budget is not None:
+            self.io.remove(budget)
+        self.groups[group] -= 1
+        if not self.groups[group]:
+            del self.groups[group]
+        self.domains[domain_of(type)] -= 1
+
+    def take_eased_groups(self) -> set[str]:
+        """Return the groups that gave slots back since the last call."""
+        eased, self._eased = self._eased, set()
+        return eased
+
+    def take_eased_domains(self) -> set[str]:
+        """Return the domains that gave slots back since the last call."""
+        eased, self._eased_domains = self._eased_domains, set()
+        return eased
+
+
+class TokenBuckets:
+    """The tokens of each rate limit, less those that the planned turn is about to take.
+
+    Tokens are promised to the tasks of a plan. The store takes them for the tasks that really start.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: dict[Scope, Bucket] = {}
+        self._promised: dict[Scope, int] = {}
+        self._now = 0
+        self._many = FEW_BUCKETS
+        """With more buckets than this, full ones are forgotten."""
+
+    def rule(self, before: Rules, rules: Rules, stored: Iterable[tuple[Scope, Bucket]], now: int) -> None:
+        """Apply changed limits; each bucket keeps its content as far as the new limit allows."""
+        buckets = dict(stored) | self._buckets
+        self._buckets = {}
+        for scope, bucket in buckets.items():
+            old, new = before.rate(scope), rules.rate(scope)
+            if new is not None:
+                self._buckets[scope] = bucket if old is None or old == new else carry_over(bucket, old, new, now)
+
+    def at(self, now: int) -> None:
+        self._now = now
+
+    def permits(self, scope: Scope, limit: RateLimit) -> int:
+        """Return how many more tasks may start now."""
+        return max(permits_at(self._bucket(scope, limit), limit, self._now) - self._promised.get(scope, 0), 0)
+
+    def next_permit(self, scope: Scope, limit: RateLimit) -> int:
+        """Return when the next task may start."""
+        bucket = self._bucket(scope, limit)
+        promised = self._promised.get(scope, 0)
+        if promised:
+            bucket = Bucket(bucket.level - promised * bucket.unit, bucket.at, bucket.unit)
+        return max(next_permit_at(bucket, limit, self._now), self._now + 1)
+
+    def take(self, scope: Scope) -> None:
+        """Promise a token to a task that is about to start."""
+        self._promised[scope] = self._promised.get(scope, 0) + 1
+
+    def promised(self, rules: Rules) -> list[Rate]:
+        """Return the buckets that the planned turn takes tokens from."""
+        return [
+            (scope, limit, self._bucket(scope, limit))
+            for scope in self._promised
+            if (limit := rules.rate(scope)) is not None
+        ]
+
+    @property
+    def promised_scopes(self) -> Iterable[Scope]:
+        return self._promised
+
+    def turn_over(self, taken: Iterable[tuple[Scope, Bucket]], rules: Rules) -> None:
+        """Void the promises of a turn that was committed or has failed, and note the buckets it has changed."""
+        self._promised.clear()
+        self._buckets.update(taken)
+        if len(self._buckets) > self._many:
+            self._forget_full(rules)
+
+    def _forget_full(self, rules: Rules) -> None:
+        """Forget full buckets: a bucket that is not known counts as full."""
+        self._buckets = {
+            scope: bucket
+            for scope, bucket in self._buckets.items()
+            if (limit := rules.rate(scope)) is not None and full_at(bucket, limit) > self._now
+        }
+        self._many = max(2 * len(self._buckets), FEW_BUCKETS)
+
+    def _bucket(self, scope: Scope, limit: RateLimit) -> Bucket:
+        bucket = self._buckets.get(scope)
+        if bucket is None:
+            return full_bucket(limit, self._now)
+        if bucket.at > self._now:
+            # The wall clock was stepped back: the bucket refills from the new time on.
+            bucket = self._buckets[scope] = Bucket(bucket.level, self._now, bucket.unit)
+        return bucket
 
 
 class Limits:
-    """The limits that hold now, with what is in use of them."""
+    """The limits in force, and how much of each is in use."""
 
     def __init__(self, load: Load, knows: Callable[[str], bool]) -> None:
         self.rules = Rules(Declared(), NO_CONTROLS)

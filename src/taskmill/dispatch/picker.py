@@ -19,8 +19,7 @@ from typing import NamedTuple
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.front import Front
 from taskmill.dispatch.lane_heads import LaneHeads
-from taskmill.dispatch.limits import Limits
-from taskmill.dispatch.load import Load
+from taskmill.dispatch.limits import Limits, Load
 from taskmill.dispatch.shares import Shares
 from taskmill.model.cluster import Demand
 from taskmill.model.controls import EVERYTHING, Bucket, Scope

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from taskmill.dispatch.backpressure import Backpressure
-from taskmill.dispatch.load import Load
+from taskmill.dispatch.limits import Load
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.model.cluster import Ask, Preemption
 from taskmill.model.io_budget import IoBudget

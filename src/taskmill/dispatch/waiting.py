@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.front import Front
 from taskmill.dispatch.hold_counter import HoldCounter
-from taskmill.dispatch.load import Load
+from taskmill.dispatch.limits import Load
 from taskmill.dispatch.picker import Picker
 from taskmill.model.cluster import NOBODY, Admission, Others, Start
 from taskmill.model.commit import Commit

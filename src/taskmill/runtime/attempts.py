@@ -26,7 +26,7 @@ from taskmill.core.exits import ends_program
 from taskmill.core.ports import Clock, Dispatches
 from taskmill.define.registry import RegisteredType, Registry
 from taskmill.define.task import PartName
-from taskmill.dispatch.load import Load
+from taskmill.dispatch.limits import Load
 from taskmill.errors import StoreError
 from taskmill.execute.work import error_text, outcome_of_exception
 from taskmill.model.aging import Aging

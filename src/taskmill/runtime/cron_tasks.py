@@ -71,9 +71,7 @@ def declared_cron(given: object, domains: Iterable[Domain]) -> tuple[Sequence[Cr
             tasks.append(CronTask(one, _submission(Submission.prepared(task_type.name, {}, {}, "{}"), one)))
     if own.types:
         if any(isinstance(domain, Domain) and domain.name == DOMAIN for domain in known):
-            raise ConfigError(
-                f"domains: the name {DOMAIN!r} is reserved for cron tasks that are plain callables"
-            )
+            raise ConfigError(f"domains: the name {DOMAIN!r} is reserved for cron tasks that are plain callables")
         known.append(own)
     return tasks, known
 

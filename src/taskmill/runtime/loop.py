@@ -16,7 +16,7 @@ from collections.abc import Callable
 from taskmill.core.ports import Clock, Store
 from taskmill.define.registry import Registry
 from taskmill.dispatch.backpressure import Backpressure
-from taskmill.dispatch.load import Load
+from taskmill.dispatch.limits import Load
 from taskmill.dispatch.preempting import eased
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.errors import StoreError, StoreLost

@@ -12,7 +12,7 @@ from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
 from taskmill.model.retention import PRUNE_BITE, Retention
 from taskmill.model.stages import Stored
-from taskmill.verbs.parts import checked_id
+from taskmill.verbs.components import checked_id
 from taskmill.verbs.reading import Reading
 
 

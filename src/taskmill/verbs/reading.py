@@ -1,4 +1,4 @@
-"""Read records, counts, statistics, snapshots and events."""
+"""Read records, counts, statistics, snapshots, events and metrics."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from taskmill.model.snapshot import Schedule, Snapshot
 from taskmill.model.status import Ending
 from taskmill.observe.log import logger
 from taskmill.policy.rules import Rules
-from taskmill.verbs.parts import Parts, checked_id, checked_text
+from taskmill.verbs.components import Components, checked_id, checked_text
 
 if TYPE_CHECKING:
     from taskmill.model.cluster import NodeAtWork
     from taskmill.model.events import Event
     from taskmill.observe.bus import Listener
+    from taskmill.observe.counters import Counters
+    from taskmill.runtime.gauges import Gauges
 
 DISK_RETRY = 1.0
 """Seconds to wait before checking again whether an ending is on disk."""
 
 
-class Reading(Parts):
+class Reading(Components):
     """Methods that change nothing."""
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord:
@@ -81,8 +83,8 @@ class Reading(Parts):
 
     async def snapshot(self) -> Snapshot:
         """Return a snapshot of running and waiting tasks, groups, pauses, rates, pressure, schedules and nodes."""
-        from taskmill.verbs.group_pictures import groups_of, rates_of
-        from taskmill.verbs.node_pictures import pictured_node
+        # Imported here, because most programs never call this.
+        from taskmill.verbs.snapshots import groups_of, node_snapshot, rates_of
 
         self._opened()
         load = await self._store.load_of_groups()
@@ -103,17 +105,17 @@ class Reading(Parts):
             is_shared=rules.is_shared,
             dispatching=self._loop is not None,
             has_dispatcher=self._loop is not None or self._store.dispatcher_is_alive(),
-            nodes=[pictured_node(node) for node in nodes],
+            nodes=[node_snapshot(node) for node in nodes],
         )
 
     async def _cron_schedules(self, now: int) -> list[Schedule]:
         rows = await self._store.cron_rows()
         if not rows:
             return []
-        from taskmill.verbs.cron_pictures import pictured
+        from taskmill.verbs.snapshots import cron_schedule
 
         zone = self._clock.zone()
-        return [pictured(row, now, zone) for row in rows]
+        return [cron_schedule(row, now, zone) for row in rows]
 
     async def explain(self, id: int) -> Explanation:
         """Explain why a task waits: every hold with its numbers, the tasks ahead of it, and its estimated start."""
@@ -249,3 +251,30 @@ class Reading(Parts):
         if self._loop is None:
             return record
         return self._loop.attempts.with_live_progress(record)
+
+    # For taskmill.metrics
+
+    def _counters(self) -> Counters:
+        """Return the counters of this scheduler; counting starts with the first call."""
+        counters = self._settings.counters
+        if counters is None:
+            from taskmill.observe.counters import Counters
+
+            counters = self._settings.counters = Counters()
+            if self._is_open:
+                self._connect_counters()
+        return counters
+
+    def _connect_counters(self) -> None:
+        if self._settings.counters is not None:
+            self._bus.counters = self._settings.counters
+            self._store.measure(self._settings.counters)
+
+    def _gauges(self) -> Gauges:
+        """Return the current gauges of this process; safe to call from any thread, at any time."""
+        from taskmill.runtime.gauges import read_gauges
+
+        loop = self._loop if self._is_open else None
+        machine_watch = self._session.machine_watch if loop is not None else None
+        watch = None if machine_watch is None else machine_watch.watch
+        return read_gauges(self._settings, loop, watch, self._clock.now_ms())

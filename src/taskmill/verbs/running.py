@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Self, cast
 
 from taskmill.define.domain import Submits, current_scheduler
 from taskmill.model.durations import Duration, milliseconds, optional_milliseconds
-from taskmill.verbs.parts import Parts
+from taskmill.verbs.components import Components
 
 if TYPE_CHECKING:
     from taskmill.runtime.loop import DispatchLoop
 
 
-class Running(Parts):
+class Running(Components):
     """Methods that dispatch."""
 
     @property

@@ -9,10 +9,10 @@ from taskmill.errors import UnknownTaskType
 from taskmill.handle import Handle
 from taskmill.model.stages import NewTask, Origin, Stored
 from taskmill.model.submission import Submission, checked_submissions
-from taskmill.verbs.parts import Parts
+from taskmill.verbs.components import Components
 
 
-class Submitting(Parts):
+class Submitting(Components):
     """Methods that store tasks."""
 
     async def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:

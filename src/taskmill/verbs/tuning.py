@@ -19,8 +19,8 @@ from taskmill.model.records import HistoryRecord
 from taskmill.model.task_name import domain_of
 from taskmill.policy.aging import max_wait_ms
 from taskmill.policy.rules import changed, equal_weights
+from taskmill.verbs.components import checked_concurrency, checked_id, checked_text
 from taskmill.verbs.control import Control
-from taskmill.verbs.parts import checked_concurrency, checked_id, checked_text
 
 
 class Tuning(Control):

@@ -14,7 +14,7 @@ import msgspec
 
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.front import Front
-from taskmill.dispatch.load import Load
+from taskmill.dispatch.limits import Load
 from taskmill.dispatch.picker import Picker
 from taskmill.model.controls import EVERYTHING, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
 from taskmill.model.io_budget import IoBudget, budget_to_store

@@ -16,7 +16,7 @@ import pytest
 from taskmill import Group
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.front import Front
-from taskmill.dispatch.load import Load
+from taskmill.dispatch.limits import Load
 from taskmill.dispatch.picker import Picker
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.stages import Lane, Place, Waiting

@@ -1,13 +1,18 @@
-"""Describe groups and rate limits in a snapshot."""
+"""Describe groups, rate limits, cron tasks and nodes in a snapshot."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime, tzinfo
 
+from taskmill.core.cron_port import CronRow
+from taskmill.model.cluster import NodeAtWork
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
 from taskmill.model.situation import GroupLoad
-from taskmill.model.snapshot import GroupSnapshot, RateSnapshot
+from taskmill.model.snapshot import GroupSnapshot, NodeSnapshot, RateSnapshot, Schedule
+from taskmill.policy.cron.decisions import next_moment
+from taskmill.policy.cron.expression import CronExpression
 from taskmill.policy.explaining import allocated, by_group
 from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.policy.rules import Rules
@@ -55,3 +60,46 @@ def rates_of(rules: Rules, now: int) -> list[RateSnapshot]:
         for scope in sorted(scopes)
         if scope.kind in (ScopeKind.GROUP, ScopeKind.TYPE) and (rate := rules.rate(scope)) is not None
     ]
+
+
+def cron_schedule(row: CronRow, now: int, zone: tzinfo) -> Schedule:
+    """Return the schedule of a cron task, with instants in ``zone``."""
+    state = row.state
+    return Schedule(
+        type=row.type,
+        key=None,
+        every=None,
+        next_run=_next_run(row, now, zone),
+        task_id=row.task_id,
+        runs=row.runs,
+        max_runs=None,
+        paused=False,
+        cron=state.name,
+        expression=state.expression,
+        last_run=_at(state.last_attempt_at, zone),
+        last_outcome=state.last_outcome,
+    )
+
+
+def _next_run(row: CronRow, now: int, zone: tzinfo) -> datetime | None:
+    expression = CronExpression.parse(row.state.expression)
+    if row.state.is_running:
+        return expression.next(from_ms(now).astimezone(zone))
+    return _at(next_moment(row.state, expression, zone), zone)
+
+
+def _at(ms: int | None, zone: tzinfo) -> datetime | None:
+    return None if ms is None else from_ms(ms).astimezone(zone)
+
+
+def node_snapshot(node: NodeAtWork) -> NodeSnapshot:
+    return NodeSnapshot(
+        id=node.id,
+        name=node.name,
+        is_here=node.is_here,
+        is_alive=node.is_alive,
+        since=from_ms(node.since),
+        seen_at=from_ms(node.seen_at),
+        slots=node.slots,
+        running=tuple(node.running),
+    )

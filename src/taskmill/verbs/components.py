@@ -1,4 +1,4 @@
-"""The shared base of the scheduler's methods: its components and the checks of their arguments."""
+"""The shared base of the scheduler's methods: its components and the checks of arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from taskmill.runtime.session import DispatchSession
 
 
-class Parts(HandlesTasks):
+class Components(HandlesTasks):
     """The components of a scheduler; some exist only while it is open."""
 
     _store: Store
@@ -44,11 +44,11 @@ class Parts(HandlesTasks):
 
     @property
     def _loop(self) -> DispatchLoop | None:
-        """The dispatcher running in this process, or ``None``."""
+        """The dispatch loop running in this process, or ``None``."""
         return self._session.loop
 
     async def _settle_clock(self) -> bool:
-        """Handle a step of the wall clock, before a delay is counted from now. Return True if there was one."""
+        """Follow a step of the wall clock before a delay is counted from now; return True if there was one."""
         return self._loop is not None and await self._loop.settle_clock()
 
     def _rules(self, controls: Controls) -> Rules:
@@ -59,7 +59,7 @@ class Parts(HandlesTasks):
         return Rules(own, controls)
 
     def _follow(self, commit: Commit) -> None:
-        """Report the commit of a committed call to listeners and to the dispatcher."""
+        """Publish a commit to the dispatch loop and to listeners."""
         self._commits.publish(commit, self._clock.now_ms(), durable=True)
 
     def _handle(self, type: str, stored: Stored) -> Handle[object]:
