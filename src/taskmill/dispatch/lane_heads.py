@@ -16,7 +16,6 @@ from taskmill.dispatch.limits import MANY, Limits
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.stages import Lane, Place, Waiting
 from taskmill.policy.aging import effective_priority, next_step_ms, wait_until_ms
-from taskmill.policy.rules import Rules
 
 
 class _Heads:
@@ -74,10 +73,6 @@ class LaneHeads:
         self._backpressure = backpressure
         self._groups: dict[str, _Heads] = {}
 
-    @property
-    def _rules(self) -> Rules:
-        return self._limits.rules
-
     def look(self, group: str, lanes: Iterable[Lane] | None, now: int) -> tuple[Waiting | None, int]:
         """Return the next task of a group and how many wait; only ``lanes`` have changed (None: all)."""
         known = self._front.of(group)
@@ -105,12 +100,12 @@ class LaneHeads:
         return heads is not None and bool(heads.throttled)
 
     def effective(self, lane: Lane, place: Place, now: int) -> int:
-        aging = self._rules.declared.aging
+        aging = self._limits.rules.declared.aging
         return lane.urgency if aging is None else effective_priority(aging, lane.urgency, now - place.aged_from)
 
     def _look_at(self, heads: _Heads, lane: Lane, known: LaneFront | None, now: int) -> None:
         heads.throttled.discard(lane)
-        heads.has_limits = heads.has_limits or self._rules.limits_on_type(lane.type) is not None
+        heads.has_limits = heads.has_limits or self._limits.rules.limits_on_type(lane.type) is not None
         head: Waiting | None = None
         if known is not None and known.places and self._limits.is_open(lane):
             head = self._head(heads, lane, known, now)
@@ -130,7 +125,7 @@ class LaneHeads:
         if first is None:
             return None
         head = self._ranked(lane, first, now)
-        if lane.renewed and self._rules.declared.aging is not None:
+        if lane.renewed and self._limits.rules.declared.aging is not None:
             heads.renewed = True
             places = known.places if passing is known.places else [first, *passing]
             oldest = min(places, key=lambda place: place.aged_from)
@@ -146,14 +141,14 @@ class LaneHeads:
 
     def _note_aging(self, heads: _Heads, lane: Lane, place: Place, effective: int, now: int) -> None:
         """Look again when the head of a lane becomes more urgent, if that can change which group is next."""
-        aging = self._rules.declared.aging
+        aging = self._limits.rules.declared.aging
         if aging is None or effective <= aging.ceiling:
             return
         step = next_step_ms(aging, lane.urgency, now - place.aged_from)
         if step is not None:
             step_at = place.aged_from + step
             heads.next_step = step_at if heads.next_step is None else min(heads.next_step, step_at)
-        if self._rules.is_shared:
+        if self._limits.rules.is_shared:
             waits = [wait_until_ms(aging, lane.urgency, line) for line in self._lines() if line < effective]
             wait = min((each for each in waits if each is not None), default=None)
         else:
@@ -163,7 +158,7 @@ class LaneHeads:
 
     def _lines(self) -> tuple[int, ...]:
         """Return the priorities from which a task may start beyond its group's share, or despite the pressure."""
-        declared = self._rules.declared
+        declared = self._limits.rules.declared
         urgent = declared.aging.urgent if declared.aging is not None else None
         held_from = self._backpressure.held_from
         # The pressure holds priorities from held_from on.

@@ -101,7 +101,8 @@ class TokenBuckets:
     def __init__(self) -> None:
         self._buckets: dict[Scope, Bucket] = {}
         self._promised: dict[Scope, int] = {}
-        self._now = 0
+        self.now = 0
+        """The time for which a turn is planned."""
         self._many = FEW_BUCKETS
         """With more buckets than this, full ones are forgotten."""
 
@@ -114,12 +115,9 @@ class TokenBuckets:
             if new is not None:
                 self._buckets[scope] = bucket if old is None or old == new else carry_over(bucket, old, new, now)
 
-    def at(self, now: int) -> None:
-        self._now = now
-
     def permits(self, scope: Scope, limit: RateLimit) -> int:
         """Return how many more tasks may start now."""
-        return max(permits_at(self._bucket(scope, limit), limit, self._now) - self._promised.get(scope, 0), 0)
+        return max(permits_at(self._bucket(scope, limit), limit, self.now) - self._promised.get(scope, 0), 0)
 
     def next_permit(self, scope: Scope, limit: RateLimit) -> int:
         """Return when the next task may start."""
@@ -127,7 +125,7 @@ class TokenBuckets:
         promised = self._promised.get(scope, 0)
         if promised:
             bucket = Bucket(bucket.level - promised * bucket.unit, bucket.at, bucket.unit)
-        return max(next_permit_at(bucket, limit, self._now), self._now + 1)
+        return max(next_permit_at(bucket, limit, self.now), self.now + 1)
 
     def take(self, scope: Scope) -> None:
         """Promise a token to a task that is about to start."""
@@ -157,17 +155,17 @@ class TokenBuckets:
         self._buckets = {
             scope: bucket
             for scope, bucket in self._buckets.items()
-            if (limit := rules.rate(scope)) is not None and full_at(bucket, limit) > self._now
+            if (limit := rules.rate(scope)) is not None and full_at(bucket, limit) > self.now
         }
         self._many = max(2 * len(self._buckets), FEW_BUCKETS)
 
     def _bucket(self, scope: Scope, limit: RateLimit) -> Bucket:
         bucket = self._buckets.get(scope)
         if bucket is None:
-            return full_bucket(limit, self._now)
-        if bucket.at > self._now:
+            return full_bucket(limit, self.now)
+        if bucket.at > self.now:
             # The wall clock was stepped back: the bucket refills from the new time on.
-            bucket = self._buckets[scope] = Bucket(bucket.level, self._now, bucket.unit)
+            bucket = self._buckets[scope] = Bucket(bucket.level, self.now, bucket.unit)
         return bucket
 
 
@@ -182,7 +180,6 @@ class Limits:
         self.in_group = load.in_group
         self.in_domain = load.in_domain
         self._load = load
-        self._now = 0
         self._timers: list[tuple[int, Scope]] = []
         self._timed: dict[Scope, int] = {}
         self._held_by: dict[Scope, set[str]] = {}
@@ -197,8 +194,8 @@ class Limits:
         self._held_by.clear()
 
     def at(self, now: int) -> None:
-        self._now = now
-        self.buckets.at(now)
+        """Set the time for which a turn is planned."""
+        self.buckets.now = now
 
     # Asking
 
@@ -229,7 +226,7 @@ class Limits:
 
     def permits(self, scope: Scope, limit: RateLimit) -> int:
         """Return how many tokens are left; if none, have the scope looked at again when the next one is there."""
-        if self._timed.get(scope, self._now) > self._now and scope.kind is ScopeKind.TYPE:
+        if self._timed.get(scope, 0) > self.buckets.now and scope.kind is ScopeKind.TYPE:
             return 0
         permits = self.buckets.permits(scope, limit)
         if not permits:

@@ -33,7 +33,7 @@ from taskmill.errors import InvalidState
 from taskmill.execute.work import Running
 from taskmill.handle import Handle, Spawned
 from taskmill.model.durations import from_ms, optional_from_ms
-from taskmill.model.io_budget import IoBudget, budget_to_store, stored_budget
+from taskmill.model.io_budget import IoBudget, stored_budget
 from taskmill.model.outcome import Outcome, Stopped, StopReason
 from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress, readable
 from taskmill.model.records import HistoryRecord, TaskRecord
@@ -251,10 +251,6 @@ class Attempt:
     def record_io(self, moved: IoBudget) -> None:
         with _RECORDING:
             self.io = moved if self.io is None else self.io + moved
-
-    @property
-    def io_to_store(self) -> str | None:
-        return budget_to_store(self.io)
 
     def save(self, saved: str) -> Awaitable[None]:
         if threading.get_ident() == self._loop_thread:

@@ -65,14 +65,14 @@ def level_of(effective: int) -> str:
 
 def read_gauges(settings: RunSettings, loop: DispatchLoop | None, watch: Watch | None, now: int) -> Gauges:
     if loop is None:
-        return Gauges(dispatching=False, slots=settings.max_concurrency)
+        return Gauges(dispatching=False, slots=settings.declared.max_concurrency)
     waiting = loop._waiting
     attempts = [*loop.attempts.open.copy().values(), *loop.attempts.lingering.copy()]
     groups = _groups(loop, now)
     heads = [each.next_priority for each in groups.values() if each.next_priority is not None]
     return Gauges(
         dispatching=True,
-        slots=settings.max_concurrency,
+        slots=settings.declared.max_concurrency,
         slots_taken=len(attempts),
         running=Counter(attempt.task.type for attempt in attempts),
         running_levels=_by_level(attempt.task.effective for attempt in attempts),

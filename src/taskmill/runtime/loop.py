@@ -223,16 +223,16 @@ class DispatchLoop:
             or is_past(self._waiting.next_expiry, now)
             or is_past(self._waiting.picker.rules.next_resumption(), now)
             or self.cron.is_due(now)
-            or not self._waiting.is_idle(self._settings.max_concurrency, now)
+            or not self._waiting.is_idle(self._settings.declared.max_concurrency, now)
         )
 
     def _sleep_until(self) -> float | None:
         monotonic, now = self._clock.monotonic(), self._clock.now_ms()
-        wall = (self._aging_watch.next_read, self.cron.next_at)
+        wall = (self._aging_watch.next_read, self.cron.next_at, *self._planner.next_moments())
+        deadline, progress = self.attempts.deadlines.next_at(), self._planner.progress.next_at
         moments = [monotonic + (moment - now) / 1000 for moment in wall if moment is not None]
-        steady = (self.attempts.deadlines.next_at(), self._upkeep.next_at, self._wake_at)
-        moments += [moment for moment in steady if moment is not None]
-        return min(moments + self._planner.next_moments(), default=None)
+        moments += [at for at in (deadline, progress, self._upkeep.next_at, self._wake_at) if at is not None]
+        return min(moments, default=None)
 
     # Committing
 

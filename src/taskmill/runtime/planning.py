@@ -16,6 +16,7 @@ from taskmill.core.ports import Clock, Dispatches
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.preempting import Preempting
 from taskmill.dispatch.waiting import WaitingTasks
+from taskmill.model.io_budget import budget_to_store
 from taskmill.model.outcome import Outcome, Stopped, StopReason, Succeeded
 from taskmill.model.stages import Claimed
 from taskmill.model.turn import NO_STARTS, Judged, Look, Starts, Turn, TurnUpkeep
@@ -71,7 +72,7 @@ def judge_all(ended: Sequence[Ended], now: int, monotonic: float, *, leaving: bo
                 verdict=_verdict(attempt, outcome, now, ended_at, leaving=leaving),
                 duration_ms=attempt.duration_ms,
                 ended_at=ended_at,
-                io=attempt.io_to_store,
+                io=budget_to_store(attempt.io),
                 stopped=attempt.ends_task,
             )
         )
@@ -114,14 +115,14 @@ class ProgressReports:
         """The attempts whose progress was written last."""
 
     @property
-    def next_at(self) -> float:
-        """When the running attempts are asked again."""
-        return self._asked_at + PROGRESS_INTERVAL
+    def next_at(self) -> float | None:
+        """When the running attempts are asked again; None if they have reported nothing."""
+        return self._asked_at + PROGRESS_INTERVAL if self.waits else None
 
-    def gather(self, now: float, ended: Sequence[Attempt], running: Iterable[Attempt]) -> list[tuple[int, int, str]]:
+    def gather(self, now: float, ended: Sequence[Ended], running: Iterable[Attempt]) -> list[tuple[int, int, str]]:
         """Return ``(id, attempt, progress)`` of attempts with new progress."""
-        attempts = [attempt for attempt in ended if attempt.latest is not None]
-        if self.waits and now >= self.next_at:
+        attempts = [attempt for attempt, _ in ended if attempt.latest is not None]
+        if (next_at := self.next_at) is not None and now >= next_at:
             self.waits = False
             self._asked_at = now
             attempts.extend(running)
@@ -194,15 +195,13 @@ class Planner:
     def plan(self) -> Turn:
         """Plan the next turn."""
         now, monotonic = self._clock.now_ms(), self._clock.monotonic()
-        slots, waiting = self._settings.max_concurrency, self._waiting
+        slots, waiting = self._settings.declared.max_concurrency, self._waiting
         self.judging, self.outcomes = one_turns_worth(self.outcomes)
         judged = judge_all(self.judging, now, monotonic, leaving=not self.claiming)
         returns, self.returns = self.returns, []
         promote, skip = is_past(waiting.next_due, now), is_past(waiting.next_beat, now)
         survey, waiting.survey_wanted = waiting.survey_wanted, False
-        progress = self.progress.gather(
-            monotonic, [attempt for attempt, _ in self.judging], self._attempts.open.values()
-        )
+        progress = self.progress.gather(monotonic, self.judging, self._attempts.open.values())
         for each in judged:
             # Verdicts are committed before claims: a task that returns to the queue may start in the same turn.
             if isinstance(each.verdict, Return | TryAgain) and each.verdict.due_at is None:
@@ -255,11 +254,6 @@ class Planner:
             return starts
         return msgspec.structs.replace(starts, preempt=victims.anywhere)
 
-    def next_moments(self) -> list[float]:
-        """Return the instants, on the monotonic clock, at which a new turn may have something to do."""
-        monotonic, now = self._clock.monotonic(), self._clock.now_ms()
-        due = (*self._waiting.next_moments(), self._preempting.next_at)
-        moments = [monotonic + (moment - now) / 1000 for moment in due if moment is not None]
-        if self.progress.waits:
-            moments.append(self.progress.next_at)
-        return moments
+    def next_moments(self) -> tuple[int | None, ...]:
+        """Return the instants, on the wall clock, at which a new turn may have something to do."""
+        return (*self._waiting.next_moments(), self._preempting.next_at)

@@ -75,14 +75,14 @@ class DispatchSession:
 
     async def run(
         self,
-        done: Done,
+        done: Done | None = None,
         *,
         standby: bool = False,
         started: asyncio.Event | None = None,
         may_go: asyncio.Event | None = None,
         wake_at: float | None = None,
     ) -> None:
-        """Dispatch until ``done`` returns True or :meth:`stop` is called.
+        """Dispatch until :meth:`stop` is called or ``done`` returns True.
 
         With ``standby``, wait while another process dispatches; otherwise raise ``AlreadyRunning``. ``started`` is set
         when the loop is ready to run, and the loop then waits for ``may_go``.
@@ -130,7 +130,7 @@ class DispatchSession:
     async def _run_with(
         self,
         right: DispatchRight,
-        done: Done,
+        done: Done | None,
         stopping: asyncio.Event,
         started: asyncio.Event | None,
         may_go: asyncio.Event | None,
@@ -178,7 +178,7 @@ class DispatchSession:
             def is_done() -> bool:
                 if lost:
                     raise lost[0]
-                return stopping.is_set() or done(loop)
+                return stopping.is_set() or (done is not None and done(loop))
 
             self._neighbours.changed, self._neighbours.lost = loop.look_again, lose
             self._neighbours.check_clock = loop.check_clock

@@ -31,7 +31,3 @@ class RunSettings:
     """All cron tasks, in the order of declaration."""
     counters: Counters | None = None
     """The counters of the metrics; None until they are first requested."""
-
-    @property
-    def max_concurrency(self) -> int:
-        return self.declared.max_concurrency

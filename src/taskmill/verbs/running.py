@@ -27,7 +27,7 @@ class Running(Components):
         """Dispatch until :meth:`stop`. With ``standby``, first wait until no other process dispatches this store."""
         self._opened()
         with self._as_current():
-            await self._session.run(_never, standby=standby)
+            await self._session.run(standby=standby)
 
     async def run_until_idle(self, timeout: Duration | None = None) -> None:
         """Dispatch until nothing runs and nothing may run now; raise ``TimeoutError`` after ``timeout``."""
@@ -55,7 +55,7 @@ class Running(Components):
         started = asyncio.Event()
         loop = asyncio.get_running_loop()
         with self._as_current():
-            dispatching = loop.create_task(self._session.run(_never, started=started), name="taskmill-dispatcher")
+            dispatching = loop.create_task(self._session.run(started=started), name="taskmill-dispatcher")
         starting = loop.create_task(started.wait())
         try:
             await asyncio.wait([dispatching, starting], return_when=asyncio.FIRST_COMPLETED)
@@ -81,7 +81,3 @@ class Running(Components):
         seconds = None if grace is None else milliseconds(grace, "grace") / 1000
         if self._is_open:
             await self._session.stop(seconds)
-
-
-def _never(_loop: DispatchLoop) -> bool:
-    return False
