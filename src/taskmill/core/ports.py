@@ -1,6 +1,7 @@
-"""The sockets that adapters fill: Clock, Store, and the values that pass through them.
+"""The interfaces that adapters implement: the clock, the right to dispatch, and the store.
 
-The runtime knows these shapes and nothing of SQLite, threads or wall clocks.
+The runtime depends on these protocols only, never on SQLite, PostgreSQL, threads or the system's clock. The store is
+split into small protocols; each is what one or two parts of the runtime need.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from taskmill.model.turn import Turn, TurnResult
 
 
 class Clock(Protocol):
-    """Time. ``now`` is the wall, for instants; ``monotonic`` never jumps, for waiting and timeouts."""
+    """The time: ``now`` is the wall clock, for instants; ``monotonic`` never jumps, for waiting and timeouts."""
 
     def now(self) -> datetime: ...
     def now_ms(self) -> int: ...
     def zone(self) -> tzinfo:
-        """The zone of the host, by which cron tasks run."""
+        """Return the time zone of the host, by which cron tasks run."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that also pass while the machine is suspended, where the system can tell."""
+        """Return seconds that, where the system supports it, also pass while the machine is suspended."""
         ...
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
         """Return when ``event`` is set or ``monotonic()`` reaches ``until``, whichever is first.
 
-        Within a minute after the wall clock was stepped or the machine has slept, it returns all the same.
+        Return early, within a minute, after a step of the wall clock or a suspension of the machine.
         """
         ...
 
@@ -71,7 +72,7 @@ class DispatchRight(Protocol):
 
 
 class Dispatches(Protocol):
-    """What the dispatch loop needs: the right to dispatch, turns, recovery."""
+    """The store of the dispatch loop: the right to dispatch, turns, recovery."""
 
     name: str
     is_cluster: bool
@@ -104,7 +105,7 @@ class Dispatches(Protocol):
         ...
 
     async def turn(self, turn: Turn) -> TurnResult:
-        """Commit a turn. It returns when the turn is committed, and not when it is durable."""
+        """Commit a turn; return once it is committed, before it is durable."""
         ...
 
     async def save(self, id: int, attempt: int, saved: str) -> bool:
@@ -121,7 +122,7 @@ class Dispatches(Protocol):
 
 
 class Durable(Protocol):
-    """What is committed becomes durable."""
+    """The durability of commits."""
 
     def when_durable(self, callback: Callable[[], None]) -> None:
         """Call back once everything committed so far is as durable as was asked for; never if the disk refuses."""
@@ -137,7 +138,7 @@ class Durable(Protocol):
 
 
 class Submits(Protocol):
-    """What submitting needs."""
+    """The store of new tasks."""
 
     committed: Callable[[Commit], None]
     """Called after each local commit of submissions, even if the caller has gone away."""
@@ -149,20 +150,20 @@ class Submits(Protocol):
     async def published_types(self) -> Mapping[str, str]: ...
     def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]: ...
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
-        """Store tasks in the transaction of the caller's own connection, in the caller's thread."""
+        """Store tasks in the open transaction of the caller's connection, in the caller's thread."""
         ...
 
     async def add_within(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
-        """Do the same for an asynchronous connection of the caller's."""
+        """Store tasks in the open transaction of the caller's asynchronous connection."""
         ...
 
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
-        """Store children, or siblings, of an attempt; ``InvalidState`` if it is over or was asked to stop."""
+        """Store children or siblings of an attempt; raise ``InvalidState`` if it is over or was asked to stop."""
         ...
 
 
 class Tunes(Protocol):
-    """What changes tasks and settings at run time."""
+    """Changes of tasks and settings at run time."""
 
     async def controls(self) -> Controls: ...
     async def change(self, changes: Mapping[Scope, Change]) -> None:
@@ -172,7 +173,7 @@ class Tunes(Protocol):
     async def pause(self, scope: Scope, now: int, until: int | None, *, relative: bool = False) -> bool:
         """Pause a scope, or change when its pause ends; return True if it was not paused before.
 
-        ``relative`` if the end follows from a length: it moves with a step of the clock.
+        ``relative`` if the pause was given a length: its end then moves with a step of the wall clock.
         """
         ...
 
@@ -186,7 +187,7 @@ class Tunes(Protocol):
 
     async def cancel(self, ids: Sequence[int], now: int) -> CancelResult: ...
     async def revive(self, id: int, now: int) -> Described | None:
-        """Return a dead letter to the queue; None if there is no such dead letter."""
+        """Return a dead letter to the queue; return None if there is no such dead letter."""
         ...
 
     async def pause_series(self, id: int, now: int) -> SeriesChange: ...
@@ -195,7 +196,7 @@ class Tunes(Protocol):
 
 
 class Maintained(Protocol):
-    """What upkeep does beside the loop."""
+    """The store of upkeep: pruning, steps of the wall clock, the ends of pauses."""
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
         """Delete history beyond the rules, at most ``limit`` records; return how many."""
@@ -206,11 +207,11 @@ class Maintained(Protocol):
         ...
 
     async def shift_clock(self, by_ms: int) -> None:
-        """Move delays and times-to-live with a step of the wall clock. Instants stay."""
+        """Move delays and times-to-live with a step of the wall clock; leave given instants as they are."""
         ...
 
     async def end_pauses(self, now: int) -> list[Scope]:
-        """End the timed pauses that are over, each as of its end; return which."""
+        """End the timed pauses that are over, each as of its own end; return their scopes."""
         ...
 
     async def give_back(self) -> bool:
@@ -219,24 +220,24 @@ class Maintained(Protocol):
 
 
 class Shared(Protocol):
-    """What tells of commits of other processes."""
+    """The commits of other processes."""
 
     is_shared: bool
     """True if other processes may use the store."""
     news: asyncio.Event | None
-    """Set when other processes may have written; None if the store has to be asked."""
+    """Set when other processes may have written; None if the store has no notifications and must be polled."""
 
     async def foreign_changes(self) -> bool:
         """True if another process has written since the last call."""
         ...
 
     async def ended_among(self, ids: Sequence[int]) -> list[int]:
-        """Return those of the tasks that have ended."""
+        """Return the ids of those tasks that have ended."""
         ...
 
 
 class Reads(Protocol):
-    """What readers ask."""
+    """Reads of tasks, history, groups and the store itself."""
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord | None: ...
     async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None: ...
@@ -248,25 +249,25 @@ class Reads(Protocol):
     async def tasks(self, filters: Filters) -> list[TaskRecord]: ...
     async def history(self, filters: Filters) -> list[HistoryRecord]: ...
     async def count(self, filters: Filters) -> int: ...
-    async def at_work(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
-        """Return the running tasks, and which node runs which, as of one moment."""
+    async def running_tasks(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
+        """Return the running tasks, and the nodes with the tasks that each runs, as of one moment."""
         ...
 
     async def counts(self) -> dict[str, int]: ...
     async def load_of_groups(self) -> GroupLoad: ...
     async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
-        """Return what ``explain`` needs to know about an active task."""
+        """Return the situation of an active task and its surroundings, for ``explain``; None if it is not active."""
         ...
 
     async def stats(self, type: str) -> TypeStats: ...
     async def tag_values(self, name: str) -> dict[str, int]: ...
     async def facts(self, *, integrity: bool = False) -> dict[str, Any]:
-        """Return versions, sizes and settings; with ``integrity`` every page of a file is checked."""
+        """Return versions, sizes and settings; with ``integrity``, check every page of a file."""
         ...
 
 
 class KnowsMachine(Protocol):
-    """What was measured of the machine, and of tasks on it."""
+    """The stored readings of the machine, and the measured IO of tasks."""
 
     is_cluster: bool
 

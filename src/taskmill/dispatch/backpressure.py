@@ -50,7 +50,7 @@ class Backpressure:
         self._throttle: Throttle = UNTHROTTLED
         self._pressure = 0.0
         self.capacity = UNKNOWN_CAPACITY
-        """What the machine can sustain, as far as it is known."""
+        """The rates that the machine can sustain, as far as they are known."""
         self._io_room = IoRoom(UNKNOWN_CAPACITY, load.io)
         self._behind: set[tuple[str, str | None]] = set()
         """Budgets that are known to wait, as ``(io, type)``; the type is given for learned budgets only."""
@@ -79,7 +79,7 @@ class Backpressure:
         return before != self.held_from
 
     def report(self, seen: Seen) -> Machine:
-        """Return what is stored for ``explain`` on other nodes and for the next dispatcher."""
+        """Return the readings and limits to store, for ``explain`` on other nodes and for the next dispatcher."""
         return Machine(
             known=seen.known,
             capacity=seen.capacity,
@@ -93,14 +93,14 @@ class Backpressure:
         """True if a task of this effective priority waits for the pressure to fall."""
         return self.held_from is not None and effective >= self.held_from
 
-    def makes_way(self, effective: int) -> bool:
-        """True if a running task of this effective priority is to be preempted."""
+    def preempts(self, effective: int) -> bool:
+        """True if the pressure preempts a running task of this effective priority."""
         return makes_way(self._policy, effective, self._pressure)
 
     # Budgets
 
     def budget_of(self, type: str, io: str | None) -> IoBudget | None:
-        """Return what a task is expected to read, write and send, if the machine is watched."""
+        """Return the bytes that a task is expected to read, write and send; None if the machine is not watched."""
         if io is None or not self.is_watching:
             return None
         if io == LEARN:
@@ -108,11 +108,11 @@ class Backpressure:
         return readable_budget(io)
 
     def remember(self, moved: Mapping[str, MovedIo]) -> None:
-        """Take over what earlier runs have read, written and sent."""
+        """Take over the measured IO of earlier runs, by task type."""
         self._learned = {type: learned_from(each) for type, each in moved.items()}
 
     def learn(self, type: str, moved: IoBudget) -> None:
-        """Learn from a run that succeeded. Other tasks of its type may fit now."""
+        """Learn the IO of a type from a run that succeeded. Other tasks of the type may fit now."""
         if self.is_watching:
             self._learned[type] = learned_io(self._learned.get(type), moved)
             self._load.io_eased = True
@@ -145,5 +145,5 @@ class Backpressure:
         return True
 
     def admits(self, type: str, io: str | None) -> bool:
-        """True if the IO of the next task fits beside what runs. If not, room is kept for it."""
+        """True if the IO of the next task fits beside that of running tasks. If not, keep room for it."""
         return io is None or self._io_room.admit(self.budget_of(type, io)) is None

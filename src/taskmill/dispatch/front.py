@@ -76,7 +76,7 @@ class Front:
         self._noted(lane, known)
 
     def read(self, fronts: Mapping[Lane, list[Place]], size: int) -> None:
-        """Replace the places of some lanes by what the store has read: the first ones, at most ``size`` of each."""
+        """Replace the places of some lanes by those read from the store: the first ones, at most ``size`` of each."""
         for lane, places in fronts.items():
             known = self._known(lane)
             self._note_budgets(known.places)
@@ -87,7 +87,7 @@ class Front:
             self._noted(lane, known)
 
     def survey(self, lanes: Iterable[Lane]) -> None:
-        """Forget every lane that is not among ``lanes``, which are all that have waiting tasks."""
+        """Forget every lane that is not among ``lanes``, the lanes with waiting tasks in the store."""
         alive = set(lanes)
         for known in list(self.groups.values()):
             for lane in [lane for lane in known if lane not in alive]:
@@ -95,7 +95,7 @@ class Front:
                 self._forget(lane)
 
     def doubt(self, lanes: Iterable[Lane]) -> None:
-        """Have lanes read again in which unknown tasks may wait."""
+        """Mark lanes to be read again, because unknown tasks may wait in them."""
         for lane in lanes:
             known = self._known(lane)
             self._note_budgets(known.places)
@@ -134,7 +134,7 @@ class Front:
         return [lane for lane in self._unread if lane in self.groups.get(lane.group, _NO_LANES)]
 
     def touch(self, groups: Iterable[str]) -> None:
-        """Have the picker look at all lanes of some groups."""
+        """Mark all lanes of some groups as changed, so that the picker looks at them."""
         for group in groups:
             self.touched[group] = None
 

@@ -26,7 +26,7 @@ class _GroupHold(NamedTuple):
 
 
 class HoldCounter:
-    """Remembers what is held, so that only beginnings are counted."""
+    """Remembers the current holds, so that each is counted only when it begins."""
 
     def __init__(self, denied: Callable[[Reason], None], picker: Picker, front: Front) -> None:
         self._denied = denied

@@ -38,7 +38,7 @@ class Load:
         self.domains: Counter[str] = Counter()
         self.elsewhere: Elsewhere = NOWHERE
         self.io = IoLoad()
-        """What the tasks on this node are expected to read, write and send."""
+        """The bytes that tasks on this node are expected to read, write and send."""
         self.io_eased = False
         """True if there may be room for more IO since :meth:`Backpressure.reopen` last looked."""
         self._eased: set[str] = set()
@@ -53,7 +53,7 @@ class Load:
         return self.domains[domain] + self.elsewhere.domains.get(domain, 0)
 
     def now_elsewhere(self, elsewhere: Elsewhere) -> None:
-        """Note what other nodes use now."""
+        """Note the slots that other nodes use now."""
         before, self.elsewhere = self.elsewhere, elsewhere
         self._eased |= {group for group, _ in before.groups.items() ^ elsewhere.groups.items()}
         self._eased_domains |= {domain for domain, _ in before.domains.items() ^ elsewhere.domains.items()}
@@ -73,7 +73,7 @@ class Load:
         self._eased_domains.add(domain_of(type))
 
     def hand_on(self, group: str, type: str, budget: IoBudget | None = None) -> None:
-        """Give a slot back that the same task takes again at once: it goes from the plan to the attempt."""
+        """Give back the slot of a planned task whose attempt takes it again at once."""
         if budget is not None:
             self.io.remove(budget)
         self.groups[group] -= 1
@@ -186,7 +186,7 @@ class Limits:
         """Groups with lanes that a domain or a task type holds back."""
 
     def rule(self, rules: Rules, buckets: Iterable[tuple[Scope, Bucket]], now: int) -> None:
-        """Apply new rules; every group is to be looked at again."""
+        """Apply new rules. The caller must look at every group again."""
         self.buckets.rule(self.rules, rules, buckets, now)
         self.rules = rules
         self._timers.clear()
@@ -225,7 +225,7 @@ class Limits:
         return MANY if rate is None else self.permits(scope, rate)
 
     def permits(self, scope: Scope, limit: RateLimit) -> int:
-        """Return how many tokens are left; if none, have the scope looked at again when the next one is there."""
+        """Return how many tokens are left; if none, look at the scope again when the next one is there."""
         if self._timed.get(scope, 0) > self.buckets.now and scope.kind is ScopeKind.TYPE:
             return 0
         permits = self.buckets.permits(scope, limit)
@@ -259,7 +259,7 @@ class Limits:
     # Looking again
 
     def look_again(self, at: int, scope: Scope) -> None:
-        """Have the groups that a scope concerns looked at again at an instant."""
+        """Look again, at the given instant, at the groups that a scope concerns."""
         timed = self._timed.get(scope)
         if timed is None or at < timed:
             self._timed[scope] = at
@@ -286,7 +286,7 @@ class Limits:
         """Note the end of a turn and the buckets it changed; return the groups to look at again."""
         groups: set[str] = set()
         if not all_started:
-            # Tokens that were promised to tasks which did not start are free again, before the timers say so.
+            # Tokens that were promised to tasks which did not start are free again, before their timers fire.
             for scope in self.buckets.promised_scopes:
                 self._timed.pop(scope, None)
                 groups |= self._concerned_by(scope)

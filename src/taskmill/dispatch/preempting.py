@@ -29,13 +29,13 @@ class Running(Protocol):
 
 
 def eased(backpressure: Backpressure, running: Mapping[int, Running]) -> list[int]:
-    """Return the running tasks to preempt because of pressure: those that would not be started under it."""
+    """Return the running tasks to preempt because of pressure."""
     if not backpressure.is_easing:
         return []
     return [
         id
         for id, attempt in running.items()
-        if attempt.stop_reason is None and backpressure.makes_way(attempt.task.effective)
+        if attempt.stop_reason is None and backpressure.preempts(attempt.task.effective)
     ]
 
 
@@ -47,7 +47,7 @@ class Request(NamedTuple):
 
 
 class Victims(NamedTuple):
-    """What to do for urgent tasks that have no slot."""
+    """How slots are freed for urgent tasks."""
 
     here: Sequence[int] = ()
     """Tasks to preempt on this node."""
@@ -118,9 +118,9 @@ class Preempting:
     def may_return(self, running: Iterable[Running], taken: int, slots: int, now: int) -> bool:
         """True if preempted tasks wait, and no urgent task needs their slots any more.
 
-        An urgent task that a cap, a rate or a pause holds back does not count: the slots would be idle meanwhile. When
-        it may start it preempts again, so each start of an urgent task stops at most one other. Nor does an urgent task
-        count that runs on another node, while a slot is free here.
+        An urgent task that a cap, a rate or a pause holds back does not count, because slots would be idle until it may
+        start. It preempts again then, so each start of an urgent task stops at most one other. An urgent task on
+        another node does not count either, while a slot is free here.
         """
         waiting = self._waiting
         line = waiting.picker.rules.declared.preempt_at

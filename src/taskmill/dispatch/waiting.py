@@ -1,7 +1,7 @@
 """The waiting tasks as this process knows them: the front of the queue, the hooks that are due, the next instants.
 
-Every commit of this process is followed here. What other processes changed is found by a survey, which is requested
-whenever the picture may be out of date.
+Every commit of this process updates them. Changes of other processes are found by a survey: a read of all lanes with
+waiting tasks, which is requested whenever the known state may be out of date.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class WaitingTasks:
         """True while a planned turn is being committed; the loop sets it."""
         self.survey_wanted = True
         self.in_doubt = False
-        """True after a turn has failed: nothing is claimed until a survey has shown what that turn did."""
+        """True after a turn has failed: its claims may be committed, so nothing is claimed before a survey."""
         self.next_due: int | None = None
         self.next_expiry: int | None = None
         self.next_beat: int | None = None
@@ -149,7 +149,7 @@ class WaitingTasks:
         self._front.add(lane, place)
 
     def doubt(self, task: Described | Claimed) -> None:
-        """Read the lanes of a task again: unknown tasks like it may wait there."""
+        """Mark the lanes of a task to be read again: unknown tasks like it may wait there."""
         self._front.doubt([Lane(task.group, task.urgency, task.type, renewed) for renewed in (False, True)])
 
     def note_due(self, at: int) -> None:
@@ -161,7 +161,7 @@ class WaitingTasks:
     # Turns
 
     def choose(self, slots: int, free: int, now: int, *, released_may_start: bool) -> Starts:
-        """Choose what starts: every hook that is due, and tasks in at most ``free`` of all ``slots``.
+        """Choose the starts: every hook that is due, and tasks in at most ``free`` of all ``slots``.
 
         Tasks that the turn itself releases start in slots that are left over, if ``released_may_start``.
         """
@@ -215,7 +215,7 @@ class WaitingTasks:
         )
 
     def look(self, *, survey: bool, slots: int | None) -> Look:
-        """Return what to read at the end of a turn that starts tasks."""
+        """Return the lanes to read at the end of a turn that starts tasks."""
         return Look(survey, self._front.unread(), self._front.lane_count, slots)
 
     def note_preempted(self, upkeep: TurnUpkeep, *, for_pressure: bool) -> None:
@@ -253,21 +253,21 @@ class WaitingTasks:
         self._front.doubt([lane for lane in {task.lane for task in lost} if begun[lane] < meant[lane]])
 
     def _was_emptied(self, lane: Lane, result: TurnResult) -> bool:
-        """True if other nodes may have started, after the survey, what it saw in a lane.
+        """True if the survey saw tasks in a lane that other nodes may have started since.
 
-        Not so in a paused lane: its tasks may be missing from the front because they are past their deadlines.
+        A paused lane does not count: its tasks may be missing from the front because they are past their deadlines.
         """
         return not result.fronts.get(lane) and not self.picker.rules.pauses(lane.group, lane.type)
 
     def turn_failed(self) -> None:
-        """Doubt everything that the failed turn was to do."""
+        """Give the slots of a failed turn back and request a survey: the turn may have been committed or not."""
         self._give_up_picks(())
         self.survey_wanted = self.in_doubt = True
         self._meanwhile.clear()
         self.picker.turn_over((), all_started=False)
 
     def turn_committed(self, turn: Turn, result: TurnResult, declared: Declared) -> None:
-        """Follow a turn: what it found, what it did, and what was committed while it was under way."""
+        """Apply the result of a turn, and then the commits that were made while it was under way."""
         starts, look, upkeep = turn.starts, turn.look, turn.upkeep
         if starts.lanes:
             self._others_took(starts.lanes, result)

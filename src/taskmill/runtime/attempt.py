@@ -1,6 +1,6 @@
 """One attempt at a claimed task: its phase, the requests of its handler, and the values that its verdict needs.
 
-The phase says which code of the task is running, and whether the outcome depends on it:
+The phase tells which code of the task is running and if the outcome depends on it:
 
 - An attempt takes a slot when it is created and keeps it until phase ``ENDED``.
 - Its normal path is ``STARTING``, ``RUNNING``, ``ENDED``. A request to stop adds ``STOPPING``; if the task itself ends,
@@ -167,7 +167,7 @@ class Attempt:
         self.phase = phase
 
     def read_overrides(self, stored: str) -> str | None:
-        """Decode the options that were stored with the task; return what is wrong if they are unreadable."""
+        """Decode the options that were stored with the task; return an error message if they are unreadable."""
         try:
             self.overrides = _decode_overrides(stored)
         except msgspec.MsgspecError as wrong:
@@ -180,8 +180,8 @@ class Attempt:
 
     @property
     def timeout_ms(self) -> int | None:
-        said = self.overrides.timeout_ms
-        return self.type.timeout_ms if said == NO_OVERRIDES.timeout_ms else said
+        own = self.overrides.timeout_ms
+        return self.type.timeout_ms if own == NO_OVERRIDES.timeout_ms else own
 
     def is_first_ending(self, now: float) -> bool:
         """Note the time of the ending. True if it is the first: a refused verdict leads to a second."""
@@ -206,8 +206,8 @@ class Attempt:
 
     @property
     def fail_fast(self) -> bool:
-        said = self.overrides.fail_fast
-        return self.type.fail_fast if said is None else said
+        own = self.overrides.fail_fast
+        return self.type.fail_fast if own is None else own
 
     def stop(self, reason: StopReason) -> None:
         """Ask the handler to stop, once. The first reason counts, but the end of the task outranks an interruption."""
@@ -333,7 +333,7 @@ class Attempt:
 
 
 Limited = Literal["handler", "stopping", "hook"]
-"""What a deadline limits: the handler, the time to stop after a request, the ``on_cancel`` hook."""
+"""The limited time: of the handler, of stopping after a request, or of the ``on_cancel`` hook."""
 
 
 class Deadline(NamedTuple):

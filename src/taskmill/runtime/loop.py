@@ -84,7 +84,7 @@ class DispatchLoop:
         self._stops_meanwhile: list[tuple[int, str]] = []
         """Requests to stop that were committed while a turn was under way."""
         self.has_looked = False
-        """True once a turn has read what waits in the store."""
+        """True once a turn has read the waiting tasks from the store."""
         self._wake_at = wake_at
         """The latest time at which :meth:`run` calls ``until`` again, on the monotonic clock."""
 

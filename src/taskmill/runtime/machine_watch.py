@@ -20,7 +20,7 @@ from taskmill.observe.log import logger
 from taskmill.policy.capacity import is_news
 from taskmill.policy.io_room import IoLoad
 
-FIRST_LOOK = 1.0
+FIRST_READING = 1.0
 """The most seconds to wait at the start for the first reading. Without it, tasks start and are not held back."""
 NOTE_INTERVAL = 60.0
 """The least seconds between two writes that only store a newly measured capacity."""
@@ -69,7 +69,7 @@ class MachineWatch:
         return UNSEEN if self.watch is None else self._backpressure.report(self.watch)
 
     async def begin(self, changed: Callable[[bool], None]) -> None:
-        """Start to watch, and wait for the first reading, at most :data:`FIRST_LOOK`.
+        """Start to watch, and wait for the first reading, at most :data:`FIRST_READING`.
 
         ``changed`` is called after each changed reading, with True if other tasks than before wait for the pressure to
         fall.
@@ -86,16 +86,16 @@ class MachineWatch:
         watch = self.watch = self._make_watch(self._load, self._noted.known, seen)
         # Apply the given or stored capacity now, so that budgets count from the first start on.
         seen()
-        first_look = asyncio.Event()
+        first_reading = asyncio.Event()
 
         async def looked() -> None:
-            first_look.set()
+            first_reading.set()
             await self._note()
 
         self._running = asyncio.get_running_loop().create_task(watch.run(looked), name="taskmill-watch")
-        until = self._clock.monotonic() + FIRST_LOOK
-        while not first_look.is_set() and self._clock.monotonic() < until:
-            await self._clock.wait(first_look, until)
+        until = self._clock.monotonic() + FIRST_READING
+        while not first_reading.is_set() and self._clock.monotonic() < until:
+            await self._clock.wait(first_reading, until)
 
     async def end(self) -> None:
         """Stop watching. Store the measured capacity without limits, so that no task is held back."""

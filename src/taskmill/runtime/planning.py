@@ -1,4 +1,4 @@
-"""Plan a turn of the loop: the verdicts it commits, the tasks it starts, and what it reads.
+"""Plan a turn of the loop: the verdicts it commits, the tasks it starts, and the lanes it reads.
 
 :meth:`Planner.plan` turns everything that happened since the last turn into one :class:`~taskmill.model.turn.Turn`. The
 outcomes of ended attempts become verdicts, changes that are due become upkeep, and free slots become starts. If a turn

@@ -33,7 +33,7 @@ DISK_RETRY = 1.0
 
 
 class Reading(Components):
-    """Methods that change nothing."""
+    """Methods that read and change nothing."""
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord:
         """Return the task with this id, active or ended; raise ``TaskNotFound`` if there is none."""
@@ -89,7 +89,7 @@ class Reading(Components):
         self._opened()
         load = await self._store.load_of_groups()
         rules, now = self._rules(load.controls), self._clock.now_ms()
-        running, nodes = await self._store.at_work()
+        running, nodes = await self._store.running_tasks()
         rules = self._with_all_slots(rules, nodes)
         return Snapshot(
             running=[self._live(record) for record in running],
@@ -136,7 +136,7 @@ class Reading(Components):
         around.machines = await self._machines()
         rules = self._rules(controls)
         if self._store.is_cluster:
-            rules = self._with_all_slots(rules, (await self._store.at_work())[1])
+            rules = self._with_all_slots(rules, (await self._store.running_tasks())[1])
         return explain(situation, around, rules, self._clock.now_ms())
 
     def _with_all_slots(self, rules: Rules, nodes: Sequence[NodeAtWork]) -> Rules:
@@ -165,7 +165,7 @@ class Reading(Components):
         return {name: max(pressures.get(name, 0.0) for pressures in found) for name in names}
 
     async def _machines(self) -> list[NodeMachine]:
-        """Return what each dispatching node, this one or others, knows about its machine."""
+        """Return the readings of each dispatching node, this one included."""
         machine_watch = self._session.machine_watch
         here = NodeMachine(None, UNSEEN if machine_watch is None else machine_watch.machine, is_here=True)
         if not self._store.is_cluster:
@@ -239,7 +239,7 @@ class Reading(Components):
         return self._bus.listen(kinds, domain, type)
 
     async def facts(self, *, integrity: bool = False) -> Mapping[str, Any]:
-        """Return what ``taskmill doctor`` shows about the store; ``integrity`` checks every page of a file."""
+        """Return the facts that ``taskmill doctor`` shows about the store; ``integrity`` checks every page of a file."""
         self._opened()
         return await self._store.facts(integrity=integrity)
 

@@ -123,7 +123,7 @@ class ReadSide(Locating):
     async def history(self, filters: Filters) -> list[HistoryRecord]:
         return await self._view(lambda connection, view: reading.history(connection, view, filters))
 
-    async def at_work(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
+    async def running_tasks(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
         def read(connection: Connection, view: View) -> tuple[list[TaskRecord], list[NodeAtWork]]:
             with connection.snapshot():
                 running = reading.tasks(connection, view, Filters(status=Status.RUNNING))
