@@ -111,7 +111,7 @@ class Front:
         self._noted(lane, known)
 
     def drop(self, lane: Lane, place: Place) -> None:
-        """Remove a task that has started in place of the one that was picked, if it is known."""
+        """Remove a task that has started instead of the picked one, if it is known."""
         known = self.of(lane.group).get(lane)
         at = 0 if known is None else bisect_left(known.places, place)
         if known is not None and at < len(known.places) and known.places[at].id == place.id:

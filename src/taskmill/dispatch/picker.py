@@ -285,7 +285,7 @@ class Picker:
         return known is not None and not known.places
 
     def _only_lane(self) -> Lane | None:
-        """Return the lane if there is only one and nothing limits it, as in most turns: tasks start in its order."""
+        """Return the only lane, if there is one and nothing limits it, as in most turns: its tasks start in order."""
         groups = self._front.groups
         if len(groups) != 1 or self.rules.limits_anything or self.backpressure.is_watching:
             return None

@@ -52,7 +52,7 @@ class Victims(NamedTuple):
     here: Sequence[int] = ()
     """Tasks to preempt on this node."""
     anywhere: Preemption | None = None
-    """A question to the store, in a cluster."""
+    """A request to the store, in a cluster: it chooses among the tasks of all nodes."""
 
 
 class Preempting:
@@ -82,7 +82,7 @@ class Preempting:
         return Victims(victims(pressing, stoppable, picker.backpressure.capacity, self._load.io))
 
     def _ask(self, pressing: Sequence[Pressing], running: Collection[Running], now: int) -> Preemption | None:
-        """Return a question to the store for new urgent tasks, and for those that an earlier answer has not helped."""
+        """Return a request to the store for urgent tasks that are new or that the last request has not helped."""
         known = self._requests
         self._requests = {each.id: known.get(each.id) or Request(now, now) for each in pressing}
         if not pressing:

@@ -249,7 +249,7 @@ class WaitingTasks:
             return
         begun = Counter(task.lane for task in result.claimed)
         meant = Counter(task.lane for task in self.picks)
-        # A lane that had fewer tasks than were picked from it is not known any longer.
+        # If fewer tasks of a lane started than were picked from it, its content is unknown: read it again.
         self._front.doubt([lane for lane in {task.lane for task in lost} if begun[lane] < meant[lane]])
 
     def _was_emptied(self, lane: Lane, result: TurnResult) -> bool:

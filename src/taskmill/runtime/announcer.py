@@ -285,7 +285,7 @@ class AgingWatch:
         self.next_read: int | None = None
 
     def clock_stepped(self, by_ms: int) -> None:
-        """Move with the wall clock: the waits of tasks have not changed."""
+        """Shift the times of reads by a step of the wall clock: the waits of tasks keep their length."""
         if self._read_at is not None and self.next_read is not None:
             self._read_at += by_ms
             self.next_read += by_ms

@@ -75,7 +75,7 @@ class Attempts:
         self._noticed = noticed
         self.deadlines = Deadlines(clock, wake)
         self._unknown: set[str] = set()
-        """Task types without a handler here that were logged."""
+        """Task types without a handler here; each is logged once."""
         self.open: dict[int, Attempt] = {}
         """Attempts whose outcome depends on their code, by task id."""
         self.lingering: set[Attempt] = set()
@@ -251,7 +251,7 @@ class Attempts:
     # Ending
 
     def _handler_ended(self, attempt: Attempt, raw: RawOutcome) -> None:
-        # The two refer to each other; without the cycle both are freed now and not by the garbage collector.
+        # Break the reference cycle of the two, so that both are freed now and not by the garbage collector.
         attempt.running = None
         if attempt.phase is _HANDLER_LINGERS:
             self._leave(attempt)

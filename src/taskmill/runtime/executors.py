@@ -12,7 +12,7 @@ from taskmill.runtime.attempt import Attempt
 
 
 class Executors(NamedTuple):
-    """The executors of a scheduler. ``start`` and ``start_hook`` raise whatever the task's own data or types raise."""
+    """The executors of a scheduler. Exceptions of the task's own data or types pass through both ``start`` methods."""
 
     loop: LoopExecutor
     threads: ThreadExecutor

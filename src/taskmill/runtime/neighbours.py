@@ -39,7 +39,7 @@ class Neighbours:
         self.lost: Callable[[StoreLost], None] | None = None
         """Called when the store can no longer be used."""
         self.check_clock: Callable[[], None] = lambda: None
-        """Called at each check: other processes follow a step of the wall clock at once, so this one has to as well."""
+        """Called at each check, so that the loop follows a step of the wall clock as soon as other processes do."""
 
     def watch(self) -> None:
         """Start to check; the checks stop by themselves when no loop and no caller needs them."""
@@ -64,7 +64,10 @@ class Neighbours:
             self._watching = None
 
     async def _wait(self, interval: float) -> None:
-        """Wait for the interval, or for a notification if the store has them; notifications are not followed faster."""
+        """Wait for ``interval`` or, if the store has notifications, for the next one.
+
+        Checks that follow notifications are at least :data:`ACTIVE_INTERVAL` apart, however many arrive.
+        """
         if self._store.news is None:
             await asyncio.sleep(interval)
             return

@@ -252,7 +252,7 @@ class DamagedRows:
             await wait_before_retry(self._clock)
 
     async def despite_damage(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Take a step of the start; if damaged rows made it fail, set them aside and take it again."""
+        """Run a step of the start; if damaged rows made it fail, set them aside and run it again."""
         try:
             await step()
         except StoreCorrupt as wrong:

@@ -239,7 +239,7 @@ class Reading(Components):
         return self._bus.listen(kinds, domain, type)
 
     async def facts(self, *, integrity: bool = False) -> Mapping[str, Any]:
-        """Return the facts that ``taskmill doctor`` shows about the store; ``integrity`` checks every page of a file."""
+        """Return facts about the store, for ``taskmill doctor``; with ``integrity``, check every page of a file."""
         self._opened()
         return await self._store.facts(integrity=integrity)
 
