@@ -25,22 +25,18 @@ from taskmill.errors import (
     InvalidState,
     StoreError,
 )
-from taskmill.model.aging import Aging
 from taskmill.model.arguments import check_arguments
 from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, milliseconds
-from taskmill.model.group import Group
-from taskmill.model.priority import Priority
-from taskmill.model.resources import (
+from taskmill.model.machine import (
     PressureSource,
     Resources,
+    ThrottlePolicy,
     checked_bandwidth,
     checked_resources,
     checked_sources,
 )
-from taskmill.model.retention import Retention
-from taskmill.model.retry import Retry
-from taskmill.model.throttle import ThrottlePolicy
+from taskmill.model.settings import Aging, Group, Priority, Retention, Retry
 from taskmill.runtime.settings import RunSettings
 from taskmill.verbs.measuring import Measuring
 from taskmill.verbs.parts import checked_concurrency
@@ -52,7 +48,7 @@ if TYPE_CHECKING:
     from taskmill.execute.work import Executor
     from taskmill.model.commit import Commit
     from taskmill.model.io_budget import IoBudget
-    from taskmill.model.readings import Capacity
+    from taskmill.model.machine import Capacity
     from taskmill.policy.io_room import IoLoad
     from taskmill.runtime.cron_tasks import CronTask
     from taskmill.runtime.executors import Executors

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-from taskmill.model.verdict import TryAgain
+from taskmill.model.attempt import TryAgain
 
 COMMIT = "taskmill.store.sqlite.writer:Writer._commit"
 

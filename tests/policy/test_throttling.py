@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill import Priority
-from taskmill.model.readings import Reading
-from taskmill.model.throttle import Limit, ThrottlePolicy
+from taskmill.model.machine import Limit, Reading, ThrottlePolicy
 from taskmill.policy.throttling import (
     UNTHROTTLED,
     aggregate,

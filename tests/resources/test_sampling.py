@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.readings import Reading
+from taskmill.model.machine import Reading
 from taskmill.resources import psutil_sampler
 from taskmill.resources.cgroup import Cgroup
 from taskmill.resources.machine import disk_counts, is_disk, link_speed, network_counts

@@ -13,8 +13,7 @@ import pytest
 
 from taskmill import ConfigError
 from taskmill.core.clock import SystemClock
-from taskmill.model.readings import HIGHEST_RATE
-from taskmill.model.resources import PressureSource, ResourceSampler
+from taskmill.model.machine import HIGHEST_RATE, PressureSource, ResourceSampler
 from taskmill.resources.cgroup import own_cgroup
 from taskmill.resources.machine import disk_counts, network_counts
 from taskmill.resources.process_io import process_io

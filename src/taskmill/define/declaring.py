@@ -7,11 +7,9 @@ from typing import cast
 
 from taskmill.define.registry import Registry
 from taskmill.errors import ConfigError
-from taskmill.model.aging import Aging
 from taskmill.model.controls import Declared
-from taskmill.model.group import Group
 from taskmill.model.options import text
-from taskmill.model.priority import priority_value
+from taskmill.model.settings import Aging, Group, priority_value
 
 NOBODY_PREEMPTS = -1
 

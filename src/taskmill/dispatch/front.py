@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
-from taskmill.model.stages import Lane, Place
+from taskmill.model.task import Lane, Place
 from taskmill.policy.ranking import LARGEST_FRONT, front_size
 
 _NO_LANES: Mapping[Lane, LaneFront] = {}

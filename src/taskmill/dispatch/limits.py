@@ -13,8 +13,8 @@ from taskmill.dispatch.load import Load
 from taskmill.dispatch.token_buckets import TokenBuckets
 from taskmill.model.controls import NO_CONTROLS, Bucket, Declared, Scope, ScopeKind
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.stages import Lane
+from taskmill.model.settings import RateLimit
+from taskmill.model.task import Lane
 from taskmill.policy.holds import Held, holds_on_group, holds_on_type
 from taskmill.policy.rules import Rules
 

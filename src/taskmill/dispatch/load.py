@@ -6,7 +6,7 @@ from collections import Counter
 
 from taskmill.model.cluster import NOWHERE, Elsewhere
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import domain_of
 from taskmill.policy.io_room import IoLoad
 
 

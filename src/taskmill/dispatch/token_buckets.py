@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from taskmill.model.controls import Bucket, Scope
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.settings import RateLimit
 from taskmill.model.turn import Rate
 from taskmill.policy.rates import carry_over, full_at, full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules

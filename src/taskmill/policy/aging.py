@@ -11,8 +11,7 @@ the millisecond.
 
 from __future__ import annotations
 
-from taskmill.model.aging import Aging
-from taskmill.model.priority import Priority
+from taskmill.model.settings import Aging, Priority
 
 NAMED_LEVELS = tuple(sorted({int(level) for level in Priority}, reverse=True))
 """From the least to the most urgent."""

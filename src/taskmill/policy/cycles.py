@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from taskmill.errors import SubmissionError
-from taskmill.model.links import NO_LINKS
-from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate
+from taskmill.model.task import NO_LINKS, NewTask
 from taskmill.policy.dependencies import find_cycle
 from taskmill.policy.duplicates import Holder, Name, is_stored
 from taskmill.policy.references import depends_on, references, standing_for

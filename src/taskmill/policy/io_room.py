@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from taskmill.model.explanation import Hold
 from taskmill.model.io_budget import AXES, Axis, IoBudget
-from taskmill.model.readings import Capacity
+from taskmill.model.machine import Capacity
 from taskmill.policy.wording import bytes_text
 
 SHARE = 0.8

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from taskmill.model.outcome import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded
+from taskmill.model.attempt import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded
 
 
 def settled(raw: RawOutcome, reason: StopReason | None, timeout_ms: int | None = None) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskmill.model.stages import Lane, Place
+from taskmill.model.task import Lane, Place
 
 Rank = tuple[int, int, int]
 

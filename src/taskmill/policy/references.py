@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 
 from taskmill.errors import CyclicDependency, DependencyFailed, InvalidDependency, SubmissionError
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure
+from taskmill.model.task import NewTask
 from taskmill.policy.dependencies import answer_ending, find_cycle
 
 DependencyState = Ending | Literal["active"]

@@ -6,7 +6,7 @@ Laws: a delay is never negative and never above ``maximum``; without jitter it n
 from __future__ import annotations
 
 from taskmill.model.durations import LONGEST_MS
-from taskmill.model.retry import Retry
+from taskmill.model.settings import Retry
 
 
 def retry_delay_ms(retry: Retry, retries_so_far: int, random: float = 1.0) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from taskmill.model.readings import HIGHEST_RATE, Reading
+from taskmill.model.machine import HIGHEST_RATE, Reading
 
 ALPHA = 0.3
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from taskmill.model.explanation import Hold
-from taskmill.model.readings import Reading
-from taskmill.model.throttle import Limit, ThrottlePolicy
+from taskmill.model.machine import Limit, Reading, ThrottlePolicy
 from taskmill.policy.smoothing import clean_share
 
 Throttle = frozenset[Limit]

@@ -15,34 +15,32 @@ from typing import assert_never
 
 import msgspec
 
-from taskmill.model.outcome import (
-    Crashed,
-    Failed,
-    GaveUp,
-    Outcome,
-    Stopped,
-    StopReason,
-    Succeeded,
-    Unrunnable,
-    Unstarted,
-)
-from taskmill.model.retry import Retry
-from taskmill.model.status import Ending, Status
-from taskmill.model.turn import Judged
-from taskmill.model.verdict import (
+from taskmill.model.attempt import (
     FOR_A_TASK,
     FOR_PRESSURE,
     Again,
+    Crashed,
     End,
+    Failed,
+    GaveUp,
     LeaveToChildren,
     MakeWay,
     Next,
+    Outcome,
     Return,
     StopChildren,
+    Stopped,
+    StopReason,
+    Succeeded,
     TryAgain,
+    Unrunnable,
+    Unstarted,
     Verdict,
     Wait,
 )
+from taskmill.model.settings import Retry
+from taskmill.model.status import Ending, Status
+from taskmill.model.turn import Judged
 from taskmill.policy.families import ENDING_OF_STOP
 from taskmill.policy.retry import retry_delay_ms
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.readings import Reading
+from taskmill.model.machine import Reading
 from taskmill.resources.cgroup import Cgroup, own_cgroup
 from taskmill.resources.machine import cpu_counts, disk_counts, network_counts
 from taskmill.resources.psutil_library import psutil_for

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from taskmill.core.ports import Dispatches
 from taskmill.errors import StoreError
-from taskmill.model.stages import Crossing, Lane
+from taskmill.model.task import Crossing, Lane
 from taskmill.observe.log import logger
 from taskmill.policy.aging import lines_ahead, wait_until_ms
 from taskmill.policy.rules import Rules

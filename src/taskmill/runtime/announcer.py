@@ -11,14 +11,13 @@ import msgspec
 from taskmill.core.cron_port import Fired
 from taskmill.core.ports import Durable
 from taskmill.dispatch.shares import Reallocation
+from taskmill.model.attempt import End, MakeWay, Return, TryAgain, Wait, readable_progress
 from taskmill.model.commit import Commit
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
-from taskmill.model.progress import readable
-from taskmill.model.stages import Claimed, Described, NewTask
 from taskmill.model.status import Ending
+from taskmill.model.task import Claimed, Described, NewTask
 from taskmill.model.turn import Judged, TurnResult
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.observe.bus import EventBus
 from taskmill.observe.log import about, logger
 from taskmill.runtime.attempt import Attempt
@@ -192,7 +191,7 @@ class Announcer:
     def progressed(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
             if attempt.progress is not None:
-                self._bus.about("TaskProgressed", attempt.task, progress=readable(attempt.progress))
+                self._bus.about("TaskProgressed", attempt.task, progress=readable_progress(attempt.progress))
 
 
 def _described(id: int, task: NewTask) -> Described:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 from taskmill.core.ports import Clock, DispatchRight, Store
-from taskmill.model.outcome import StopReason
+from taskmill.model.attempt import StopReason
 from taskmill.observe.log import about, logger
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.loop import DispatchLoop

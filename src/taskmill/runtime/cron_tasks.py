@@ -18,10 +18,9 @@ from taskmill.define.registry import Registry, overrides_of
 from taskmill.define.task import Task, TaskType
 from taskmill.errors import ConfigError
 from taskmill.model.options import merged
-from taskmill.model.retry import Retry
-from taskmill.model.stages import NewTask
+from taskmill.model.settings import Retry
 from taskmill.model.submission import Submission
-from taskmill.model.task_name import full_name
+from taskmill.model.task import NewTask, full_name
 from taskmill.policy.cron.registrations import Registration, checked_registrations
 
 DOMAIN = "cron"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from taskmill.model.outcome import Outcome, Stopped, Succeeded
-from taskmill.model.stages import Claimed
+from taskmill.model.attempt import Outcome, Return, Stopped, Succeeded, TryAgain, Verdict, Wait
+from taskmill.model.task import Claimed
 from taskmill.model.turn import Judged
-from taskmill.model.verdict import Return, TryAgain, Verdict, Wait
 from taskmill.policy.cron.decisions import retry_at
 from taskmill.policy.families import family_verdict
 from taskmill.policy.verdicts import judge

@@ -10,8 +10,8 @@ from taskmill.core.ports import Clock, Dispatches
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.preempting import Preempting
 from taskmill.dispatch.waiting import WaitingTasks
-from taskmill.model.outcome import Outcome, StopReason
-from taskmill.model.stages import Claimed
+from taskmill.model.attempt import Outcome, StopReason
+from taskmill.model.task import Claimed
 from taskmill.model.turn import NO_STARTS, Look, Starts, Turn, TurnUpkeep
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.attempts import Attempts

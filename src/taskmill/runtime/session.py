@@ -9,7 +9,7 @@ from collections.abc import Callable
 from taskmill.core.ports import Clock, DispatchRight, Store
 from taskmill.define.registry import Registry
 from taskmill.errors import AlreadyRunning, InvalidState, StoreLost
-from taskmill.model.outcome import StopReason
+from taskmill.model.attempt import StopReason
 from taskmill.observe.log import logger
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Spawner

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from taskmill.core.ports import Clock, Maintained
 from taskmill.errors import StoreError, StoreLost
-from taskmill.model.retention import PRUNE_BITE, Retention
+from taskmill.model.settings import PRUNE_BITE, Retention
 from taskmill.observe.log import logger
 from taskmill.policy.recurrence import CLOCK_STEP_MS
 from taskmill.policy.rules import Rules

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
-from taskmill.model.situation import GroupLoad
+from taskmill.model.explanation import GroupLoad
 from taskmill.model.snapshot import GroupSnapshot, RateSnapshot
 from taskmill.policy.explaining import allocated, by_group
 from taskmill.policy.rates import full_bucket, permits_at

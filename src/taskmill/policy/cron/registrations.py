@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from taskmill.errors import ConfigError, DuplicateRegistration, InvalidCronExpression, InvalidRegistration
 from taskmill.model.cron import Cron
 from taskmill.model.durations import milliseconds
-from taskmill.model.tags import LONGEST_VALUE
+from taskmill.model.options import LONGEST_TAG_VALUE
 from taskmill.policy.cron.expression import CronExpression
 
 _PARTS = 4
@@ -87,4 +87,4 @@ def _wrong_name(name: object) -> str | None:
         size = len(name.encode())
     except UnicodeEncodeError:
         return "name is not valid Unicode text"
-    return f"name must not be longer than {LONGEST_VALUE} bytes" if size > LONGEST_VALUE else None
+    return f"name must not be longer than {LONGEST_TAG_VALUE} bytes" if size > LONGEST_TAG_VALUE else None

@@ -20,8 +20,8 @@ from taskmill.model.cluster import NodeAtWork
 from taskmill.model.commit import Recovery
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.records import TaskRecord
-from taskmill.model.retention import PruneRule
-from taskmill.model.stages import NewTask, Stored
+from taskmill.model.settings import PruneRule
+from taskmill.model.task import NewTask, Stored
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
 from taskmill.store.moving.marks import READ as READ_MARKS

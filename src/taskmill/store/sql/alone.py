@@ -7,8 +7,8 @@ task was stopped meanwhile, a firing of a cron task starts) is found later, and 
 
 from __future__ import annotations
 
+from taskmill.model.attempt import End
 from taskmill.model.turn import Judged, Turn
-from taskmill.model.verdict import End
 
 
 def just_ends(judged: Judged) -> bool:

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, StopReason
 from taskmill.model.cluster import Admission, Elsewhere, Others
 from taskmill.model.controls import Bucket
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Lane
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import Lane, domain_of
 from taskmill.model.turn import Rate, TurnResult
-from taskmill.model.verdict import FOR_A_TASK, FOR_PRESSURE
 from taskmill.policy.admission import admitted
 from taskmill.policy.rates import full_bucket, permits_at
 from taskmill.store.sql import controls

@@ -12,9 +12,9 @@ from datetime import tzinfo
 import msgspec
 
 from taskmill.core.cron_port import CronBeginning, CronDeclaration, CronRow, Fired, Firings, Occasion
+from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState
-from taskmill.model.outcome import StopReason
 from taskmill.model.status import Ending
 from taskmill.policy.cron.decisions import Due, due, left_to_another, started
 from taskmill.policy.cron.reconciling import Difference, reconciled

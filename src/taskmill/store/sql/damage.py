@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from taskmill.errors import StoreCorrupt, TaskmillError
+from taskmill.model.attempt import StopReason
 from taskmill.model.commit import UNREADABLE_ROW, Damage, SetAside
 from taskmill.model.controls import Bucket, Change
 from taskmill.model.cron import CronState
 from taskmill.model.durations import Instant
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure, Status
+from taskmill.model.task import NewTask
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.endings import end_tasks
 from taskmill.store.sql.json_sql import decode_ids, one

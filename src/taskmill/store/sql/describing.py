@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmill.model.stages import Described
+from taskmill.model.task import Described
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.statements import SQL

@@ -9,10 +9,10 @@ import msgspec
 
 from taskmill.model.controls import ScopeKind
 from taskmill.model.durations import Instant
+from taskmill.model.explanation import Situation, Surroundings
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.situation import Situation, Surroundings
-from taskmill.model.stages import Crossing, Described
 from taskmill.model.status import Ending
+from taskmill.model.task import Crossing, Described
 from taskmill.policy.aging import effective_priority, wait_until_ms
 from taskmill.policy.learned_io import expected_io
 from taskmill.policy.paused_time import clocks, paused_ms, pauses_of

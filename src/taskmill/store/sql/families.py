@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from taskmill.errors import InvalidState
+from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit
-from taskmill.model.links import NO_LINKS
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import NewTask, Origin
 from taskmill.model.status import Ending, Status
+from taskmill.model.task import NO_LINKS, NewTask, Origin
 from taskmill.policy.families import (
     ENDING_OF_STOP,
     FAILURES,

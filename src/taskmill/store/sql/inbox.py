@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import NewTask, Origin, Stored
 from taskmill.model.status import Ending
+from taskmill.model.task import NewTask, Origin, Stored
 from taskmill.policy.cycles import WAITS_FOR_ITSELF, tie
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskmill.model.links import Links
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
+from taskmill.model.task import Links, NewTask
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.json_sql import encoded
 from taskmill.store.sql.statements import SQL

@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 
+from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, Again, End, LeaveToChildren, Next, StopChildren, StopReason
 from taskmill.model.commit import UNREADABLE_ROW, CancelResult, Commit, SeriesChange
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Claimed, Lane, Place
 from taskmill.model.status import Ending
+from taskmill.model.task import Claimed, Lane, Place
 from taskmill.model.turn import Judged, Starts, Turn, TurnResult, TurnUpkeep
-from taskmill.model.verdict import FOR_A_TASK, FOR_PRESSURE, Again, End, LeaveToChildren, Next, StopChildren
 from taskmill.policy.ranking import front_size
 from taskmill.policy.verdicts import after_attempt
 from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, preempting, series

@@ -22,8 +22,8 @@ import msgspec
 
 from taskmill.model.commit import Commit
 from taskmill.model.controls import Declared, Scope, ScopeKind
-from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Status
+from taskmill.model.task import Lane, Place
 from taskmill.policy.paused_time import settled
 from taskmill.policy.rules import Rules
 from taskmill.store.sql import controls

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from taskmill.model.attempt import StopReason
 from taskmill.model.cluster import Host, Preemption, Runner
-from taskmill.model.outcome import StopReason
 from taskmill.model.turn import TurnResult
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.preemption import cluster_victims

@@ -7,7 +7,7 @@ from heapq import nsmallest
 
 import msgspec
 
-from taskmill.model.retention import PruneRule
+from taskmill.model.settings import PruneRule
 from taskmill.model.status import Ending
 from taskmill.store.sql import dependencies
 from taskmill.store.sql.connection import Connection

@@ -12,14 +12,13 @@ from taskmill.core.cron_port import CronRow
 from taskmill.core.ports import Clock
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.controls import Controls, Declared
+from taskmill.model.explanation import GroupLoad, Situation, Surroundings
 from taskmill.model.filters import Filters
-from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import UNSEEN, Machine, MovedIo, NodeMachine
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
-from taskmill.model.situation import GroupLoad, Situation, Surroundings
+from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.snapshot import Schedule
-from taskmill.model.stages import Crossing, Described
 from taskmill.model.status import Ending, Status
+from taskmill.model.task import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.store.sql import controls, cron, explaining, machine, pruning, reading, series
 from taskmill.store.sql.connection import Connection

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from taskmill.model.filters import Filters
-from taskmill.model.graph import Dependency, TaskGraph
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.records import Dependency, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
 from taskmill.policy.learned_io import mean_io
 from taskmill.store.sql import passed_deadlines

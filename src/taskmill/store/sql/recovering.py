@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from taskmill.model.attempt import Again, End, StopChildren
 from taskmill.model.commit import Recovery
-from taskmill.model.verdict import Again, End, StopChildren
 from taskmill.policy.verdicts import Orphan, after_death
 from taskmill.store.sql import cron, families, series
 from taskmill.store.sql.connection import Connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taskmill.errors import DuplicateTask
 from taskmill.model.commit import Commit
-from taskmill.model.stages import Described
+from taskmill.model.task import Described
 from taskmill.store.sql import cron, keys
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe

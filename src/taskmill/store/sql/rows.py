@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from taskmill.errors import StoreCorrupt
+from taskmill.model.attempt import StoredProgress, TaskProgress, readable_progress
 from taskmill.model.durations import from_ms, optional_from_ms
 from taskmill.model.io_budget import stored_budget
-from taskmill.model.progress import StoredProgress, TaskProgress, readable
+from taskmill.model.options import decode_tags
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending, Status
-from taskmill.model.tags import decode_tags
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import domain_of
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.paused_time import clocks, has_expired
 from taskmill.policy.progress import extrapolated, with_children
@@ -166,7 +166,7 @@ def _common(row: _CommonRow) -> dict[str, Any]:
 
 
 def _progress(stored: str | None) -> TaskProgress | None:
-    return None if stored is None else readable(_decode_progress(stored))
+    return None if stored is None else readable_progress(_decode_progress(stored))
 
 
 def _checked(row: _CommonRow, build: Callable[[], T]) -> T:

@@ -11,13 +11,12 @@ from datetime import timedelta
 
 import msgspec
 
+from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit, SeriesChange, Skipped
 from taskmill.model.durations import from_ms
-from taskmill.model.links import Links
-from taskmill.model.outcome import StopReason
 from taskmill.model.snapshot import Schedule
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
+from taskmill.model.task import Links, NewTask
 from taskmill.policy.recurrence import beats_passed, is_spent, next_occurrence, put_back_by
 from taskmill.store.sql import cluster, keys, paused_time
 from taskmill.store.sql.connection import Connection

@@ -14,8 +14,8 @@ from taskmill.errors import StoreCorrupt, StoreError, SubmissionError
 from taskmill.model.commit import CancelResult, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Declared, Scope
 from taskmill.model.machine import Machine
-from taskmill.model.retention import PruneRule
-from taskmill.model.stages import Described, NewTask, Origin, Stored
+from taskmill.model.settings import PruneRule
+from taskmill.model.task import Described, NewTask, Origin, Stored
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
 from taskmill.store.sql import (

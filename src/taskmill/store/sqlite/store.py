@@ -12,7 +12,7 @@ from taskmill.core.ports import Clock, DispatchRight
 from taskmill.errors import AlreadyRunning, SubmissionError
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.records import TaskRecord
-from taskmill.model.stages import NewTask, Stored
+from taskmill.model.task import NewTask, Stored
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox
