@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from taskmill.core.clock import SystemClock
 from taskmill.core.ports import Clock, DispatchRight
-from taskmill.define.declaring import declared
+from taskmill.define.declare import declared
 from taskmill.define.domain import Domain, Submits, current_scheduler
 from taskmill.define.registry import Registry
 from taskmill.errors import (

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from taskmill.errors import CyclicDependency
 from taskmill.model.status import OnDuplicate, Status
 from taskmill.model.task import Links, NewTask
-from taskmill.policy.cycles import tie
+from taskmill.policy.dependencies import tie
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.store.sql import inbox
 from taskmill.store.sqlite.migrate import migrate

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from taskmill import Priority
 from taskmill.model.machine import Limit, Reading, ThrottlePolicy
-from taskmill.policy.throttling import (
+from taskmill.policy.pressure import (
     UNTHROTTLED,
     aggregate,
     bandwidth_pressure,

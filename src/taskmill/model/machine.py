@@ -26,7 +26,7 @@ class Reading(msgspec.Struct, frozen=True):
     """One measurement of a machine: ``cpu`` from 0 to 1, the rates in bytes per second.
 
     ``disk_busy`` is the share of time in which the disk was busy, if the system reports it. Values are not checked
-    here; :mod:`taskmill.policy.smoothing` ignores impossible ones.
+    here; :mod:`taskmill.policy.pressure` ignores impossible ones.
     """
 
     cpu: float = 0.0

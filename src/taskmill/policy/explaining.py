@@ -23,10 +23,10 @@ from taskmill.policy.aging import effective_priority, next_step_ms
 from taskmill.policy.holds import beyond_share, holds_on_group, holds_on_type, out_of_slots, passes_shares
 from taskmill.policy.io_room import IoLoad, IoRoom
 from taskmill.policy.paused_time import Clocks, clocks
+from taskmill.policy.pressure import holding_limit, pressure_hold
 from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
 from taskmill.policy.shares import NO_SHARE, Share, allocate
-from taskmill.policy.throttling import holding_limit, pressure_hold
 from taskmill.policy.wording import clock_text, group_text, plural, rate_text, span_text, when_text
 
 _QUEUEING: frozenset[Reason] = frozenset({"slots", "share", "ahead", "group_cap", "domain_cap"})

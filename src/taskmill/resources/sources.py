@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from taskmill.errors import ConfigError
-from taskmill.policy.smoothing import blend
+from taskmill.policy.pressure import blend
 from taskmill.resources.cgroup import Cgroup, own_cgroup
 from taskmill.resources.machine import disk_counts, link_speed, network_counts
 from taskmill.resources.psutil_library import psutil_for

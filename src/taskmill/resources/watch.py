@@ -25,8 +25,7 @@ from taskmill.model.io_budget import IoBudget
 from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity, PressureSource, Reading, ResourceSampler
 from taskmill.policy.capacity import capacity_in_use, learned
 from taskmill.policy.io_room import IoLoad
-from taskmill.policy.smoothing import clean_share, smoothed
-from taskmill.policy.throttling import aggregate, bandwidth_pressure
+from taskmill.policy.pressure import aggregate, bandwidth_pressure, clean_share, smoothed
 
 PATIENCE = 30.0
 """Seconds after which a missing answer counts as a failure."""

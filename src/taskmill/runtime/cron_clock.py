@@ -17,8 +17,7 @@ from taskmill.errors import StoreCorrupt, StoreError, StoreLost
 from taskmill.model.attempt import message_of
 from taskmill.model.cron import CronState
 from taskmill.observe.log import cron_logger as logger
-from taskmill.policy.cron.agenda import Agenda
-from taskmill.policy.cron.decisions import next_occurrence
+from taskmill.policy.cron.decisions import Agenda, next_occurrence
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.commits import Commits

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 from taskmill.core.cron_port import CronDeclaration
-from taskmill.define.cron_handler import handler_refusal
+from taskmill.define.declare import handler_refusal
 from taskmill.define.domain import Domain
 from taskmill.define.registry import Registry, overrides_of
 from taskmill.define.task import Task, TaskType

@@ -11,8 +11,8 @@ from taskmill.core.ports import Clock, Maintained
 from taskmill.errors import StoreError, StoreLost
 from taskmill.model.settings import PRUNE_BITE, Retention
 from taskmill.observe.log import logger
-from taskmill.policy.recurrence import CLOCK_STEP_MS
 from taskmill.policy.rules import Rules
+from taskmill.policy.series import CLOCK_STEP_MS
 from taskmill.runtime.announcer import Announcer
 from taskmill.runtime.patience import pause
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from taskmill.model.cron import Cron, CronState
-from taskmill.policy.cron.agenda import Agenda
 from taskmill.policy.cron.decisions import (
+    Agenda,
     Due,
     due,
     failed,

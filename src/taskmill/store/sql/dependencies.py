@@ -12,8 +12,7 @@ import msgspec
 
 from taskmill.model.commit import Commit
 from taskmill.model.status import Ending, OnDependencyFailure
-from taskmill.policy.dependencies import answer_ending
-from taskmill.policy.references import DependencyState
+from taskmill.policy.dependencies import DependencyState, answer_ending
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
 from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one

@@ -14,7 +14,7 @@ from taskmill.model.io_budget import IoBudget
 from taskmill.model.status import Ending
 from taskmill.model.task import Crossing, Described
 from taskmill.policy.aging import effective_priority, wait_until_ms
-from taskmill.policy.learned_io import expected_io
+from taskmill.policy.io_room import expected_io
 from taskmill.policy.paused_time import clocks, paused_ms, pauses_of
 from taskmill.policy.rules import Rules
 from taskmill.store.sql import machine, passed_deadlines

@@ -10,10 +10,9 @@ from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit
 from taskmill.model.status import Ending
 from taskmill.model.task import NewTask, Origin, Stored
-from taskmill.policy.cycles import WAITS_FOR_ITSELF, tie
+from taskmill.policy.dependencies import NO_NEEDS, WAITS_FOR_ITSELF, Needs, depends_on, tie
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
-from taskmill.policy.references import NO_NEEDS, Needs, depends_on
 from taskmill.store.sql import dependencies, expiring, families, paused_time, series
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import read_described

@@ -16,7 +16,7 @@ from taskmill.model.commit import UNREADABLE_ROW, CancelResult, Commit, SeriesCh
 from taskmill.model.status import Ending
 from taskmill.model.task import Claimed, Lane, Place
 from taskmill.model.turn import Judged, Starts, Turn, TurnResult, TurnUpkeep
-from taskmill.policy.ranking import front_size
+from taskmill.policy.aging import front_size
 from taskmill.policy.verdicts import after_attempt
 from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, preempting, series
 from taskmill.store.sql.alone import just_ends

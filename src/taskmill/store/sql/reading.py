@@ -11,7 +11,7 @@ import msgspec
 from taskmill.model.filters import Filters
 from taskmill.model.records import Dependency, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
-from taskmill.policy.learned_io import mean_io
+from taskmill.policy.io_room import mean_io
 from taskmill.store.sql import passed_deadlines
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.damage import damaged_column

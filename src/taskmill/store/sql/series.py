@@ -17,7 +17,7 @@ from taskmill.model.durations import from_ms
 from taskmill.model.snapshot import Schedule
 from taskmill.model.status import Status
 from taskmill.model.task import Links, NewTask
-from taskmill.policy.recurrence import beats_passed, is_spent, next_occurrence, put_back_by
+from taskmill.policy.series import beats_passed, is_spent, next_occurrence, put_back_by
 from taskmill.store.sql import cluster, keys, paused_time
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.describing import describe
