@@ -85,7 +85,7 @@ POINTS = [
     Point("cancellation stored, caller not told", "taskmill.store.sqlite.store:SqliteStore.cancel", "after", 6),
     Point("on_cancel about to start", "taskmill.runtime.attempts:Attempts._start_hook", "before", 3),
     Point("on_cancel started", "taskmill.runtime.attempts:Attempts._start_hook", "after", 3),
-    Point("dead letter revived, not committed", "taskmill.store.sql.reviving:revive", "after", 2),
+    Point("dead letter revived, not committed", "taskmill.store.sql.history:revive", "after", 2),
     Point("dead letter revived, caller not told", "taskmill.store.sqlite.store:SqliteStore.revive", "after", 2),
     # Opening and recovery.
     Point("file created, empty", "taskmill.store.sqlite.store:create_file", "after", 1),
@@ -93,7 +93,7 @@ POINTS = [
     Point("recovery written, not committed", "taskmill.store.sql.recovering:recover", "after", 2),
     Point("recovery committed", "taskmill.store.sqlite.store:SqliteStore.recover", "after", 2),
     # Upkeep.
-    Point("history pruned, not committed", "taskmill.store.sql.pruning:prune", "after", 2),
+    Point("history pruned, not committed", "taskmill.store.sql.history:prune", "after", 2),
     Point("before a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "before", 2),
     Point("checkpoint copied, lock held", "taskmill.store.sqlite.log_file:LogFile.checkpoint", "after", 2),
     Point("after a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "after", 2),

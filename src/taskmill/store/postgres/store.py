@@ -46,9 +46,8 @@ from taskmill.store.postgres.heartbeat import Heartbeat, NodeRight
 from taskmill.store.postgres.migrate import migrate
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
-from taskmill.store.sql import inbox, ledger, pruning, recovering
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql import history, inbox, ledger, recovering
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.machine import readable_machine
 from taskmill.store.sql.read_side import ReadSide
 from taskmill.store.sql.rows import View
@@ -201,7 +200,7 @@ class PostgresStore(WriteSide, ReadSide):
         def write(connection: Connection) -> int:
             # Nodes may run for months, and programs that only submit come and go, each leaving a mark.
             connection.execute("forget_marks")
-            return pruning.prune(connection, rules, now, limit)
+            return history.prune(connection, rules, now, limit)
 
         return await self._write(write, rows=limit)
 

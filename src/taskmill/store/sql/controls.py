@@ -19,8 +19,7 @@ from taskmill.model.turn import TurnResult
 from taskmill.policy.rates import carry_over, full_at, permits_at, take_permits
 from taskmill.policy.rules import Rules, combined, still_valid
 from taskmill.store.sql import dependencies
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import decode_pairs, encoded, one
+from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
 
 

@@ -20,8 +20,7 @@ from taskmill.model.task import Claimed
 from taskmill.model.turn import Judged
 from taskmill.policy.cron import decisions
 from taskmill.policy.verdicts import is_crash
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 

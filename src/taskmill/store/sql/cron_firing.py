@@ -20,9 +20,8 @@ from taskmill.policy.cron.decisions import Due, due, left_to_another, started
 from taskmill.policy.cron.reconciling import Difference, reconciled
 from taskmill.policy.inbox import Answer, gated
 from taskmill.store.sql import cluster, cron, dependencies, families, inbox
-from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
 from taskmill.store.sql.endings import end_tasks
-from taskmill.store.sql.json_sql import decode_ids, encoded, one
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 

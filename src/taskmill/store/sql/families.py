@@ -26,8 +26,7 @@ from taskmill.policy.families import (
     plan_expiry,
     plan_stop,
 )
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import let_in, let_siblings_in, release, unhold
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL

@@ -14,12 +14,10 @@ from taskmill.policy.dependencies import NO_NEEDS, WAITS_FOR_ITSELF, Needs, depe
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
 from taskmill.store.sql import dependencies, expiring, families, paused_time, series
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import read_described
+from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.endings import CRON_ONLY, NOBODY, end_tasks
-from taskmill.store.sql.inserting import insert_rows
-from taskmill.store.sql.json_sql import encoded
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.insert import insert_rows
+from taskmill.store.sql.rows import EndingRow, read_described
 from taskmill.store.sql.statements import SQL
 
 _decode_holders = msgspec.json.Decoder(list[tuple[str, str, Holder, msgspec.Raw]], strict=False).decode

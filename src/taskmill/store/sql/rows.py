@@ -7,7 +7,7 @@ into the engine and one into msgspec, however many rows it has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,11 +20,13 @@ from taskmill.model.io_budget import stored_budget
 from taskmill.model.options import decode_tags
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending, Status
-from taskmill.model.task import domain_of
+from taskmill.model.task import Described, domain_of
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.paused_time import clocks, has_expired
 from taskmill.policy.progress import extrapolated, with_children
 from taskmill.policy.rules import Rules
+from taskmill.store.sql.connection import Connection, encoded, one
+from taskmill.store.sql.statements import SQL
 
 T = TypeVar("T")
 
@@ -214,3 +216,43 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "ended_at": from_ms,
     "duration_ms": from_ms,
 }
+
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeError)
+"""The exceptions that decoding a damaged row raises."""
+
+_decode_described = msgspec.json.Decoder(list[Described]).decode
+_decode_one = msgspec.json.Decoder(Described).decode
+
+
+def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
+    """Return the descriptions of these active tasks; that of a damaged row has only its id."""
+    try:
+        return _decode_described(one(connection, SQL["described"], encoded([(id,) for id in ids])))
+    except UNREADABLE:
+        if len(ids) == 1:
+            return [_unreadable(ids[0])]
+        return [task for id in ids for task in describe(connection, [id])]
+
+
+def read_described(found: Sequence[msgspec.Raw]) -> list[Described] | None:
+    """Decode descriptions that were read before; return ``None`` if one of them is damaged."""
+    try:
+        return [_decode_one(each) for each in found]
+    except UNREADABLE:
+        return None
+
+
+def _unreadable(id: int) -> Described:
+    return Described(
+        id=id,
+        type="",
+        key=None,
+        label=None,
+        group="",
+        priority=0,
+        urgency=0,
+        tags=None,
+        created_at=0,
+        aged_from=0,
+    )
