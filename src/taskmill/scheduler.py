@@ -237,7 +237,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         """Return the function that measures the IO of a worker process; ``None`` without ``resources``."""
         if self._resources is None:
             return None
-        from taskmill.resources.process_io import process_io
+        from taskmill.resources.samplers import process_io
 
         return process_io
 
@@ -290,7 +290,7 @@ def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: obj
 
     sampler = None if chosen is None else chosen.sampler
     if chosen is not None and sampler is None:
-        from taskmill.resources.psutil_sampler import PsutilSampler
+        from taskmill.resources.samplers import PsutilSampler
 
         sampler = PsutilSampler()
     return make
@@ -301,7 +301,7 @@ def lasting_store(store: str | PathLike[str], clock: Clock) -> AnyStore:
     from taskmill.store.opening import open_store
 
     if store == ":memory:":
-        from taskmill.store.sqlite.lasting_memory import LastingMemory
+        from taskmill.store.sqlite.store import LastingMemory
 
         return LastingMemory(clock)
     return open_store(store, "full", clock)

@@ -62,8 +62,8 @@ POINTS = [
     # A transaction: its statements are done, the log is not written; the log is on disk, nobody has been told.
     Point("before a commit", COMMIT, "before", 60),
     Point("after a commit", COMMIT, "after", 60),
-    Point("committed, not forced to the disk", "taskmill.store.sqlite.log_file:LogFile.sync", "before", 30),
-    Point("on the disk, nobody told", "taskmill.store.sqlite.log_file:LogFile.sync", "after", 30),
+    Point("committed, not forced to the disk", "taskmill.store.sqlite.log:LogFile.sync", "before", 30),
+    Point("on the disk, nobody told", "taskmill.store.sqlite.log:LogFile.sync", "after", 30),
     Point("commit known to the loop", "taskmill.store.sqlite.writer:Writer._batch_committed", "before", 40),
     # Submitting.
     Point("rows inserted, not committed", "taskmill.store.sql.inbox:insert", "after", 25),
@@ -95,7 +95,7 @@ POINTS = [
     # Upkeep.
     Point("history pruned, not committed", "taskmill.store.sql.history:prune", "after", 2),
     Point("before a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "before", 2),
-    Point("checkpoint copied, lock held", "taskmill.store.sqlite.log_file:LogFile.checkpoint", "after", 2),
+    Point("checkpoint copied, lock held", "taskmill.store.sqlite.log:LogFile.checkpoint", "after", 2),
     Point("after a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "after", 2),
 ]
 

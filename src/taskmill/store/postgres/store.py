@@ -27,8 +27,7 @@ from taskmill.policy.inbox import Answer
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.postgres import health, heartbeat, lease
-from taskmill.store.postgres.address import parsed
-from taskmill.store.postgres.callers_session import CallersAsyncSession, CallersSession, is_async
+from taskmill.store.postgres.callers import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
     MIGRATING,
     MIGRATING_PATIENCE,
@@ -39,6 +38,7 @@ from taskmill.store.postgres.connection import (
     connect,
     is_lost,
     is_silence,
+    parsed_address,
     shown,
     translated,
 )
@@ -78,7 +78,7 @@ class PostgresStore(WriteSide, ReadSide):
     def __init__(self, address: str, durability: Durability, clock: Clock) -> None:
         super().__init__()
         self._address = address
-        self._where = parsed(address)
+        self._where = parsed_address(address)
         self.name = shown(address)
         self._durability: Durability = durability
         self._clock = clock
