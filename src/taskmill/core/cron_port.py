@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from taskmill.model.cron import CronState
     from taskmill.model.task import NewTask
     from taskmill.policy.cron.expression import CronExpression
-    from taskmill.policy.cron.reconciling import Difference
-    from taskmill.policy.cron.registrations import Registration
+    from taskmill.policy.cron.registrations import Difference, Registration
 
 
 class CronDeclaration(NamedTuple):

@@ -17,7 +17,7 @@ from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState
 from taskmill.model.status import Ending
 from taskmill.policy.cron.decisions import Due, due, left_to_another, started
-from taskmill.policy.cron.reconciling import Difference, reconciled
+from taskmill.policy.cron.registrations import Difference, reconciled
 from taskmill.policy.inbox import Answer, gated
 from taskmill.store.sql import cluster, cron, dependencies, families, inbox
 from taskmill.store.sql.connection import Connection, decode_ids, encoded, one

@@ -6,8 +6,7 @@ import os
 import struct
 
 from taskmill.errors import StoreBusy, StoreError
-from taskmill.store.sqlite.connection import Connection, connect
-from taskmill.store.sqlite.identity import Identity
+from taskmill.store.sqlite.connection import Connection, Identity, connect
 
 CHECKPOINT_BYTES = 8 * 1024 * 1024
 LOOK_EVERY = 16
