@@ -23,8 +23,7 @@ from taskmill.model.attempt import (
     Unstarted,
     Wait,
 )
-from taskmill.policy.outcomes import settled
-from taskmill.policy.verdicts import MOST_CRASHES, PAUSE_MS, judge
+from taskmill.policy.verdicts import MOST_CRASHES, PAUSE_MS, judge, settled
 
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.just(Succeeded("1")),

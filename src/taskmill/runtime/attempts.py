@@ -35,7 +35,7 @@ from taskmill.model.settings import Aging
 from taskmill.model.task import Claimed
 from taskmill.observe.log import about, logger
 from taskmill.policy.aging import effective_priority
-from taskmill.policy.outcomes import settled
+from taskmill.policy.verdicts import settled
 from taskmill.runtime.attempt import Attempt, Deadlines, Phase, Spawner
 from taskmill.runtime.executors import Executors
 
