@@ -24,10 +24,8 @@ from taskmill.model.durations import Duration
 from taskmill.model.events import Event
 from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions
-from taskmill.model.graph import TaskGraph
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
-from taskmill.model.retention import Retention
+from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
+from taskmill.model.settings import RateLimit, Retention
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.submission import Submission
 from taskmill.scheduler import Scheduler as AsyncScheduler

@@ -9,8 +9,8 @@ from taskmill.errors import InvalidState, TaskFailed
 from taskmill.model.durations import Duration
 from taskmill.model.explanation import Explanation
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.stages import Stored
 from taskmill.model.status import Ending, Kind
+from taskmill.model.task import Stored
 
 R_co = TypeVar("R_co", covariant=True)
 

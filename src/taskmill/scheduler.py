@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from taskmill.core.clock import SystemClock
 from taskmill.core.ports import Clock, DispatchRight
-from taskmill.define.declaring import declared
+from taskmill.define.declare import declared
 from taskmill.define.domain import Domain, Submits, current_scheduler
 from taskmill.define.registry import Registry
 from taskmill.errors import (
@@ -25,22 +25,18 @@ from taskmill.errors import (
     InvalidState,
     StoreError,
 )
-from taskmill.model.aging import Aging
 from taskmill.model.arguments import check_arguments
 from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, milliseconds
-from taskmill.model.group import Group
-from taskmill.model.priority import Priority
-from taskmill.model.resources import (
+from taskmill.model.machine import (
     PressureSource,
     Resources,
+    ThrottlePolicy,
     checked_bandwidth,
     checked_resources,
     checked_sources,
 )
-from taskmill.model.retention import Retention
-from taskmill.model.retry import Retry
-from taskmill.model.throttle import ThrottlePolicy
+from taskmill.model.settings import Aging, Group, Priority, Retention, Retry
 from taskmill.runtime.settings import RunSettings
 from taskmill.verbs.components import checked_concurrency
 from taskmill.verbs.running import Running
@@ -51,7 +47,7 @@ if TYPE_CHECKING:
     from taskmill.execute.work import Executor
     from taskmill.model.commit import Commit
     from taskmill.model.io_budget import IoBudget
-    from taskmill.model.readings import Capacity
+    from taskmill.model.machine import Capacity
     from taskmill.policy.io_room import IoLoad
     from taskmill.runtime.cron_tasks import CronTask
     from taskmill.runtime.executors import Executors
@@ -236,7 +232,7 @@ class Scheduler(Submitting, Tuning, Running):
         """Return the function that measures the IO of a worker process; ``None`` without ``resources``."""
         if self._resources is None:
             return None
-        from taskmill.resources.process_io import process_io
+        from taskmill.resources.samplers import process_io
 
         return process_io
 
@@ -289,7 +285,7 @@ def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: obj
 
     sampler = None if chosen is None else chosen.sampler
     if chosen is not None and sampler is None:
-        from taskmill.resources.psutil_sampler import PsutilSampler
+        from taskmill.resources.samplers import PsutilSampler
 
         sampler = PsutilSampler()
     return make
@@ -300,7 +296,7 @@ def lasting_store(store: str | PathLike[str], clock: Clock) -> AnyStore:
     from taskmill.store.opening import open_store
 
     if store == ":memory:":
-        from taskmill.store.sqlite.lasting_memory import LastingMemory
+        from taskmill.store.sqlite.store import LastingMemory
 
         return LastingMemory(clock)
     return open_store(store, "full", clock)

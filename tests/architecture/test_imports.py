@@ -211,7 +211,7 @@ def test_one_file_loads_psutil() -> None:
         for found in imports_of(source)
         if found.module.split(".")[0] == "psutil"
     }
-    assert loading == {"taskmill/resources/psutil_library.py"}
+    assert loading == {"taskmill/resources/samplers.py"}
 
 
 def test_nothing_below_the_composition_root_imports_it() -> None:

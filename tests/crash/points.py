@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-from taskmill.model.verdict import TryAgain
+from taskmill.model.attempt import TryAgain
 
 COMMIT = "taskmill.store.sqlite.writer:Writer._commit"
 
@@ -62,8 +62,8 @@ POINTS = [
     # A transaction: its statements are done, the log is not written; the log is on disk, nobody has been told.
     Point("before a commit", COMMIT, "before", 60),
     Point("after a commit", COMMIT, "after", 60),
-    Point("committed, not forced to the disk", "taskmill.store.sqlite.log_file:LogFile.sync", "before", 30),
-    Point("on the disk, nobody told", "taskmill.store.sqlite.log_file:LogFile.sync", "after", 30),
+    Point("committed, not forced to the disk", "taskmill.store.sqlite.log:LogFile.sync", "before", 30),
+    Point("on the disk, nobody told", "taskmill.store.sqlite.log:LogFile.sync", "after", 30),
     Point("commit known to the loop", "taskmill.store.sqlite.writer:Writer._batch_committed", "before", 40),
     # Submitting.
     Point("rows inserted, not committed", "taskmill.store.sql.inbox:insert", "after", 25),
@@ -85,7 +85,7 @@ POINTS = [
     Point("cancellation stored, caller not told", "taskmill.store.sqlite.store:SqliteStore.cancel", "after", 6),
     Point("on_cancel about to start", "taskmill.runtime.attempts:Attempts._start_hook", "before", 3),
     Point("on_cancel started", "taskmill.runtime.attempts:Attempts._start_hook", "after", 3),
-    Point("dead letter revived, not committed", "taskmill.store.sql.reviving:revive", "after", 2),
+    Point("dead letter revived, not committed", "taskmill.store.sql.history:revive", "after", 2),
     Point("dead letter revived, caller not told", "taskmill.store.sqlite.store:SqliteStore.revive", "after", 2),
     # Opening and recovery.
     Point("file created, empty", "taskmill.store.sqlite.store:create_file", "after", 1),
@@ -93,9 +93,9 @@ POINTS = [
     Point("recovery written, not committed", "taskmill.store.sql.recovering:recover", "after", 2),
     Point("recovery committed", "taskmill.store.sqlite.store:SqliteStore.recover", "after", 2),
     # Upkeep.
-    Point("history pruned, not committed", "taskmill.store.sql.pruning:prune", "after", 2),
+    Point("history pruned, not committed", "taskmill.store.sql.history:prune", "after", 2),
     Point("before a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "before", 2),
-    Point("checkpoint copied, lock held", "taskmill.store.sqlite.log_file:LogFile.checkpoint", "after", 2),
+    Point("checkpoint copied, lock held", "taskmill.store.sqlite.log:LogFile.checkpoint", "after", 2),
     Point("after a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "after", 2),
 ]
 

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill.errors import CyclicDependency
-from taskmill.model.links import Links
-from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate, Status
-from taskmill.policy.cycles import tie
+from taskmill.model.task import Links, NewTask
+from taskmill.policy.dependencies import tie
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.store.sql import inbox
 from taskmill.store.sqlite.migrate import migrate

@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill.errors import CyclicDependency, DependencyFailed, InvalidDependency, SubmissionError
-from taskmill.model.links import Links
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status
-from taskmill.policy.dependencies import answer_ending, find_cycle
+from taskmill.model.task import Links, NewTask
+from taskmill.policy.dependencies import DependencyState, Needs, answer_ending, find_cycle
 from taskmill.policy.duplicates import Holder
 from taskmill.policy.inbox import InboxPlan, Keys, plan_inbox
-from taskmill.policy.references import DependencyState, Needs
 from tests.policy.test_inbox import new_task
 
 CANCEL, FAIL, IGNORE = OnDependencyFailure.CANCEL, OnDependencyFailure.FAIL, OnDependencyFailure.IGNORE

@@ -10,13 +10,10 @@ import pytest
 
 from taskmill.model.controls import EVERYTHING, Bucket, Declared, Pause, Scope, ScopeKind
 from taskmill.model.explanation import Reason
-from taskmill.model.group import Group
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.machine import Machine
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.readings import Capacity
+from taskmill.model.machine import Capacity, Limit, Machine
+from taskmill.model.settings import Group, RateLimit
 from taskmill.model.status import Status
-from taskmill.model.throttle import Limit
 from tests.policy.explaining_world import EMPTY, MB, MINUTE, NOON, ONE_A_MINUTE, SHARED, D, G, asked, running, seen
 
 SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [

@@ -8,11 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.model.links import Links
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Family, NewTask
+from taskmill.model.attempt import End, Return, StopReason, TryAgain, Verdict, Wait
 from taskmill.model.status import Ending, OnDuplicate, Status
-from taskmill.model.verdict import End, Return, TryAgain, Verdict, Wait
+from taskmill.model.task import Family, Links, NewTask
 from taskmill.policy.families import (
     Member,
     ParentTraits,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill.model.io_budget import AXES, IoBudget
-from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
+from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity
 from taskmill.policy.io_room import IoHold, IoLoad, IoRoom
 
 amounts = st.sampled_from([0, 0, 1, 40, 100, 160, 161, 1000])

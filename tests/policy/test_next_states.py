@@ -6,12 +6,7 @@ import itertools
 
 import pytest
 
-from taskmill.model.lifecycle import Mark, State, transitions
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Claimed, Family
-from taskmill.model.status import Ending, Status
-from taskmill.model.turn import Judged
-from taskmill.model.verdict import (
+from taskmill.model.attempt import (
     Again,
     End,
     LeaveToChildren,
@@ -19,10 +14,15 @@ from taskmill.model.verdict import (
     Next,
     Return,
     StopChildren,
+    StopReason,
     TryAgain,
     Verdict,
     Wait,
 )
+from taskmill.model.lifecycle import Mark, State, transitions
+from taskmill.model.status import Ending, Status
+from taskmill.model.task import Claimed, Family
+from taskmill.model.turn import Judged
 from taskmill.policy.verdicts import MOST_CRASHES, Orphan, after_attempt, after_death
 
 BOTH = (False, True)

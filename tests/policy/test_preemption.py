@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from taskmill.model.cluster import Ask, Host, Runner
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import Capacity
-from taskmill.model.stages import Claimed
+from taskmill.model.machine import Capacity
+from taskmill.model.task import Claimed
 from taskmill.policy.io_room import IoLoad, IoRoom
 from taskmill.policy.preemption import Pressing, cluster_victims, victims
 

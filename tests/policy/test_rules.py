@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from taskmill.model.controls import EVERYTHING, NO_CONTROLS, Change, Controls, Declared, Pause, Scope, ScopeKind
-from taskmill.model.group import Group
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.settings import Group, RateLimit
 from taskmill.policy.paused_time import paused_ms
 from taskmill.policy.rules import Rules, changed, combined, declared_here, equal_weights, still_valid
 

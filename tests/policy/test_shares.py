@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill.model.cluster import Demand
-from taskmill.model.group import Group
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.settings import Group, RateLimit
 from taskmill.policy.shares import allocate, is_shared
 
 weights = st.one_of(st.integers(1, 9), st.sampled_from([0.1, 0.3, 0.5, 2.5]))

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill import Priority
-from taskmill.model.readings import Reading
-from taskmill.model.throttle import Limit, ThrottlePolicy
-from taskmill.policy.throttling import (
+from taskmill.model.machine import Limit, Reading, ThrottlePolicy
+from taskmill.policy.pressure import (
     UNTHROTTLED,
     aggregate,
     bandwidth_pressure,

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from taskmill.core.clock import SystemClock
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Claimed, Origin
+from taskmill.model.attempt import End, MakeWay, Return, StopReason, TryAgain, Verdict, Wait
 from taskmill.model.status import Ending
+from taskmill.model.task import Claimed, Origin
 from taskmill.model.turn import Judged, Starts, Turn
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict, Wait
 from taskmill.store.postgres.store import PostgresStore
 from tests.store.contract.samples import NOW, add, claim, new_task
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from taskmill.core.clock import SystemClock
-from taskmill.model.stages import Lane
+from taskmill.model.task import Lane
 from taskmill.model.turn import Starts, Turn
 from taskmill.store.postgres.store import PostgresStore
 from tests.store.contract.cron import DAWN, begin, declaration, fire, the_row

@@ -13,13 +13,12 @@ from taskmill import Context, Domain, HistoryRecord, Scheduler, Submission
 from taskmill.core.clock import SystemClock
 from taskmill.errors import InvalidState, SubmissionError
 from taskmill.events import TaskDispatched
+from taskmill.model.attempt import End
 from taskmill.model.cluster import Ask, Preemption
 from taskmill.model.filters import Filters
-from taskmill.model.links import Links
-from taskmill.model.stages import NewTask, Origin
 from taskmill.model.status import Ending, OnDuplicate
+from taskmill.model.task import Links, NewTask, Origin
 from taskmill.model.turn import Judged, Look, Starts, Turn
-from taskmill.model.verdict import End
 from taskmill.store.postgres import heartbeat, lease
 from taskmill.store.postgres.store import PostgresStore
 from tests.store.contract.samples import NOW, TYPE, add, claim, commit, ended, new_task

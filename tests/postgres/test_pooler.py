@@ -13,7 +13,7 @@ from taskmill.core.clock import SystemClock
 from taskmill.cron import Cron
 from taskmill.moving import move
 from taskmill.store.postgres import heartbeat
-from taskmill.store.postgres.address import parsed
+from taskmill.store.postgres.connection import parsed_address
 from taskmill.store.postgres.store import PostgresStore
 from tests.acceptance.command_line import taskmill
 from tests.postgres.pooler import Pooler
@@ -44,15 +44,15 @@ async def endless() -> None:
 
 
 def test_the_address_says_what_is_for_us() -> None:
-    assert parsed("postgresql://a@b/c") == ("postgresql://a@b/c", True, True)
-    assert parsed("postgresql://a@b/c?notifications=off") == ("postgresql://a@b/c", False, True)
-    assert parsed("postgresql://a@b/c?x=1&notifications=on&y=2&create=off") == (
+    assert parsed_address("postgresql://a@b/c") == ("postgresql://a@b/c", True, True)
+    assert parsed_address("postgresql://a@b/c?notifications=off") == ("postgresql://a@b/c", False, True)
+    assert parsed_address("postgresql://a@b/c?x=1&notifications=on&y=2&create=off") == (
         "postgresql://a@b/c?x=1&y=2",
         True,
         False,
     )
     with pytest.raises(ConfigError, match="notifications must be on or off, got 'no'"):
-        parsed("postgresql://a@b/c?notifications=no")
+        parsed_address("postgresql://a@b/c?notifications=no")
 
 
 async def test_two_nodes_run_everything_through_a_pooler(postgres_store: str) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from taskmill import Domain, Scheduler
 from taskmill.core.clock import SystemClock
+from taskmill.model.attempt import End
 from taskmill.model.filters import Filters
 from taskmill.model.status import Ending
-from taskmill.model.verdict import End
 from taskmill.store.postgres import writer
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.store import PostgresStore

@@ -12,7 +12,7 @@ import pytest
 from taskmill.core.clock import SystemClock
 from taskmill.errors import StoreBusy
 from taskmill.model.filters import Filters
-from taskmill.store.postgres import heartbeat, silence, writer
+from taskmill.store.postgres import heartbeat, session, writer
 from taskmill.store.postgres.connection import RawConnection
 from taskmill.store.postgres.store import PostgresStore
 from tests.postgres.keeper import Server
@@ -56,8 +56,8 @@ def _writing(store: PostgresStore) -> RawConnection:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes a part of one."""
-    monkeypatch.setattr(silence, "UNHEARD", 0.5)
-    monkeypatch.setattr(silence, "NOTHING_TO_DO", 0.2)
+    monkeypatch.setattr(session, "UNHEARD", 0.5)
+    monkeypatch.setattr(session, "NOTHING_TO_DO", 0.2)
     monkeypatch.setattr(heartbeat, "BEAT", 0.1)
 
 

@@ -8,7 +8,7 @@ import psycopg
 
 from taskmill import Retention, Scheduler
 from taskmill.core.clock import SystemClock
-from taskmill.model.retention import PRUNE_BITE
+from taskmill.model.settings import PRUNE_BITE
 from taskmill.store.postgres.store import PostgresStore
 from tests.postgres.keeper import Server
 from tests.postgres.server import address

@@ -9,21 +9,28 @@ from typing import Any
 import pytest
 
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.readings import Reading
-from taskmill.resources import psutil_sampler
+from taskmill.model.machine import Reading
+from taskmill.resources import samplers
 from taskmill.resources.cgroup import Cgroup
-from taskmill.resources.machine import disk_counts, is_disk, link_speed, network_counts
-from taskmill.resources.psutil_sampler import PsutilSampler
-from taskmill.resources.rates import SHORTEST, Counts, DeviceRates
+from taskmill.resources.samplers import (
+    SHORTEST,
+    Counts,
+    DeviceRates,
+    PsutilSampler,
+    disk_counts,
+    is_disk,
+    link_speed,
+    network_counts,
+)
 from tests.resources.imagined import ImaginedPsutil, Seconds, SimpleTimes, disk, nic
 
 
 @pytest.fixture
 def psutil(monkeypatch: pytest.MonkeyPatch) -> ImaginedPsutil:
     imagined = ImaginedPsutil()
-    monkeypatch.setattr(psutil_sampler, "psutil_for", lambda what: imagined)
-    monkeypatch.setattr(psutil_sampler, "disk_counts", lambda psutil: disk_counts(psutil, Path("/nowhere")))
-    monkeypatch.setattr(psutil_sampler, "network_counts", lambda psutil: network_counts(psutil, Path("/nowhere")))
+    monkeypatch.setattr(samplers, "psutil_for", lambda what: imagined)
+    monkeypatch.setattr(samplers, "disk_counts", lambda psutil: disk_counts(psutil, Path("/nowhere")))
+    monkeypatch.setattr(samplers, "network_counts", lambda psutil: network_counts(psutil, Path("/nowhere")))
     return imagined
 
 

@@ -9,10 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from taskmill import ConfigError
-from taskmill.resources import psutil_sampler, sources
+from taskmill.resources import samplers, sources
 from taskmill.resources.cgroup import Cgroup
-from taskmill.resources.machine import disk_counts, link_speed, network_counts
-from taskmill.resources.psi import PsiPressure, some_avg10
+from taskmill.resources.samplers import disk_counts, link_speed, network_counts
 from taskmill.resources.sources import (
     BatteryPressure,
     CpuPressure,
@@ -20,6 +19,8 @@ from taskmill.resources.sources import (
     MemoryPressure,
     NetworkPressure,
     Pressure,
+    PsiPressure,
+    some_avg10,
 )
 from tests.resources.imagined import ImaginedPsutil, Seconds, SimpleTimes, disk, nic
 
@@ -30,7 +31,7 @@ NO_CGROUP = Cgroup(NOWHERE, NOWHERE)
 @pytest.fixture
 def psutil(monkeypatch: pytest.MonkeyPatch) -> ImaginedPsutil:
     imagined = ImaginedPsutil()
-    for module in (psutil_sampler, sources):
+    for module in (samplers, sources):
         monkeypatch.setattr(module, "psutil_for", lambda what: imagined)
     monkeypatch.setattr(sources, "disk_counts", lambda psutil: disk_counts(psutil, NOWHERE))
     monkeypatch.setattr(sources, "network_counts", lambda psutil: network_counts(psutil, NOWHERE))

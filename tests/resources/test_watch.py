@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import Capacity, Reading
+from taskmill.model.machine import Capacity, Reading
 from taskmill.policy.io_room import IoLoad
 from taskmill.resources.sources import Pressure
 from taskmill.resources.watch import PATIENCE, ResourceWatch

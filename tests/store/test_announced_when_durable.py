@@ -12,7 +12,7 @@ from taskmill import Domain, Scheduler
 from taskmill.core.clock import SystemClock
 from taskmill.events import TaskSubmitted, TaskSuperseded
 from taskmill.store.sqlite import handover
-from taskmill.store.sqlite.log_file import LogFile
+from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.store import SqliteStore
 from tests.store.contract import new_task
 

@@ -10,8 +10,8 @@ import pytest
 from taskmill.core.clock import SystemClock
 from taskmill.core.ports import Store
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
-from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Ending, OnDuplicate, Status
+from taskmill.model.task import Lane, Place
 from taskmill.model.turn import Look, Turn, TurnUpkeep
 from taskmill.store.opening import open_store
 from taskmill.store.sql import paused_time

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from taskmill.model.aging import Aging
 from taskmill.model.controls import Declared
 from taskmill.model.durations import to_ms
 from taskmill.model.records import TaskRecord
+from taskmill.model.settings import Aging
 from taskmill.policy.aging import effective_priority
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing import ManualClock

@@ -21,7 +21,7 @@ from taskmill.store.sql.group_commit import Request
 from taskmill.store.sqlite import store as store_module
 from taskmill.store.sqlite import writer as writer_module
 from taskmill.store.sqlite.connection import Connection, connect
-from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES, LogFile
+from taskmill.store.sqlite.log import CHECKPOINT_BYTES, LogFile
 from taskmill.store.sqlite.migrate import MIGRATIONS, NEWEST_VERSION, statements
 from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.store import SqliteStore

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from taskmill.model.commit import Commit
     from taskmill.model.cron import CronState
-    from taskmill.model.stages import NewTask
+    from taskmill.model.task import NewTask
     from taskmill.policy.cron.expression import CronExpression
-    from taskmill.policy.cron.reconciling import Difference
-    from taskmill.policy.cron.registrations import Registration
+    from taskmill.policy.cron.registrations import Difference, Registration
 
 
 class CronDeclaration(NamedTuple):

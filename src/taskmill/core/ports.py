@@ -16,15 +16,14 @@ from taskmill.core.cron_port import CronStore
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.commit import CancelResult, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Controls, Declared, Scope
+from taskmill.model.explanation import GroupLoad, Situation, Surroundings
 from taskmill.model.filters import Filters
-from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import Machine, MovedIo, NodeMachine
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
-from taskmill.model.retention import PruneRule
-from taskmill.model.situation import GroupLoad, Situation, Surroundings
+from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
+from taskmill.model.settings import PruneRule
 from taskmill.model.snapshot import Schedule
-from taskmill.model.stages import Crossing, Described, NewTask, Origin, Stored
 from taskmill.model.status import Ending
+from taskmill.model.task import Crossing, Described, NewTask, Origin, Stored
 from taskmill.model.turn import Turn, TurnResult
 
 

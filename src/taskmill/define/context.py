@@ -16,8 +16,8 @@ import msgspec
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Spawned, SpawnedHandle
+from taskmill.model.attempt import ProgressReport
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.submission import Submission, checked_submissions
 

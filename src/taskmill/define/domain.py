@@ -27,10 +27,9 @@ from taskmill.model.arguments import check_arguments
 from taskmill.model.durations import Duration
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options, text
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.retry import Retry
+from taskmill.model.settings import RateLimit, Retry
 from taskmill.model.status import RunIn
-from taskmill.model.task_name import SEPARATOR, full_name
+from taskmill.model.task import SEPARATOR, full_name
 
 if TYPE_CHECKING:
     from taskmill.handle import Handle

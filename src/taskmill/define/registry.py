@@ -16,15 +16,11 @@ from taskmill.define.task import TaskType, computed_options
 from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
 from taskmill.model.durations import LAST_INSTANT_MS, milliseconds
 from taskmill.model.io_budget import budget_to_store
-from taskmill.model.links import Links, OnParentExpiry
-from taskmill.model.options import checked_options, decoded_options, merged
-from taskmill.model.priority import Priority
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.retry import DEFAULT_RETRY, Retry
-from taskmill.model.stages import NO_OVERRIDES, NewTask, Overrides
+from taskmill.model.options import checked_options, decoded_options, merged, valid_tags
+from taskmill.model.settings import DEFAULT_RETRY, Priority, RateLimit, Retry
 from taskmill.model.status import OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
-from taskmill.model.tags import valid_tags
+from taskmill.model.task import NO_OVERRIDES, Links, NewTask, OnParentExpiry, Overrides
 
 BUILT_IN: Mapping[str, Any] = {
     "key": None,

@@ -19,7 +19,6 @@ from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 
-from taskmill.define.storable import unstorable
 from taskmill.errors import ConfigError, PayloadTooLarge, SubmissionError
 
 LARGEST_PAYLOAD = 1024 * 1024
@@ -260,3 +259,35 @@ def _resolved_hints(
             f"{type_name}: an annotation cannot be resolved: {wrong}. "
             "Import the name at run time, not only for type checking."
         ) from wrong
+
+
+def unstorable(annotation: Any) -> str | None:
+    """Return the name of a type inside ``annotation`` that cannot be stored as JSON, or ``None``."""
+    if annotation in _PLAIN:
+        return None
+    # Imported here, so that only programs with rich handler types pay for it.
+    from msgspec import inspect as types
+
+    seen: set[int] = set()
+
+    def search(found: Any) -> str | None:
+        if isinstance(found, types.CustomType):
+            return None if issubclass(found.cls, PurePath) else str(found.cls)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if isinstance(found, types.DictType) and isinstance(
+            found.key_type, types.StructType | types.DataclassType | types.CollectionType | types.DictType
+        ):
+            return repr(annotation)
+        if isinstance(found, list | tuple):
+            return next((strange for part in cast("list[Any]", found) if (strange := search(part)) is not None), None)
+        if isinstance(found, types.Type | types.Field) and id(found) not in seen:
+            seen.add(id(found))
+            return search([getattr(found, name) for name in found.__struct_fields__ if name != "default"])
+        return None
+
+    try:
+        return search(types.type_info(annotation))
+    except (TypeError, msgspec.MsgspecError):
+        return repr(annotation)
+
+
+_PLAIN = (Any, str, int, float, bool, bytes, list, dict, object)

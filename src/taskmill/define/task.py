@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unp
 from taskmill.define.context import Context
 from taskmill.define.signature import HandlerSignature
 from taskmill.errors import ConfigError, SubmissionError
-from taskmill.model.exception_text import exception_text
+from taskmill.model.attempt import exception_text
 from taskmill.model.options import CHECKS, checked_options, merged
 from taskmill.model.submission import CALL_OPTIONS, CallOptions, Submission
 

@@ -12,12 +12,9 @@ from typing import Protocol
 
 from taskmill.dispatch.limits import Load
 from taskmill.model.io_budget import LEARN, IoBudget, readable_budget
-from taskmill.model.machine import Machine, MovedIo
-from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
-from taskmill.model.throttle import ThrottlePolicy
-from taskmill.policy.io_room import IoRoom
-from taskmill.policy.learned_io import LearnedIo, learned_from, learned_io
-from taskmill.policy.throttling import (
+from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity, Machine, MovedIo, ThrottlePolicy
+from taskmill.policy.io_room import IoRoom, LearnedIo, learned_from, learned_io
+from taskmill.policy.pressure import (
     UNTHROTTLED,
     Throttle,
     held_from,

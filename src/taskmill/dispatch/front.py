@@ -11,8 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
-from taskmill.model.stages import Lane, Place
-from taskmill.policy.ranking import LARGEST_FRONT, front_size
+from taskmill.model.task import Lane, Place
+from taskmill.policy.aging import LARGEST_FRONT, front_size
 
 _NO_LANES: Mapping[Lane, LaneFront] = {}
 

@@ -14,7 +14,7 @@ from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.front import Front, LaneFront
 from taskmill.dispatch.limits import MANY, Limits
 from taskmill.model.controls import Scope, ScopeKind
-from taskmill.model.stages import Lane, Place, Waiting
+from taskmill.model.task import Lane, Place, Waiting
 from taskmill.policy.aging import effective_priority, next_step_ms, wait_until_ms
 
 

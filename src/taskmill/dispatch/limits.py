@@ -15,9 +15,8 @@ from heapq import heappop, heappush
 from taskmill.model.cluster import NOWHERE, Elsewhere
 from taskmill.model.controls import NO_CONTROLS, Bucket, Declared, Scope, ScopeKind
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.stages import Lane
-from taskmill.model.task_name import domain_of
+from taskmill.model.settings import RateLimit
+from taskmill.model.task import Lane, domain_of
 from taskmill.model.turn import Rate
 from taskmill.policy.holds import Held, holds_on_group, holds_on_type
 from taskmill.policy.io_room import IoLoad

@@ -23,7 +23,7 @@ from taskmill.dispatch.limits import Limits, Load
 from taskmill.dispatch.shares import Shares
 from taskmill.model.cluster import Demand
 from taskmill.model.controls import EVERYTHING, Bucket, Scope
-from taskmill.model.stages import Lane, Waiting
+from taskmill.model.task import Lane, Waiting
 from taskmill.policy.fair_queue import Ring
 from taskmill.policy.holds import passes_shares, scopes_of
 from taskmill.policy.preemption import Pressing

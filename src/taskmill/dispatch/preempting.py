@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.limits import Load
 from taskmill.dispatch.waiting import WaitingTasks
+from taskmill.model.attempt import StopReason
 from taskmill.model.cluster import Ask, Preemption
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Claimed
+from taskmill.model.task import Claimed
 from taskmill.policy.preemption import PATIENCE_MS, Pressing, fits_after, victims
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from taskmill.model.cluster import Demand
-from taskmill.model.group import AllocationReason
+from taskmill.model.settings import AllocationReason
 from taskmill.policy.fair_queue import LEAST_MS, Service
 from taskmill.policy.shares import NO_SHARE, Share, allocate, lent
 

@@ -18,9 +18,8 @@ from taskmill.model.cluster import NOBODY, Admission, Others, Start
 from taskmill.model.commit import Commit
 from taskmill.model.controls import Declared
 from taskmill.model.explanation import Reason
-from taskmill.model.stages import Claimed, Described, Lane, NewTask, Place, Waiting
 from taskmill.model.status import Status
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import Claimed, Described, Lane, NewTask, Place, Waiting, domain_of
 from taskmill.model.turn import Look, Starts, Turn, TurnResult, TurnUpkeep
 from taskmill.policy.rules import Rules
 

@@ -49,15 +49,13 @@ from taskmill.execute.messages import (
 )
 from taskmill.execute.work import error_text, outcome_of_exception, outcome_of_result
 from taskmill.handle import Handle, Spawned
+from taskmill.model.attempt import GiveUp, ProgressReport, RawOutcome, RetryLater
 from taskmill.model.durations import Duration
 from taskmill.model.explanation import Explanation
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.outcome import RawOutcome
-from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.signals import GiveUp, RetryLater
-from taskmill.model.stages import Stored
 from taskmill.model.submission import Submission
+from taskmill.model.task import Stored
 
 # Seconds that an idle worker has to exit gracefully once its scheduler has closed the socket.
 FAREWELL = 2.0

@@ -30,9 +30,9 @@ from taskmill.execute.messages import (
 )
 from taskmill.execute.work import HOLD, Ended, Work, error_text
 from taskmill.execute.worker import PATIENCE, WorkerProcess
+from taskmill.model.attempt import Crashed, Interrupted, RawOutcome, Unstarted
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.outcome import Crashed, Interrupted, RawOutcome, Unstarted
-from taskmill.model.stages import Stored
+from taskmill.model.task import Stored
 from taskmill.observe.log import about, logger
 
 __all__ = ["ProcessExecutor", "ProcessRunning", "check_importable"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from taskmill.core.ports import Clock
 from taskmill.execute.work import HOLD, Ended, Work, error_text, outcome_of_exception, outcome_of_result
-from taskmill.model.outcome import RawOutcome, Unstarted
+from taskmill.model.attempt import RawOutcome, Unstarted
 from taskmill.observe.log import log_exception, logger
 
 Job = Callable[[], None]

@@ -13,13 +13,12 @@ from taskmill.define.task import PartName
 from taskmill.errors import InvalidState, TaskmillError
 from taskmill.execute.address import Address
 from taskmill.execute.work import error_text
+from taskmill.model.attempt import Failed, GaveUp, Interrupted, ProgressReport, RawOutcome, Succeeded
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import decoded_options
-from taskmill.model.outcome import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
-from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.stages import Stored
 from taskmill.model.submission import Submission
+from taskmill.model.task import Stored
 
 LENGTH_BYTES = 4
 

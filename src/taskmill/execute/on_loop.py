@@ -15,7 +15,7 @@ from typing import Any
 
 from taskmill.core.exits import ends_program
 from taskmill.execute.work import Ended, Work, error_text, outcome_of_exception, outcome_of_result
-from taskmill.model.outcome import Failed, Interrupted, RawOutcome
+from taskmill.model.attempt import Failed, Interrupted, RawOutcome
 from taskmill.observe.log import log_exception, logger
 
 Log = Callable[[BaseException], None]

@@ -13,10 +13,18 @@ from typing import Any, Protocol
 from taskmill.define.context import AttemptLink, Context
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
 from taskmill.define.task import PartName, TaskType
-from taskmill.model.exception_text import exception_text, message_of
-from taskmill.model.outcome import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
+from taskmill.model.attempt import (
+    Failed,
+    GaveUp,
+    GiveUp,
+    Interrupted,
+    RawOutcome,
+    RetryLater,
+    Succeeded,
+    exception_text,
+    message_of,
+)
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.signals import GiveUp, RetryLater
 
 Ended = Callable[[RawOutcome], None]
 """Called once, on the event loop, when the handler has really ended."""

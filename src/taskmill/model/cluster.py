@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from taskmill.model.aging import Aging
+from taskmill.model.settings import Aging
 
 
 class NodeAtWork(msgspec.Struct, frozen=True, array_like=True):

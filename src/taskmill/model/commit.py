@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from taskmill.model.attempt import End
 from taskmill.model.controls import Scope
 from taskmill.model.cron import CronState
-from taskmill.model.stages import Described, NewTask, Waiting
-from taskmill.model.verdict import End
+from taskmill.model.task import Described, NewTask, Waiting
 
 
 class Ended(msgspec.Struct, frozen=True):

@@ -13,10 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from taskmill.model.aging import Aging
-from taskmill.model.group import Group
-from taskmill.model.priority import Priority
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.settings import Aging, Group, Priority, RateLimit
 
 
 class ScopeKind(StrEnum):

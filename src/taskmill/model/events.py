@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from taskmill.model.group import AllocationReason
-from taskmill.model.progress import TaskProgress
+from taskmill.model.attempt import TaskProgress
+from taskmill.model.settings import AllocationReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,8 @@ from typing import Any, TypedDict
 import msgspec
 
 from taskmill.errors import ConfigError
-from taskmill.model.options import text
+from taskmill.model.options import text, valid_tags
 from taskmill.model.status import Ending, Status
-from taskmill.model.tags import valid_tags
 
 
 class FilterOptions(TypedDict, total=False):

@@ -14,12 +14,51 @@ import msgspec
 from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError
 from taskmill.model.durations import instant, milliseconds, optional_milliseconds
 from taskmill.model.io_budget import LEARN, IoBudget
-from taskmill.model.links import OnParentExpiry
-from taskmill.model.priority import priority_value
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.retry import Retry
+from taskmill.model.settings import RateLimit, Retry, priority_value
 from taskmill.model.status import OnDependencyFailure, OnDuplicate, TtlFrom, choice
-from taskmill.model.tags import valid_tags
+from taskmill.model.task import OnParentExpiry
+
+MOST_TAGS = 32
+LONGEST_TAG_NAME = 64
+LONGEST_TAG_VALUE = 256
+
+
+def valid_tags(tags: object) -> dict[str, str]:
+    """Return a checked copy of ``tags``, or raise :class:`InvalidTag` that names the wrong one."""
+    if not isinstance(tags, Mapping):
+        raise InvalidTag(f"tags must map names to values, not {type(tags).__name__}")
+    if len(tags) > MOST_TAGS:  # pyright: ignore[reportUnknownArgumentType]
+        raise InvalidTag(f"tags: at most {MOST_TAGS} are allowed, got {len(tags)}")  # pyright: ignore[reportUnknownArgumentType]
+    checked: dict[str, str] = {}
+    for key, value in tags.items():  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidTag(f"tags must be strings, got {key!r}: {value!r}")
+        if not key:
+            raise InvalidTag("tags: a name must not be empty")
+        if _size(key) > LONGEST_TAG_NAME:
+            raise InvalidTag(f"tags: the name {key[:20]!r}… is longer than {LONGEST_TAG_NAME} bytes")
+        if _size(value) > LONGEST_TAG_VALUE:
+            raise InvalidTag(f"tags: the value of {key!r} is longer than {LONGEST_TAG_VALUE} bytes")
+        checked[key] = value
+    return checked
+
+
+_decode_tags = msgspec.json.Decoder(dict[str, str]).decode
+
+
+def decode_tags(tags: str | None) -> dict[str, str]:
+    """Decode stored tags."""
+    return _decode_tags(tags) if tags else {}
+
+
+def _size(text: str) -> int:
+    if "\0" in text:
+        raise InvalidTag(f"tags must not contain the NUL character: {text!r}")
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidTag(f"tags: {text!r} is not valid Unicode text") from None
+
 
 LONGEST_TEXT = 4096
 Check = Callable[[Any, str, type[Exception]], Any]

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from taskmill.model.cron import RunOutcome
-from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import TaskRecord
+from taskmill.model.settings import RateLimit
 
 
 class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):

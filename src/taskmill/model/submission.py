@@ -10,8 +10,8 @@ from taskmill.errors import SubmissionError
 from taskmill.model.durations import Duration
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options
-from taskmill.model.retry import Retry
-from taskmill.model.task_name import is_full_name
+from taskmill.model.settings import Retry
+from taskmill.model.task import is_full_name
 
 
 class HasId(Protocol):

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from taskmill.model.attempt import StopReason, Verdict
 from taskmill.model.cluster import Admission, Elsewhere, Others, Preemption
 from taskmill.model.commit import Commit
 from taskmill.model.controls import Bucket, Controls, Scope
-from taskmill.model.outcome import StopReason
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.stages import Claimed, Lane, Place
-from taskmill.model.verdict import Verdict
+from taskmill.model.settings import RateLimit
+from taskmill.model.task import Claimed, Lane, Place
 
 Rate = tuple[Scope, RateLimit, Bucket]
 """A rate limit with its token bucket."""

@@ -12,10 +12,9 @@ import msgspec
 
 from taskmill.core.ports import Clock
 from taskmill.errors import ConfigError
-from taskmill.model.aging import Aging
-from taskmill.model.stages import Claimed, Described
-from taskmill.model.tags import decode_tags
-from taskmill.model.task_name import domain_of
+from taskmill.model.options import decode_tags
+from taskmill.model.settings import Aging
+from taskmill.model.task import Claimed, Described, domain_of
 from taskmill.policy.aging import effective_priority
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import TypeVar
 
+from taskmill.model.attempt import End, MakeWay, Return, TryAgain, Wait
 from taskmill.model.explanation import Reason
-from taskmill.model.stages import Claimed
+from taskmill.model.task import Claimed
 from taskmill.model.turn import Judged
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 
 MOST_NAMES = 1000
 OTHER = "(other)"

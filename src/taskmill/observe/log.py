@@ -6,8 +6,7 @@ import asyncio
 import logging
 
 from taskmill.core.logs import cron_logger, logger
-from taskmill.model.exception_text import exception_text
-from taskmill.model.signals import GiveUp, RetryLater
+from taskmill.model.attempt import GiveUp, RetryLater, exception_text
 
 __all__ = ["about", "cron_logger", "log_exception", "logger"]
 

@@ -1,7 +1,7 @@
-"""Compute the effective priority of a waiting task, which grows more urgent with time (aging).
+"""Rank waiting tasks by their effective priority, which grows more urgent with time (aging).
 
 The effective priority follows from ``base``, the stored priority, and ``waited_ms``, the time waited without pauses.
-Lower is more urgent.
+Lower is more urgent. Among equals the longest waiting task is first, then the lowest place id.
 
 Laws: the effective priority is never less urgent than the base, never rises above the ceiling unless the base is above
 it, and never becomes less urgent with time. So among tasks with the same base priority, an older one is never less
@@ -11,8 +11,8 @@ the millisecond.
 
 from __future__ import annotations
 
-from taskmill.model.aging import Aging
-from taskmill.model.priority import Priority
+from taskmill.model.settings import Aging, Priority
+from taskmill.model.task import Lane, Place
 
 NAMED_LEVELS = tuple(sorted({int(level) for level in Priority}, reverse=True))
 """From the least to the most urgent."""
@@ -62,3 +62,20 @@ def lines_crossed(aging: Aging, base: int, before_ms: int, after_ms: int) -> lis
     """Return the lines of :func:`lines_ahead` crossed between two waits: after ``before_ms``, up to ``after_ms``."""
     before, after = (effective_priority(aging, base, waited) for waited in (before_ms, after_ms))
     return [line for line in lines_ahead(aging, base) if after <= line < before]
+
+
+Rank = tuple[int, int, int]
+
+MOST_IN_SIGHT = 65_536
+LARGEST_FRONT = 512
+SMALLEST_FRONT = 32
+
+
+def front_size(lanes: int) -> int:
+    """Return how many places of each lane to keep in memory, so that memory is bounded for any number of lanes."""
+    return max(SMALLEST_FRONT, min(LARGEST_FRONT, MOST_IN_SIGHT // max(lanes, 1)))
+
+
+def rank(lane: Lane, place: Place) -> Rank:
+    """Return the rank of a place in its lane; smaller runs sooner."""
+    return lane.urgency, place.queued_at, place.place_id

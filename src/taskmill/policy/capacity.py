@@ -16,7 +16,7 @@ observed rate and never falls below the rate observed now.
 from __future__ import annotations
 
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import HIGHEST_RATE, Capacity, Reading
+from taskmill.model.machine import HIGHEST_RATE, Capacity, Reading
 from taskmill.policy.io_room import SHARE, WINDOW_SECONDS, IoLoad
 
 IDLE_BELOW = (2.0**20, 2.0**20, 2.0**17, 2.0**17)

@@ -9,25 +9,24 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from taskmill.model.attempt import StopReason
 from taskmill.model.cluster import Demand
 from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
 from taskmill.model.durations import optional_from_ms
-from taskmill.model.explanation import Explanation, Hold, Reason
+from taskmill.model.explanation import Explanation, Hold, Reason, Situation, Surroundings
 from taskmill.model.machine import NodeMachine
-from taskmill.model.outcome import StopReason
-from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.situation import Situation, Surroundings
+from taskmill.model.settings import RateLimit
 from taskmill.model.status import Status
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import domain_of
 from taskmill.policy.aging import effective_priority, next_step_ms
 from taskmill.policy.holds import beyond_share, holds_on_group, holds_on_type, out_of_slots, passes_shares
 from taskmill.policy.io_room import IoLoad, IoRoom
 from taskmill.policy.paused_time import Clocks, clocks
+from taskmill.policy.pressure import holding_limit, pressure_hold
 from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
 from taskmill.policy.shares import NO_SHARE, Share, allocate
-from taskmill.policy.throttling import holding_limit, pressure_hold
 from taskmill.policy.wording import clock_text, group_text, plural, rate_text, span_text, when_text
 
 _QUEUEING: frozenset[Reason] = frozenset({"slots", "share", "ahead", "group_cap", "domain_cap"})

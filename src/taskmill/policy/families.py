@@ -11,12 +11,10 @@ from typing import Literal
 
 import msgspec
 
-from taskmill.model.links import NO_LINKS
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Family, NewTask
+from taskmill.model.attempt import End, StopReason, Verdict, Wait
+from taskmill.model.options import valid_tags
 from taskmill.model.status import WAITING_TO_RUN, Ending, Status
-from taskmill.model.tags import valid_tags
-from taskmill.model.verdict import End, Verdict, Wait
+from taskmill.model.task import NO_LINKS, Family, NewTask
 
 FAILURES = frozenset({Ending.FAILED, Ending.DEAD_LETTER, Ending.DEPENDENCY_FAILED})
 """Endings of a child that fail its parent. A cancelled, superseded or expired child has not failed."""

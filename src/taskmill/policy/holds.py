@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol
 
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
 from taskmill.model.explanation import Reason
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.task_name import domain_of
+from taskmill.model.settings import RateLimit
+from taskmill.model.task import domain_of
 from taskmill.policy.aging import is_urgent
 from taskmill.policy.rules import Rules
 

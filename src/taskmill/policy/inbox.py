@@ -13,13 +13,19 @@ from typing import NamedTuple
 import msgspec
 
 from taskmill.errors import CyclicDependency, DuplicateTask, SubmissionError
-from taskmill.model.links import NO_LINKS, Links
-from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Kind, Status
-from taskmill.policy.cycles import WAITS_FOR_ITSELF
-from taskmill.policy.dependencies import find_cycle
+from taskmill.model.task import NO_LINKS, Links, NewTask, Stored
+from taskmill.policy.dependencies import (
+    NO_NEEDS,
+    WAITS_FOR_ITSELF,
+    Needs,
+    depends_on,
+    failure_policy,
+    find_cycle,
+    references,
+    refuse_dependencies,
+)
 from taskmill.policy.duplicates import AddRun, Holder, KeepHolder, Name, RenewAdded, Replace, answer_duplicate, refuses
-from taskmill.policy.references import NO_NEEDS, Needs, depends_on, failure_policy, references, refuse_dependencies
 
 NOTHING_SAVED = "{}"
 

@@ -1,4 +1,4 @@
-"""Admit tasks whose IO budgets fit beside those of the running tasks.
+"""Admit tasks whose IO budgets fit beside those of the running tasks, and learn budgets for ``io="learn"``.
 
 On each axis the budgets of the running tasks and the candidate must fit into 80 % of what the machine can move there in
 two seconds. The rest is left to other programs on the machine.
@@ -7,9 +7,13 @@ Tasks are checked in rank order. The first task that does not fit on an axis res
 so no later task can take the room it waits for: that axis is closed to later tasks until it has started, and its room
 on the other axes is kept. Tasks held behind it reserve nothing, because few of many waiting tasks could use the room.
 
-Laws: a task without a budget on an axis is never held by it; a task always may run, whatever its budget, if no task
-with a budget on its axes runs or waits ahead of it; an unknown capacity holds no task back; every finite queue drains
-with any number of slots.
+Laws of admission: a task without a budget on an axis is never held by it; a task always may run, whatever its budget,
+if no task with a budget on its axes runs or waits ahead of it; an unknown capacity holds no task back; every finite
+queue drains with any number of slots.
+
+Laws of learning: there is no budget before the first run has ended; over the first 50 runs it is their mean; each later
+run counts for a fiftieth, so the budget follows a type whose work changes; it always lies between the least and the
+most seen.
 """
 
 from __future__ import annotations
@@ -17,9 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from taskmill.model.explanation import Hold
-from taskmill.model.io_budget import AXES, Axis, IoBudget
-from taskmill.model.readings import Capacity
+from taskmill.model.io_budget import AXES, LEARN, MOST_BYTES, Axis, IoBudget, readable_budget
+from taskmill.model.machine import Capacity, MovedIo
 from taskmill.policy.wording import bytes_text
 
 SHARE = 0.8
@@ -133,3 +139,52 @@ class IoRoom:
             if running + ahead + amount > allowed:
                 return IoHold(AXES[index], running, ahead, amount, allowed)
         return None
+
+
+RUNS = 50
+"""The budget is the plain mean of this many runs; each later run counts for a fiftieth."""
+
+
+class LearnedIo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Mean bytes per run of a task type."""
+
+    runs: int = 0
+    disk_read: float = 0.0
+    disk_write: float = 0.0
+    net_rx: float = 0.0
+    net_tx: float = 0.0
+
+    def budget(self) -> IoBudget | None:
+        """Return the expected budget of the next run; ``None`` before the first run."""
+        if not self.runs:
+            return None
+        return _whole((self.disk_read, self.disk_write, self.net_rx, self.net_tx))
+
+
+def learned_from(moved: MovedIo) -> LearnedIo:
+    """Return the starting point for learning, from the stored totals of all runs."""
+    return LearnedIo(min(moved.runs, RUNS), *moved.means)
+
+
+def expected_io(io: str, moved: MovedIo | None) -> IoBudget | None:
+    """Return the budget of a task: the stored ``io`` or, if that is ``learn``, the one learned from past runs."""
+    if io == LEARN:
+        return None if moved is None else learned_from(moved).budget()
+    return readable_budget(io)
+
+
+def learned_io(before: LearnedIo | None, actual: IoBudget) -> LearnedIo:
+    """Return the new mean after a run that moved ``actual``."""
+    before = before or LearnedIo()
+    runs = min(before.runs + 1, RUNS)
+    means = (before.disk_read, before.disk_write, before.net_rx, before.net_tx)
+    return LearnedIo(runs, *(mean + (seen - mean) / runs for mean, seen in zip(means, actual.amounts, strict=True)))
+
+
+def mean_io(moved: MovedIo | None) -> IoBudget | None:
+    """Return the mean of all runs; ``None`` if there were none."""
+    return None if moved is None else _whole(moved.means)
+
+
+def _whole(means: Iterable[float]) -> IoBudget:
+    return IoBudget(*(min(max(round(mean), 0), MOST_BYTES) for mean in means))

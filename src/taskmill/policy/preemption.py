@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from taskmill.model.cluster import Ask, Host, Runner
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
-from taskmill.model.stages import Claimed
+from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity
+from taskmill.model.task import Claimed
 from taskmill.policy.io_room import IoLoad, IoRoom
 
 PATIENCE_MS = 2000

@@ -11,7 +11,7 @@ from the new time. A clock that steps forward fills the bucket, but no further.
 from __future__ import annotations
 
 from taskmill.model.controls import Bucket
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.settings import RateLimit
 
 
 def full_bucket(limit: RateLimit, now: int) -> Bucket:

@@ -13,9 +13,8 @@ import msgspec
 from msgspec import UNSET
 
 from taskmill.model.controls import EVERYTHING, NO_CHANGE, Change, Controls, Declared, Pause, Scope, ScopeKind
-from taskmill.model.group import Group
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.task_name import domain_of
+from taskmill.model.settings import Group, RateLimit
+from taskmill.model.task import domain_of
 from taskmill.policy.shares import is_shared
 
 

@@ -22,7 +22,7 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from taskmill.model.cluster import Demand
-from taskmill.model.group import Group
+from taskmill.model.settings import Group
 
 
 class Share(NamedTuple):

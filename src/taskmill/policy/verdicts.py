@@ -1,12 +1,19 @@
 """Decide what happens to a task after an attempt.
 
-:func:`judge`: outcome + retry policy + now → verdict. :func:`after_attempt`: verdict + what the row shows → next state.
-:func:`after_death`: the next state of a task whose dispatcher died. Every answer is a move in the table of
-:mod:`taskmill.model.lifecycle`. :mod:`taskmill.policy.families` decides what follows when children end.
+:func:`settled`: how the handler ended + the request to stop → outcome. :func:`judge`: outcome + retry policy + now →
+verdict. :func:`after_attempt`: verdict + what the row shows → next state. :func:`after_death`: the next state of a task
+whose dispatcher died. Every answer is a move in the table of :mod:`taskmill.model.lifecycle`.
+:mod:`taskmill.policy.families` decides what follows when children end.
 
-Laws: an interruption never uses a retry; ``GiveUp`` never retries; a task is never retried more often than its policy
-allows; a task that was running in three crashes of its process is quarantined, so that one poison task cannot stop the
-rest.
+Laws of outcomes: a success that comes after a cancellation is dropped; a timeout is a failure, whatever the handler did
+afterwards; a success that comes during a shutdown or a preemption counts; a cancellation that the scheduler did not
+send is an interruption and not a failure.
+
+Laws of verdicts: an interruption never uses a retry; ``GiveUp`` never retries; a task is never retried more often than
+its policy allows; a task that was running in three crashes of its process is quarantined, so that one poison task
+cannot stop the rest.
+
+Laws of delays: a delay is never negative and never above ``maximum``; without jitter it never shrinks as retries grow.
 """
 
 from __future__ import annotations
@@ -15,41 +22,80 @@ from typing import assert_never
 
 import msgspec
 
-from taskmill.model.outcome import (
-    Crashed,
-    Failed,
-    GaveUp,
-    Outcome,
-    Stopped,
-    StopReason,
-    Succeeded,
-    Unrunnable,
-    Unstarted,
-)
-from taskmill.model.retry import Retry
-from taskmill.model.status import Ending, Status
-from taskmill.model.turn import Judged
-from taskmill.model.verdict import (
+from taskmill.model.attempt import (
     FOR_A_TASK,
     FOR_PRESSURE,
     Again,
+    Crashed,
     End,
+    Failed,
+    GaveUp,
+    Interrupted,
     LeaveToChildren,
     MakeWay,
     Next,
+    Outcome,
+    RawOutcome,
     Return,
     StopChildren,
+    Stopped,
+    StopReason,
+    Succeeded,
     TryAgain,
+    Unrunnable,
+    Unstarted,
     Verdict,
     Wait,
 )
+from taskmill.model.durations import LONGEST_MS
+from taskmill.model.settings import Retry
+from taskmill.model.status import Ending, Status
+from taskmill.model.turn import Judged
 from taskmill.policy.families import ENDING_OF_STOP
-from taskmill.policy.retry import retry_delay_ms
 
 MOST_CRASHES = 3
 PAUSE_MS = 1000
 """Delay before the next attempt of a task that could not start or was interrupted from outside: the cause may last."""
 _CRASHED = "crashed "
+
+
+def settled(raw: RawOutcome, reason: StopReason | None, timeout_ms: int | None = None) -> Outcome:
+    """Return how an attempt ended, given how its handler ended and why it was asked to stop, if it was."""
+    match reason:
+        case None:
+            if not isinstance(raw, Interrupted):
+                return raw
+            if raw.from_outside:
+                return Stopped(StopReason.OUTSIDE)
+            return Failed("CancelledError: the handler cancelled itself")
+        case StopReason.CANCEL | StopReason.SUPERSEDE | StopReason.FAIL:
+            return Stopped(reason)
+        case StopReason.TIMEOUT:
+            return Failed(f"TimeoutError: exceeded its timeout of {(timeout_ms or 0) / 1000:g} s")
+        case StopReason.SHUTDOWN | StopReason.PREEMPT | StopReason.EASE | StopReason.CUT_OFF | StopReason.OUTSIDE:
+            return raw if isinstance(raw, Succeeded) else Stopped(reason)
+        case _:
+            assert_never(reason)
+
+
+def retry_delay_ms(retry: Retry, retries_so_far: int, random: float = 1.0) -> int:
+    """Return the delay before retry number ``retries_so_far + 1``; ``random`` in [0, 1] is used for jitter only."""
+    match retry.shape:
+        case "constant":
+            delay = retry.initial_ms
+        case "linear":
+            delay = min(retry.initial_ms + retries_so_far * retry.increment_ms, retry.maximum_ms)
+        case "exponential":
+            delay = _grown(retry, retries_so_far)
+    return int(delay * random) if retry.jitter else delay
+
+
+def _grown(retry: Retry, retries_so_far: int) -> int:
+    try:
+        grown = retry.initial_ms * retry.factor**retries_so_far
+    except OverflowError:
+        grown = LONGEST_MS if retry.initial_ms else 0
+    return int(min(grown, retry.maximum_ms))
 
 
 def judge(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from taskmill.model.durations import from_ms
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.settings import RateLimit
 
 
 def plural(count: int, one: str, many: str) -> str:

@@ -20,14 +20,12 @@ import msgspec
 
 from taskmill.core.logs import resources_logger as logger
 from taskmill.core.ports import Clock
-from taskmill.model.exception_text import exception_text
+from taskmill.model.attempt import exception_text
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity, Reading
-from taskmill.model.resources import PressureSource, ResourceSampler
+from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity, PressureSource, Reading, ResourceSampler
 from taskmill.policy.capacity import capacity_in_use, learned
 from taskmill.policy.io_room import IoLoad
-from taskmill.policy.smoothing import clean_share, smoothed
-from taskmill.policy.throttling import aggregate, bandwidth_pressure
+from taskmill.policy.pressure import aggregate, bandwidth_pressure, clean_share, smoothed
 
 PATIENCE = 30.0
 """Seconds after which a missing answer counts as a failure."""

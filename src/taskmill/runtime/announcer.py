@@ -22,14 +22,13 @@ from taskmill.core.cron_port import Fired
 from taskmill.core.ports import Dispatches, Durable
 from taskmill.dispatch.shares import Reallocation
 from taskmill.errors import StoreError
+from taskmill.model.attempt import End, MakeWay, Return, TryAgain, Wait, readable_progress
 from taskmill.model.commit import NO_COMMIT, Commit
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
-from taskmill.model.progress import readable
-from taskmill.model.stages import Claimed, Crossing, Described, Lane, NewTask
 from taskmill.model.status import Ending
+from taskmill.model.task import Claimed, Crossing, Described, Lane, NewTask
 from taskmill.model.turn import Judged, TurnResult
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
 from taskmill.observe.bus import EventBus
 from taskmill.observe.log import about, logger
 from taskmill.policy.aging import lines_ahead, wait_until_ms
@@ -224,7 +223,7 @@ class Announcer:
     def progressed(self, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
             if attempt.progress is not None:
-                self._bus.about("TaskProgressed", attempt.task, progress=readable(attempt.progress))
+                self._bus.about("TaskProgressed", attempt.task, progress=readable_progress(attempt.progress))
 
     def reallocated(self, changes: list[Reallocation]) -> None:
         """Announce changed shares and clear the list."""

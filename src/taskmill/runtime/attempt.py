@@ -32,17 +32,23 @@ from taskmill.define.registry import RegisteredType
 from taskmill.errors import InvalidState
 from taskmill.execute.work import Running
 from taskmill.handle import Handle, Spawned
+from taskmill.model.attempt import (
+    Outcome,
+    ProgressReport,
+    Stopped,
+    StopReason,
+    StoredProgress,
+    TaskProgress,
+    readable_progress,
+)
 from taskmill.model.durations import from_ms, optional_from_ms
 from taskmill.model.io_budget import IoBudget, stored_budget
-from taskmill.model.outcome import Outcome, Stopped, StopReason
-from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress, readable
+from taskmill.model.options import decode_tags
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.retry import Retry
-from taskmill.model.stages import NO_OVERRIDES, Claimed, Origin, Overrides
+from taskmill.model.settings import Retry
 from taskmill.model.status import Status
 from taskmill.model.submission import Submission
-from taskmill.model.tags import decode_tags
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import NO_OVERRIDES, Claimed, Origin, Overrides, domain_of
 from taskmill.policy.progress import advanced
 
 _decode_overrides = msgspec.json.Decoder(Overrides).decode
@@ -320,7 +326,7 @@ class Attempt:
                 if self.progress and self.progress.eta_ms is not None
                 else None,
             )
-        return readable(self.progress) if self.progress else None
+        return readable_progress(self.progress) if self.progress else None
 
     def take_progress(self, now: float) -> StoredProgress | None:
         """Return the progress reported since the last call, with its rate; None if there is none."""

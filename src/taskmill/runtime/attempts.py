@@ -29,13 +29,13 @@ from taskmill.define.task import PartName
 from taskmill.dispatch.limits import Load
 from taskmill.errors import StoreError
 from taskmill.execute.work import error_text, outcome_of_exception
-from taskmill.model.aging import Aging
-from taskmill.model.outcome import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
+from taskmill.model.attempt import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.records import TaskRecord
-from taskmill.model.stages import Claimed
+from taskmill.model.settings import Aging
+from taskmill.model.task import Claimed
 from taskmill.observe.log import about, logger
 from taskmill.policy.aging import effective_priority
-from taskmill.policy.outcomes import settled
+from taskmill.policy.verdicts import settled
 from taskmill.runtime.attempt import Attempt, Deadlines, Phase, Spawner
 from taskmill.runtime.executors import Executors
 

@@ -15,11 +15,10 @@ from taskmill.core.exits import ends_program
 from taskmill.core.ports import Clock
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreCorrupt, StoreError, StoreLost
+from taskmill.model.attempt import message_of
 from taskmill.model.cron import CronState
-from taskmill.model.exception_text import message_of
 from taskmill.observe.log import cron_logger as logger
-from taskmill.policy.cron.agenda import Agenda
-from taskmill.policy.cron.decisions import next_occurrence
+from taskmill.policy.cron.decisions import Agenda, next_occurrence
 from taskmill.runtime.announcer import Announcer, Commits
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.cron_tasks import CronTask

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 from taskmill.core.cron_port import CronDeclaration
-from taskmill.define.cron_handler import handler_refusal
+from taskmill.define.declare import handler_refusal
 from taskmill.define.domain import Domain
 from taskmill.define.registry import Registry, overrides_of
 from taskmill.define.task import Task, TaskType
 from taskmill.errors import ConfigError
 from taskmill.model.options import merged
-from taskmill.model.retry import Retry
-from taskmill.model.stages import NewTask
+from taskmill.model.settings import Retry
 from taskmill.model.submission import Submission
-from taskmill.model.task_name import full_name
+from taskmill.model.task import NewTask, full_name
 from taskmill.policy.cron.registrations import Registration, checked_registrations
 
 DOMAIN = "cron"

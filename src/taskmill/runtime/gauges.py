@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from taskmill.dispatch.front import LaneFront
 from taskmill.model.controls import Scope
-from taskmill.model.priority import Priority
-from taskmill.model.stages import Lane
+from taskmill.model.settings import Priority
+from taskmill.model.task import Lane
 from taskmill.observe.counters import MOST_NAMES, OTHER
 from taskmill.policy.aging import NAMED_LEVELS, effective_priority
 from taskmill.runtime.loop import DispatchLoop

@@ -20,11 +20,10 @@ from taskmill.dispatch.limits import Load
 from taskmill.dispatch.preempting import eased
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.errors import StoreError, StoreLost
+from taskmill.model.attempt import End, MakeWay, Outcome, Return, StopReason, Succeeded, TryAgain
 from taskmill.model.commit import Commit
-from taskmill.model.outcome import Outcome, StopReason, Succeeded
-from taskmill.model.stages import Claimed
+from taskmill.model.task import Claimed
 from taskmill.model.turn import Judged, Turn, TurnResult
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from taskmill.observe.log import logger
 from taskmill.policy.aging import effective_priority
 from taskmill.runtime.announcer import AgingWatch, Announcer, Commits

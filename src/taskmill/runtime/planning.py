@@ -16,11 +16,10 @@ from taskmill.core.ports import Clock, Dispatches
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.preempting import Preempting
 from taskmill.dispatch.waiting import WaitingTasks
+from taskmill.model.attempt import Outcome, Return, Stopped, StopReason, Succeeded, TryAgain, Verdict, Wait
 from taskmill.model.io_budget import budget_to_store
-from taskmill.model.outcome import Outcome, Stopped, StopReason, Succeeded
-from taskmill.model.stages import Claimed
+from taskmill.model.task import Claimed
 from taskmill.model.turn import NO_STARTS, Judged, Look, Starts, Turn, TurnUpkeep
-from taskmill.model.verdict import Return, TryAgain, Verdict, Wait
 from taskmill.policy.cron.decisions import retry_at
 from taskmill.policy.families import family_verdict
 from taskmill.policy.verdicts import judge

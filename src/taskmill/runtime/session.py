@@ -19,7 +19,7 @@ from collections.abc import Callable
 from taskmill.core.ports import Clock, DispatchRight, Store
 from taskmill.define.registry import Registry
 from taskmill.errors import AlreadyRunning, InvalidState, StoreLost
-from taskmill.model.outcome import StopReason
+from taskmill.model.attempt import StopReason
 from taskmill.observe.log import about, logger
 from taskmill.runtime.announcer import Announcer, Commits
 from taskmill.runtime.attempt import Attempt, Spawner

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from taskmill.model.controls import Declared
-from taskmill.model.retention import Retention
-from taskmill.model.throttle import ThrottlePolicy
+from taskmill.model.machine import ThrottlePolicy
+from taskmill.model.settings import Retention
 
 if TYPE_CHECKING:
     from taskmill.observe.counters import Counters

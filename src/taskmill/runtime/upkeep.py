@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable
 
 from taskmill.core.ports import Clock, Dispatches, Maintained
 from taskmill.errors import StoreCorrupt, StoreError, StoreLost
-from taskmill.model.retention import PRUNE_BITE, Retention
+from taskmill.model.settings import PRUNE_BITE, Retention
 from taskmill.observe.log import logger
-from taskmill.policy.recurrence import CLOCK_STEP_MS
 from taskmill.policy.rules import Rules
+from taskmill.policy.series import CLOCK_STEP_MS
 from taskmill.runtime.announcer import Announcer, Commits
 
 PRUNE_EVERY = 1000

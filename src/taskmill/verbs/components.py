@@ -11,7 +11,7 @@ from taskmill.handle import Handle, HandlesTasks
 from taskmill.model.commit import Commit
 from taskmill.model.controls import Controls
 from taskmill.model.options import text
-from taskmill.model.stages import Stored
+from taskmill.model.task import Stored
 from taskmill.policy.rules import Rules, declared_here
 from taskmill.runtime.settings import RunSettings
 

@@ -10,8 +10,8 @@ from taskmill.handle import Handle
 from taskmill.model.commit import SeriesChange
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
-from taskmill.model.retention import PRUNE_BITE, Retention
-from taskmill.model.stages import Stored
+from taskmill.model.settings import PRUNE_BITE, Retention
+from taskmill.model.task import Stored
 from taskmill.verbs.components import checked_id
 from taskmill.verbs.reading import Reading
 

@@ -12,9 +12,8 @@ from taskmill.model.controls import EVERYTHING, ScopeKind
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions, checked_filters
-from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import UNSEEN, NodeMachine
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.snapshot import Schedule, Snapshot
 from taskmill.model.status import Ending
 from taskmill.observe.log import logger

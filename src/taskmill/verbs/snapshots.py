@@ -9,7 +9,7 @@ from taskmill.core.cron_port import CronRow
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
-from taskmill.model.situation import GroupLoad
+from taskmill.model.explanation import GroupLoad
 from taskmill.model.snapshot import GroupSnapshot, NodeSnapshot, RateSnapshot, Schedule
 from taskmill.policy.cron.decisions import next_moment
 from taskmill.policy.cron.expression import CronExpression

@@ -7,8 +7,8 @@ from typing import Any
 
 from taskmill.errors import UnknownTaskType
 from taskmill.handle import Handle
-from taskmill.model.stages import NewTask, Origin, Stored
 from taskmill.model.submission import Submission, checked_submissions
+from taskmill.model.task import NewTask, Origin, Stored
 from taskmill.verbs.components import Components
 
 

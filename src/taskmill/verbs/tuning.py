@@ -12,11 +12,9 @@ from taskmill.define.domain import check_name
 from taskmill.errors import ConfigError, InvalidState, UnknownTaskType
 from taskmill.model.controls import EVERYTHING, Change, Scope, ScopeKind
 from taskmill.model.durations import Duration, from_ms, instant, milliseconds
-from taskmill.model.group import Group
-from taskmill.model.priority import priority_value
-from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord
-from taskmill.model.task_name import domain_of
+from taskmill.model.settings import Group, RateLimit, priority_value
+from taskmill.model.task import domain_of
 from taskmill.policy.aging import max_wait_ms
 from taskmill.policy.rules import changed, equal_weights
 from taskmill.verbs.components import checked_concurrency, checked_id, checked_text

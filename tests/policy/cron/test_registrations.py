@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from taskmill import ConfigError, Context, Domain
 from taskmill.cron import Cron, CronExpression, DuplicateRegistration, InvalidCronExpression, InvalidRegistration
-from taskmill.define.cron_handler import handler_refusal
+from taskmill.define.declare import handler_refusal
 from taskmill.policy.cron.registrations import Registration, checked_registrations
 
 HOURLY = "0 * * * *"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from taskmill import Aging, Group
 from taskmill.model.controls import Declared, Scope, ScopeKind
 from taskmill.model.io_budget import AXES, LEARN, IoBudget
-from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
-from taskmill.model.stages import Lane, Place
+from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity
+from taskmill.model.task import Lane, Place
 from taskmill.policy.io_room import SHARE, WINDOW_SECONDS, IoRoom
 from tests.runtime.picking.stories import (
     TYPES,

@@ -8,7 +8,7 @@ import pytest
 
 from taskmill import Context, Domain, RetryLater, Scheduler
 from taskmill.model.turn import Turn, TurnResult
-from taskmill.policy import ranking
+from taskmill.policy import aging
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 from tests.repetition import seeds
@@ -23,9 +23,9 @@ async def test_no_task_starts_before_one_that_is_due_and_comes_first(
     seed: int,
 ) -> None:
     # Few places are in sight, so that lanes are read, forgotten and found again all the time.
-    monkeypatch.setattr(ranking, "LARGEST_FRONT", 8)
-    monkeypatch.setattr(ranking, "SMALLEST_FRONT", 2)
-    monkeypatch.setattr(ranking, "MOST_IN_SIGHT", 32)
+    monkeypatch.setattr(aging, "LARGEST_FRONT", 8)
+    monkeypatch.setattr(aging, "SMALLEST_FRONT", 2)
+    monkeypatch.setattr(aging, "MOST_IN_SIGHT", 32)
     chance = random.Random(seed)
     domain = Domain("d")
     waiting: dict[int, tuple[int, tuple[int, int, int]]] = {}

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmill.dispatch.front import Front, LaneFront
-from taskmill.model.stages import Lane, Place
-from taskmill.policy.ranking import MOST_IN_SIGHT, rank
+from taskmill.model.task import Lane, Place
+from taskmill.policy.aging import MOST_IN_SIGHT, rank
 
 pytestmark = pytest.mark.one_engine("no store is opened")
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from taskmill.dispatch.hold_counter import HoldCounter
 from taskmill.model.controls import Controls, Declared
-from taskmill.model.explanation import Reason
+from taskmill.model.explanation import Reason, Surroundings
 from taskmill.model.machine import Machine, NodeMachine
-from taskmill.model.situation import Surroundings
-from taskmill.model.stages import Lane, Place
+from taskmill.model.task import Lane, Place
 from taskmill.policy.explaining import explain
 from taskmill.policy.rules import Rules
 from tests.policy.explaining_world import PENDING

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from taskmill import Aging, Domain, Scheduler
-from taskmill.policy import ranking
+from taskmill.policy import aging
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -98,7 +98,7 @@ async def test_a_replacement_far_beyond_what_is_in_sight_keeps_its_place(
     taskmill_scheduler: SchedulerFactory, any_store: str
 ) -> None:
     scheduler = await taskmill_scheduler(store=any_store, domains=[domain], max_concurrency=1)
-    many = 3 * ranking.LARGEST_FRONT
+    many = 3 * aging.LARGEST_FRONT
     await scheduler.submit_many([work.prepare(n, 1) for n in range(many)])
     await work.submit(many - 2, 2)
     await scheduler.run_until_idle()

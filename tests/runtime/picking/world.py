@@ -18,11 +18,9 @@ from taskmill.dispatch.limits import Load
 from taskmill.dispatch.picker import Picker
 from taskmill.model.controls import EVERYTHING, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
 from taskmill.model.io_budget import IoBudget, budget_to_store
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
-from taskmill.model.stages import Lane, Place, Waiting
-from taskmill.model.task_name import domain_of
-from taskmill.model.throttle import ThrottlePolicy
+from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity, ThrottlePolicy
+from taskmill.model.settings import RateLimit
+from taskmill.model.task import Lane, Place, Waiting, domain_of
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.rates import permits_at, take_permits
 from taskmill.policy.rules import Rules

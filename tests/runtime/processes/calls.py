@@ -16,13 +16,12 @@ from taskmill.execute.child import Elsewhere
 from taskmill.execute.in_processes import ProcessExecutor
 from taskmill.execute.work import Running, Work
 from taskmill.handle import Handle, Spawned
+from taskmill.model.attempt import ProgressReport, RawOutcome
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.outcome import RawOutcome
-from taskmill.model.progress import ProgressReport
 from taskmill.model.records import TaskRecord
-from taskmill.model.stages import Stored
 from taskmill.model.status import Status
 from taskmill.model.submission import Submission
+from taskmill.model.task import Stored
 
 MOMENT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 

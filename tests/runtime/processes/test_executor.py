@@ -18,7 +18,7 @@ import pytest
 
 from taskmill.execute import worker
 from taskmill.execute.in_processes import MOST_IDLE, ProcessExecutor, check_importable
-from taskmill.model.outcome import Crashed, Failed, GaveUp, Interrupted, Succeeded, Unstarted
+from taskmill.model.attempt import Crashed, Failed, GaveUp, Interrupted, Succeeded, Unstarted
 from tests.runtime.processes import handlers
 from tests.runtime.processes.calls import MOMENT, CountingClock, outcome_of, start
 

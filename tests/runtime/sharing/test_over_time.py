@@ -19,8 +19,8 @@ from taskmill.dispatch.front import Front
 from taskmill.dispatch.limits import Load
 from taskmill.dispatch.picker import Picker
 from taskmill.model.controls import Controls, Declared
-from taskmill.model.stages import Lane, Place, Waiting
-from taskmill.model.throttle import ThrottlePolicy
+from taskmill.model.machine import ThrottlePolicy
+from taskmill.model.task import Lane, Place, Waiting
 from taskmill.policy.rules import Rules
 
 pytestmark = pytest.mark.one_engine("no store is opened")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 
 from taskmill.core.ports import Store
+from taskmill.model.attempt import End, MakeWay, Return, StopReason, TryAgain, Verdict
 from taskmill.model.io_budget import LEARN, MOST_BYTES, IoBudget, budget_to_store
-from taskmill.model.machine import Machine
-from taskmill.model.outcome import StopReason
-from taskmill.model.readings import Capacity
-from taskmill.model.stages import Claimed, Lane, Place
+from taskmill.model.machine import Capacity, Limit, Machine
 from taskmill.model.status import Ending, OnDuplicate
-from taskmill.model.throttle import Limit
+from taskmill.model.task import Claimed, Lane, Place
 from taskmill.model.turn import Judged, Look, Turn, TurnResult, TurnUpkeep
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, ended, new_task
 
 BUDGET = IoBudget(disk_read=1, disk_write=2, net_rx=3, net_tx=MOST_BYTES)

@@ -6,12 +6,12 @@ import pytest
 
 from taskmill.core.ports import Store
 from taskmill.errors import DuplicateTask
+from taskmill.model.attempt import End, MakeWay, Return, TryAgain
 from taskmill.model.commit import Commit
 from taskmill.model.filters import Filters
-from taskmill.model.retention import Retention
+from taskmill.model.settings import Retention
 from taskmill.model.status import Ending, OnDuplicate, Status
 from taskmill.model.turn import Judged, Look, Turn, TurnUpkeep
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 

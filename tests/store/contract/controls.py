@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from taskmill.core.ports import Store
+from taskmill.model.attempt import End, MakeWay
 from taskmill.model.controls import EVERYTHING, Bucket, Change, Declared, Pause, Scope, ScopeKind
 from taskmill.model.filters import Filters
-from taskmill.model.group import Group
-from taskmill.model.links import Links
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.stages import Lane, Place
+from taskmill.model.settings import Group, RateLimit
 from taskmill.model.status import Ending, OnDuplicate, Status
+from taskmill.model.task import Lane, Links, Place
 from taskmill.model.turn import Judged, Look, Starts, Turn, TurnUpkeep
-from taskmill.model.verdict import End, MakeWay
 from taskmill.policy.rates import full_bucket, permits_at
 from tests.repetition import seeds
 from tests.store.contract.paused_time import PausedTime

@@ -12,10 +12,10 @@ import pytest
 from taskmill.core.cron_port import CronDeclaration, CronRow, Firings, Occasion
 from taskmill.core.ports import Store
 from taskmill.errors import DuplicateTask
+from taskmill.model.attempt import End, MakeWay, Return, TryAgain, Verdict
 from taskmill.model.cron import CronState, RunOutcome
 from taskmill.model.status import Ending, OnDuplicate, Status
 from taskmill.model.turn import Judged, Turn, TurnUpkeep
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict
 from taskmill.policy.cron.expression import CronExpression
 from taskmill.policy.cron.registrations import Registration
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task

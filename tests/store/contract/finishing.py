@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from taskmill.core.ports import Store
+from taskmill.model.attempt import End, Return, TryAgain
 from taskmill.model.filters import Filters
-from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Ending, Status
+from taskmill.model.task import Lane, Place
 from taskmill.model.turn import Judged, Starts, Turn, TurnUpkeep
-from taskmill.model.verdict import End, Return, TryAgain
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
 
 

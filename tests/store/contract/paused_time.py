@@ -7,13 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from taskmill.core.ports import Store
+from taskmill.model.attempt import MakeWay, Return, TryAgain, Verdict
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
-from taskmill.model.links import Links
-from taskmill.model.stages import Claimed
 from taskmill.model.status import Status
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import Claimed, Links, domain_of
 from taskmill.model.turn import Judged, Starts, Turn, TurnUpkeep
-from taskmill.model.verdict import MakeWay, Return, TryAgain, Verdict
 from tests.store.contract.samples import NOW, add, new_task
 
 TTL = 10**9

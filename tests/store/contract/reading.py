@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from taskmill.core.ports import Store
+from taskmill.model.attempt import End
 from taskmill.model.filters import Filters
 from taskmill.model.records import HistoryRecord
 from taskmill.model.status import Ending, Status
 from taskmill.model.turn import Judged, Turn
-from taskmill.model.verdict import End
 from tests.store.contract.samples import NOW, add, claim, commit, new_task
 
 

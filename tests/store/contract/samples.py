@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from taskmill.core.ports import Store
+from taskmill.model.attempt import Verdict
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.stages import Claimed, NewTask
 from taskmill.model.status import OnDuplicate, Status
+from taskmill.model.task import Claimed, NewTask
 from taskmill.model.turn import Judged, Starts, Turn, TurnResult
-from taskmill.model.verdict import Verdict
 
 TYPE = "d::t"
 NOW = 1_900_000_000_000

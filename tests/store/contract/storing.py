@@ -6,13 +6,13 @@ import pytest
 
 from taskmill.core.ports import Store
 from taskmill.errors import DuplicateTask
+from taskmill.model.attempt import End
 from taskmill.model.commit import Commit
 from taskmill.model.filters import Filters
-from taskmill.model.retention import Retention
-from taskmill.model.stages import Lane, Place, Stored
+from taskmill.model.settings import Retention
 from taskmill.model.status import Ending, OnDuplicate, Status
+from taskmill.model.task import Lane, Place, Stored
 from taskmill.model.turn import Look, Turn
-from taskmill.model.verdict import End
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, new_task
 
 

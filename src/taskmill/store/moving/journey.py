@@ -23,10 +23,9 @@ import msgspec
 
 from taskmill.errors import ConfigError, InvalidState, StoreCorrupt, StoreError, StoreMoved
 from taskmill.store.moving import marks
-from taskmill.store.moving.checksum import Checksum, add_up
 from taskmill.store.moving.endpoint import Endpoint, Row, Unstorable
 from taskmill.store.moving.marks import Arrival, Arrived, Copied, Departure, Marks
-from taskmill.store.moving.tables import MAY_BE_THERE, Table, moving
+from taskmill.store.moving.tables import MAY_BE_THERE, Checksum, Table, add_up, moving
 
 BATCH_ROWS = 10_000
 BATCH_BYTES = 8 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""The tables and columns that move with a queue, derived from the schemas of both stores.
+"""The tables and columns that move with a queue, derived from the schemas of both stores, and checksums of tables.
 
 Every table of taskmill moves unless it is listed here, so a table that a migration adds is not forgotten. The same
 holds for columns: only columns listed here may exist in one store and not in the other.
@@ -6,7 +6,9 @@ holds for columns: only columns listed here may exist in one store and not in th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
@@ -84,3 +86,26 @@ def _table(name: str, source: Shape | None, target: Shape | None, where: str) ->
         raise StoreError(f"{where}: the table {name} has no primary key, so it cannot be moved in parts")
     constants = {column: value for column, value in own.items() if column in target.columns and value is not None}
     return Table(name, columns, key, SUMS.get(name, ()), ROWS.get(name), constants)
+
+
+_ALL_BITS = (1 << 128) - 1
+_encode = msgspec.json.Encoder().encode
+
+
+class Checksum(msgspec.Struct, frozen=True):
+    """The number of rows, and the sum of the hashes of their JSON texts."""
+
+    rows: int = 0
+    content: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows ({self.content:032x})"
+
+
+def add_up(before: Checksum, rows: Iterable[Sequence[Any]]) -> Checksum:
+    count, content = before.rows, before.content
+    number = int.from_bytes
+    for row in rows:
+        count += 1
+        content += number(blake2b(_encode(row), digest_size=16).digest(), "big")
+    return Checksum(count, content & _ALL_BITS)

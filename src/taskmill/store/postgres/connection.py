@@ -1,14 +1,18 @@
-"""Connections to PostgreSQL: settings that our statements rely on, and errors that say what to do."""
+"""Connections to PostgreSQL: addresses, settings that our statements rely on, and errors that say what to do.
+
+``postgresql://ann@db.example/app?notifications=off`` is a libpq URI with additional parameters for taskmill. They are
+part of the address so that programs, the command line and environment variables can all set them the same way.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import time
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from taskmill.errors import ConfigError, StoreBusy, StoreError, SubmissionError
 from taskmill.store.moving.marks import SEALED, told_by_seal
-from taskmill.store.postgres.address import parsed, without_password
 
 try:
     import psycopg
@@ -140,7 +144,7 @@ def connect(
 ) -> PatientConnection:
     """Open a connection in autocommit mode; transactions are started with an explicit BEGIN."""
     try:
-        server, is_ours, _ = parsed(address)
+        server, is_ours, _ = parsed_address(address)
         given = conninfo.conninfo_to_dict(server)
         whole = conninfo.make_conninfo(server, **{name: word for name, word in CONNECTING.items() if name not in given})
         connection = PatientConnection.connect(whole, autocommit=True)
@@ -181,7 +185,7 @@ def adapt(adapters: AdaptersMap) -> None:
 
 def shown(address: str) -> str:
     """Return the address without its password and without taskmill's own parameters."""
-    server = parsed(address).server
+    server = parsed_address(address).server
     try:
         conninfo.conninfo_to_dict(server)
     except psycopg.Error as wrong:
@@ -249,3 +253,34 @@ def _advice(refusal: str) -> str:
     if "database" in refusal and "does not exist" in refusal:
         return "; make it with createdb, or correct the address"
     return ""
+
+
+class Address(NamedTuple):
+    """A parsed address. ``server`` is the part for libpq."""
+
+    server: str
+    notifications: bool = True
+    """True if a connection keeps its session, and so can LISTEN; False behind a pooler in transaction mode."""
+    create: bool = True
+    """True if missing tables are created and old ones migrated."""
+
+
+def parsed_address(address: str) -> Address:
+    start, mark, query = address.partition("?")
+    said: dict[str, bool] = {}
+    left: list[str] = []
+    for parameter in query.split("&") if mark else ():
+        name, _, value = parameter.partition("=")
+        if name not in ("notifications", "create"):
+            left.append(parameter)
+        elif value not in ("on", "off"):
+            raise ConfigError(f"store: {name} must be on or off, got {value!r}")
+        else:
+            said[name] = value == "on"
+    return Address(start + ("?" + "&".join(left) if left else ""), **said)
+
+
+def without_password(address: str) -> str:
+    """Return the address without its password, as it may be shown."""
+    shown = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", address)
+    return re.sub(r"(?<=[?&])(password|sslpassword)=[^&]*", r"\1=***", shown)

@@ -19,8 +19,7 @@ from taskmill.store.moving.endpoint import Endpoint, Row, Unstorable, selection
 from taskmill.store.moving.marks import SEALED
 from taskmill.store.moving.tables import OPEN, Shape, Table
 from taskmill.store.postgres import lease
-from taskmill.store.postgres.address import parsed
-from taskmill.store.postgres.connection import SEALED_STATE, connect, shown, translated
+from taskmill.store.postgres.connection import SEALED_STATE, connect, parsed_address, shown, translated
 from taskmill.store.postgres.migrate import NEWEST_VERSION, migrate
 from taskmill.store.postgres.session import Session
 from taskmill.store.sql.recovering import recover
@@ -62,7 +61,7 @@ class PostgresEndpoint(Endpoint):
 
     def __init__(self, address: str, *, must_exist: bool) -> None:
         self.name = shown(address)
-        if not parsed(address).notifications:
+        if not parsed_address(address).notifications:
             raise ConfigError(f"{self.name}: a move cannot use a pooler; give the address of the server itself")
         self._closing = contextlib.ExitStack()
         try:

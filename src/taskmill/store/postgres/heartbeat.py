@@ -23,11 +23,10 @@ from taskmill.core.logs import logger
 from taskmill.errors import StoreError
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.alarm import Alarm
-from taskmill.store.postgres.callers_transactions import CallersTransactions
+from taskmill.store.postgres.callers import CallersTransactions
 from taskmill.store.postgres.connection import SEALED_STATE, RawConnection, is_silence
 from taskmill.store.postgres.lease import Lease, steady_seconds
-from taskmill.store.postgres.session import Session
-from taskmill.store.postgres.silence import give_up_unheard
+from taskmill.store.postgres.session import Session, give_up_unheard
 
 _chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
 

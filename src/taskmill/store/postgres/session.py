@@ -3,12 +3,14 @@
 Many sessions write at once. Transactions that are safe row by row (storing plain tasks, claiming, ending tasks that no
 other task waits for) take the write lock in shared mode. All others take it exclusively, like the single writer of an
 SQLite file, so that what they have read stays true until they commit (docs/decisions/0020).
+
+A session may stop getting answers while the server answers on another connection; :func:`give_up_unheard` detects that.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
+from taskmill.core.logs import logger
 from taskmill.store.postgres.connection import PatientConnection, RawConnection, adapt
 from taskmill.store.sql.connection import Cursor
 from taskmill.store.sql.statements import load
@@ -147,3 +150,33 @@ def _numbered(text: str) -> str:
     """Replace ``?`` by ``$1``, ``$2`` …: statements put together from fragments use ``?``."""
     parts = text.split("?")
     return parts[0] + "".join(f"${number}{part}" for number, part in enumerate(parts[1:], 1))
+
+
+UNHEARD = 8.0
+"""Seconds that a call waits without an answer before the server is asked about its session."""
+NOTHING_TO_DO = 2.0
+"""Seconds for which the session must have been idle: its answer would have arrived by then."""
+
+
+def give_up_unheard(asking: Session, others: Iterable[Session]) -> None:
+    """Check the sessions that have waited long for an answer, through ``asking``, and give up the broken ones.
+
+    A call may rightly take long, because it waits for a lock or has much to do. So the server is asked for the state
+    of the call's session first. If the session is idle, gone, or blocked sending its answer, the connection is broken,
+    and the call is given up. The writer finds out on its next connection whether the transaction was committed.
+
+    Called with each heartbeat.
+    """
+    for other in others:
+        raw = other.raw
+        if not isinstance(raw, PatientConnection) or raw.unheard_for < UNHEARD:
+            continue
+        number = None if raw.alias else raw.info.backend_pid
+        try:
+            is_lost = asking.execute("is_abandoned", (number, raw.alias, NOTHING_TO_DO)).fetchone()[0]
+        except psycopg.errors.InsufficientPrivilege:
+            # This role may not see other sessions. The call then ends with the server's statement timeout.
+            continue
+        if is_lost:
+            logger.warning("a connection to the server no longer gets answers; another is opened")
+            other.give_up()

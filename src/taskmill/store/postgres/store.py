@@ -20,15 +20,14 @@ from taskmill.model.cluster import NodeAtWork
 from taskmill.model.commit import Recovery
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.records import TaskRecord
-from taskmill.model.retention import PruneRule
-from taskmill.model.stages import NewTask, Stored
+from taskmill.model.settings import PruneRule
+from taskmill.model.task import NewTask, Stored
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.postgres import health, heartbeat, lease
-from taskmill.store.postgres.address import parsed
-from taskmill.store.postgres.callers_session import CallersAsyncSession, CallersSession, is_async
+from taskmill.store.postgres.callers import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
     MIGRATING,
     MIGRATING_PATIENCE,
@@ -39,6 +38,7 @@ from taskmill.store.postgres.connection import (
     connect,
     is_lost,
     is_silence,
+    parsed_address,
     shown,
     translated,
 )
@@ -46,9 +46,8 @@ from taskmill.store.postgres.heartbeat import Heartbeat, NodeRight
 from taskmill.store.postgres.migrate import migrate
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
-from taskmill.store.sql import inbox, ledger, pruning, recovering
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql import history, inbox, ledger, recovering
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.machine import readable_machine
 from taskmill.store.sql.read_side import ReadSide
 from taskmill.store.sql.rows import View
@@ -79,7 +78,7 @@ class PostgresStore(WriteSide, ReadSide):
     def __init__(self, address: str, durability: Durability, clock: Clock) -> None:
         super().__init__()
         self._address = address
-        self._where = parsed(address)
+        self._where = parsed_address(address)
         self.name = shown(address)
         self._durability: Durability = durability
         self._clock = clock
@@ -201,7 +200,7 @@ class PostgresStore(WriteSide, ReadSide):
         def write(connection: Connection) -> int:
             # Nodes may run for months, and programs that only submit come and go, each leaving a mark.
             connection.execute("forget_marks")
-            return pruning.prune(connection, rules, now, limit)
+            return history.prune(connection, rules, now, limit)
 
         return await self._write(write, rows=limit)
 

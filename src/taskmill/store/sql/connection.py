@@ -1,7 +1,7 @@
-"""The protocol that an engine's connection implements for the shared SQL code.
+"""The protocol that an engine's connection implements for the shared SQL code, and the JSON that statements exchange.
 
 Statements are called by name (:mod:`taskmill.store.sql.statements`). Each engine gets them in its own dialect, with the
-same parameters and the same results.
+same parameters and the same results. A statement handles a whole batch: one JSON value in, one JSON value out.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
+
+import msgspec
 
 
 class Cursor(Protocol):
@@ -56,3 +58,18 @@ class Connection(Protocol):
     def snapshot(self) -> AbstractContextManager[None]:
         """Let the statements inside read one consistent state of the store."""
         ...
+
+
+_encode = msgspec.json.Encoder().encode
+
+decode_ids = msgspec.json.Decoder(list[int]).decode
+decode_pairs = msgspec.json.Decoder(list[tuple[int, int]]).decode
+
+
+def encoded(value: Any) -> str:
+    return _encode(value).decode()
+
+
+def one(connection: Connection, sql: str, *parameters: Any) -> Any:
+    """Return the single value that a statement returns."""
+    return connection.execute(sql, parameters).fetchone()[0]

@@ -13,14 +13,13 @@ import msgspec
 
 from taskmill.model.commit import Commit
 from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.stages import Claimed
+from taskmill.model.settings import RateLimit
+from taskmill.model.task import Claimed
 from taskmill.model.turn import TurnResult
 from taskmill.policy.rates import carry_over, full_at, permits_at, take_permits
 from taskmill.policy.rules import Rules, combined, still_valid
 from taskmill.store.sql import dependencies
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import decode_pairs, encoded, one
+from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
 
 

@@ -12,16 +12,15 @@ import msgspec
 
 from taskmill.core.cron_port import CronRow
 from taskmill.errors import DuplicateTask
+from taskmill.model.attempt import Return, TryAgain
 from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState, Firing
-from taskmill.model.stages import Claimed
 from taskmill.model.status import Ending
+from taskmill.model.task import Claimed
 from taskmill.model.turn import Judged
-from taskmill.model.verdict import Return, TryAgain
 from taskmill.policy.cron import decisions
 from taskmill.policy.verdicts import is_crash
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 

@@ -12,17 +12,16 @@ from datetime import tzinfo
 import msgspec
 
 from taskmill.core.cron_port import CronBeginning, CronDeclaration, CronRow, Fired, Firings, Occasion
+from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState
-from taskmill.model.outcome import StopReason
 from taskmill.model.status import Ending
 from taskmill.policy.cron.decisions import Due, due, left_to_another, started
-from taskmill.policy.cron.reconciling import Difference, reconciled
+from taskmill.policy.cron.registrations import Difference, reconciled
 from taskmill.policy.inbox import Answer, gated
 from taskmill.store.sql import cluster, cron, dependencies, families, inbox
-from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
 from taskmill.store.sql.endings import end_tasks
-from taskmill.store.sql.json_sql import decode_ids, encoded, one
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 

@@ -12,13 +12,10 @@ import msgspec
 
 from taskmill.model.commit import Commit
 from taskmill.model.status import Ending, OnDependencyFailure
-from taskmill.policy.dependencies import answer_ending
-from taskmill.policy.references import DependencyState
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
-from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.policy.dependencies import DependencyState, answer_ending
+from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import release
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.rows import EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 _decode_states = msgspec.json.Decoder(list[tuple[int, bool, Ending | None]], strict=False).decode

@@ -12,16 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from taskmill.model.attempt import End
 from taskmill.model.commit import Commit, Ended
-from taskmill.model.stages import Described
 from taskmill.model.status import Ending
-from taskmill.model.verdict import End
+from taskmill.model.task import Described
 from taskmill.store.sql import cron, dependencies, families, series
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
-from taskmill.store.sql.json_sql import decode_pairs, encoded, one
+from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import release
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.rows import EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 

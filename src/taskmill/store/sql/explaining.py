@@ -9,20 +9,18 @@ import msgspec
 
 from taskmill.model.controls import ScopeKind
 from taskmill.model.durations import Instant
+from taskmill.model.explanation import Situation, Surroundings
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.situation import Situation, Surroundings
-from taskmill.model.stages import Crossing, Described
 from taskmill.model.status import Ending
+from taskmill.model.task import Crossing, Described
 from taskmill.policy.aging import effective_priority, wait_until_ms
-from taskmill.policy.learned_io import expected_io
+from taskmill.policy.io_room import expected_io
 from taskmill.policy.paused_time import clocks, paused_ms, pauses_of
 from taskmill.policy.rules import Rules
-from taskmill.store.sql import machine, passed_deadlines
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
-from taskmill.store.sql.json_sql import decode_ids, encoded, one
-from taskmill.store.sql.last_ended import last_ended
-from taskmill.store.sql.rows import View
+from taskmill.store.sql import expiring, machine
+from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
+from taskmill.store.sql.history import last_ended
+from taskmill.store.sql.rows import View, describe
 from taskmill.store.sql.statements import SQL
 
 RECENT = 200
@@ -78,8 +76,8 @@ def load_of_groups(connection: Connection, view: View) -> tuple[Counter[tuple[st
     for counted, statement in ((running, "running"), (waiting, "waiting")):
         for group, type, n in _decode_load(one(connection, SQL[statement])):
             counted[group, type] += n
-    if passed_deadlines.are_there(connection, view):
-        text, moments = passed_deadlines.at(connection.text(SQL["expired_waiting"]), view)
+    if expiring.any_expired(connection, view):
+        text, moments = expiring.at_present(connection.text(SQL["expired_waiting"]), view)
         waiting -= Counter({(group, type): n for group, type, n in _decode_load(one(connection, text, *moments))})
     return running, waiting
 

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from taskmill.errors import InvalidState
+from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit
-from taskmill.model.links import NO_LINKS
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import NewTask, Origin
 from taskmill.model.status import Ending, Status
+from taskmill.model.task import NO_LINKS, NewTask, Origin
 from taskmill.policy.families import (
     ENDING_OF_STOP,
     FAILURES,
@@ -27,8 +26,7 @@ from taskmill.policy.families import (
     plan_expiry,
     plan_stop,
 )
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import let_in, let_siblings_in, release, unhold
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL

@@ -6,21 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import NewTask, Origin, Stored
 from taskmill.model.status import Ending
-from taskmill.policy.cycles import WAITS_FOR_ITSELF, tie
+from taskmill.model.task import NewTask, Origin, Stored
+from taskmill.policy.dependencies import NO_NEEDS, WAITS_FOR_ITSELF, Needs, depends_on, tie
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
-from taskmill.policy.references import NO_NEEDS, Needs, depends_on
 from taskmill.store.sql import dependencies, expiring, families, paused_time, series
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import read_described
+from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.endings import CRON_ONLY, NOBODY, end_tasks
-from taskmill.store.sql.inserting import insert_rows
-from taskmill.store.sql.json_sql import encoded
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.insert import insert_rows
+from taskmill.store.sql.rows import EndingRow, read_described
 from taskmill.store.sql.statements import SQL
 
 _decode_holders = msgspec.json.Decoder(list[tuple[str, str, Holder, msgspec.Raw]], strict=False).decode

@@ -11,23 +11,20 @@ from typing import Any
 
 import msgspec
 
+from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, Again, End, LeaveToChildren, Next, StopChildren, StopReason
 from taskmill.model.commit import UNREADABLE_ROW, CancelResult, Commit, SeriesChange
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Claimed, Lane, Place
 from taskmill.model.status import Ending
+from taskmill.model.task import Claimed, Lane, Place
 from taskmill.model.turn import Judged, Starts, Turn, TurnResult, TurnUpkeep
-from taskmill.model.verdict import FOR_A_TASK, FOR_PRESSURE, Again, End, LeaveToChildren, Next, StopChildren
-from taskmill.policy.ranking import front_size
+from taskmill.policy.aging import front_size
 from taskmill.policy.verdicts import after_attempt
-from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, preempting, series
-from taskmill.store.sql.alone import just_ends
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import UNREADABLE, describe
+from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, series
+from taskmill.store.sql.cluster import just_ends
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.endings import Ties, end_tasks, leave_active
 from taskmill.store.sql.expiring import expire, expire_among
-from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.releasing import note_queued, promote
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.rows import UNREADABLE, EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 BITE = 500
@@ -68,7 +65,7 @@ def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
         paused_time.settle_released(connection, result.commit)
     _start(connection, turn.starts, result, version, is_owed=is_owed)
     if turn.starts.preempt is not None:
-        preempting.preempt(connection, turn.starts.preempt, result)
+        cluster.preempt(connection, turn.starts.preempt, result)
     _look(connection, turn, result, is_owed=is_owed)
     return result
 

@@ -7,12 +7,11 @@ from collections.abc import Container, Sequence
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.attempt import End, Wait
 from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.status import Ending
 from taskmill.model.turn import Judged
-from taskmill.model.verdict import End, Wait
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.statements import SQL
 
 _decode_moved = msgspec.json.Decoder(list[MovedIo]).decode

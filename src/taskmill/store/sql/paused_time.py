@@ -22,15 +22,14 @@ import msgspec
 
 from taskmill.model.commit import Commit
 from taskmill.model.controls import Declared, Scope, ScopeKind
-from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Status
+from taskmill.model.task import Lane, Place
 from taskmill.policy.paused_time import settled
 from taskmill.policy.rules import Rules
 from taskmill.store.sql import controls
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
-from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.releasing import note_queued
+from taskmill.store.sql.rows import describe
 from taskmill.store.sql.statements import SQL
 
 BITE = 100

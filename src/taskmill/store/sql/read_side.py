@@ -12,19 +12,17 @@ from taskmill.core.cron_port import CronRow
 from taskmill.core.ports import Clock
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.controls import Controls, Declared
+from taskmill.model.explanation import GroupLoad, Situation, Surroundings
 from taskmill.model.filters import Filters
-from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import UNSEEN, Machine, MovedIo, NodeMachine
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
-from taskmill.model.situation import GroupLoad, Situation, Surroundings
+from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.snapshot import Schedule
-from taskmill.model.stages import Crossing, Described
 from taskmill.model.status import Ending, Status
+from taskmill.model.task import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
-from taskmill.store.sql import controls, cron, explaining, machine, pruning, reading, series
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import one
-from taskmill.store.sql.locating import Locating
+from taskmill.store.sql import controls, cron, explaining, history, machine, reading, series
+from taskmill.store.sql.connection import Connection, one
+from taskmill.store.sql.damage import Locating
 from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
 
@@ -141,7 +139,7 @@ class ReadSide(Locating):
         return await self._view(reading.counts)
 
     async def oldest_ended(self, endings: Sequence[Ending]) -> int | None:
-        return await self._read(lambda connection: pruning.oldest_ended(connection, endings))
+        return await self._read(lambda connection: history.oldest_ended(connection, endings))
 
     async def stats(self, type: str) -> TypeStats:
         return await self._read(lambda connection: reading.stats(connection, type))

@@ -9,15 +9,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from taskmill.model.filters import Filters
-from taskmill.model.graph import Dependency, TaskGraph
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.records import Dependency, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
-from taskmill.policy.learned_io import mean_io
-from taskmill.store.sql import passed_deadlines
-from taskmill.store.sql.connection import Connection
+from taskmill.policy.io_room import mean_io
+from taskmill.store.sql import expiring
+from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
 from taskmill.store.sql.damage import damaged_column
-from taskmill.store.sql.json_sql import decode_ids, encoded, one
-from taskmill.store.sql.last_ended import NEWEST_FIRST, OLDEST_FIRST, last_ended
+from taskmill.store.sql.history import NEWEST_FIRST, OLDEST_FIRST, last_ended
 from taskmill.store.sql.machine import moved_by_type
 from taskmill.store.sql.rows import (
     ActiveRow,
@@ -98,7 +96,7 @@ def history(connection: Connection, view: View, filters: Filters) -> list[Histor
     if filters.status not in (None, Ending.EXPIRED):
         return _ended(connection, where, parameters, order)
     with connection.snapshot():
-        return _ended(connection, where, parameters, order, passed_deadlines.with_history(connection, view))
+        return _ended(connection, where, parameters, order, expiring.with_expired_history(connection, view))
 
 
 def _cut(where: str, parameters: list[Any], filters: Filters) -> str:
@@ -114,7 +112,7 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
     given = {name for name in Filters.__struct_fields__ if getattr(filters, name) not in (None, {})}
     before, moments = "", list[int]()
     if filters.status is Ending.EXPIRED:
-        before, moments = passed_deadlines.with_history(connection, view)
+        before, moments = expiring.with_expired_history(connection, view)
     if isinstance(filters.status, Ending) and given <= _TALLIED and not before:
         where, parameters = _conditions(filters, "taskmill_tally", "ending")
         statement = f"SELECT CAST(coalesce(sum(kept), 0) AS BIGINT) FROM taskmill_tally WHERE {where}"  # noqa: S608
@@ -136,7 +134,7 @@ def counts(connection: Connection, view: View) -> dict[str, int]:
     """Return the number of tasks in every status and with every ending."""
     found = {str(word): 0 for word in (*Status, *Ending)}
     with connection.snapshot():
-        column, moments = passed_deadlines.shown_status(connection, view)
+        column, moments = expiring.shown_status(connection, view)
         counted = connection.text(SQL["active_counts"]).replace("{status}", column)
         for answer in (one(connection, counted, *moments), one(connection, SQL["ended_counts"])):
             for word, number in _decode(answer).items():
@@ -237,7 +235,7 @@ def _conditions(
 
 def _active_conditions(connection: Connection, view: View, filters: Filters) -> tuple[str, list[Any]]:
     """Return the condition for active tasks; expired ones count as ended even before they are in history."""
-    column, moments = passed_deadlines.shown_status(connection, view)
+    column, moments = expiring.shown_status(connection, view)
     where, parameters = _conditions(filters, "taskmill_task", column, moments)
     if filters.status is None and moments:
         where += f" AND {column} <> 'expired'"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from taskmill.model.attempt import Again, End, StopChildren
 from taskmill.model.commit import Recovery
-from taskmill.model.verdict import Again, End, StopChildren
 from taskmill.policy.verdicts import Orphan, after_death
 from taskmill.store.sql import cron, families, series
-from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.connection import Connection, one
 from taskmill.store.sql.endings import end_tasks
-from taskmill.store.sql.json_sql import one
 from taskmill.store.sql.ledger import return_to_queue
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL

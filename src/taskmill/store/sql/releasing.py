@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from taskmill.model.commit import Commit
-from taskmill.model.stages import Lane, Place, Waiting, waiting
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.model.task import Lane, Place, Waiting, waiting
+from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
 
 

@@ -7,24 +7,26 @@ into the engine and one into msgspec, however many rows it has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from taskmill.errors import StoreCorrupt
+from taskmill.model.attempt import StoredProgress, TaskProgress, readable_progress
 from taskmill.model.durations import from_ms, optional_from_ms
 from taskmill.model.io_budget import stored_budget
-from taskmill.model.progress import StoredProgress, TaskProgress, readable
+from taskmill.model.options import decode_tags
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending, Status
-from taskmill.model.tags import decode_tags
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import Described, domain_of
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.paused_time import clocks, has_expired
 from taskmill.policy.progress import extrapolated, with_children
 from taskmill.policy.rules import Rules
+from taskmill.store.sql.connection import Connection, encoded, one
+from taskmill.store.sql.statements import SQL
 
 T = TypeVar("T")
 
@@ -166,7 +168,7 @@ def _common(row: _CommonRow) -> dict[str, Any]:
 
 
 def _progress(stored: str | None) -> TaskProgress | None:
-    return None if stored is None else readable(_decode_progress(stored))
+    return None if stored is None else readable_progress(_decode_progress(stored))
 
 
 def _checked(row: _CommonRow, build: Callable[[], T]) -> T:
@@ -214,3 +216,43 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "ended_at": from_ms,
     "duration_ms": from_ms,
 }
+
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeError)
+"""The exceptions that decoding a damaged row raises."""
+
+_decode_described = msgspec.json.Decoder(list[Described]).decode
+_decode_one = msgspec.json.Decoder(Described).decode
+
+
+def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
+    """Return the descriptions of these active tasks; that of a damaged row has only its id."""
+    try:
+        return _decode_described(one(connection, SQL["described"], encoded([(id,) for id in ids])))
+    except UNREADABLE:
+        if len(ids) == 1:
+            return [_unreadable(ids[0])]
+        return [task for id in ids for task in describe(connection, [id])]
+
+
+def read_described(found: Sequence[msgspec.Raw]) -> list[Described] | None:
+    """Decode descriptions that were read before; return ``None`` if one of them is damaged."""
+    try:
+        return [_decode_one(each) for each in found]
+    except UNREADABLE:
+        return None
+
+
+def _unreadable(id: int) -> Described:
+    return Described(
+        id=id,
+        type="",
+        key=None,
+        label=None,
+        group="",
+        priority=0,
+        urgency=0,
+        tags=None,
+        created_at=0,
+        aged_from=0,
+    )

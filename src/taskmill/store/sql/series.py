@@ -11,22 +11,19 @@ from datetime import timedelta
 
 import msgspec
 
+from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit, SeriesChange, Skipped
 from taskmill.model.durations import from_ms
-from taskmill.model.links import Links
-from taskmill.model.outcome import StopReason
 from taskmill.model.snapshot import Schedule
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
-from taskmill.policy.recurrence import beats_passed, is_spent, next_occurrence, put_back_by
-from taskmill.store.sql import cluster, keys, paused_time
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
+from taskmill.model.task import Links, NewTask
+from taskmill.policy.series import beats_passed, is_spent, next_occurrence, put_back_by
+from taskmill.store.sql import cluster, paused_time
+from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.families import stop_trees
-from taskmill.store.sql.inserting import insert_rows
-from taskmill.store.sql.json_sql import decode_pairs, encoded, one
+from taskmill.store.sql.insert import insert_rows, key_holder, key_stopper
 from taskmill.store.sql.releasing import release
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.rows import EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 
@@ -132,7 +129,7 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, c
         forget(connection, series_id)
         return
     template = _decode_template(series.template)
-    holder = keys.holder(connection, template.type, template.key)
+    holder = key_holder(connection, template.type, template.key)
     if holder is not None:
         # Another task took the key while the occurrence was being stopped. That task becomes the next occurrence,
         # unless it belongs to a series already; then that series replaces this one.
@@ -143,7 +140,7 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, c
     task = msgspec.structs.replace(
         template,
         status=Status.BLOCKED,
-        gate_id=keys.stopper(connection, template.type, template.key),
+        gate_id=key_stopper(connection, template.type, template.key),
         created_at=now,
         queued_at=due_at,
         due_at=due_at,

@@ -14,8 +14,8 @@ from taskmill.errors import StoreCorrupt, StoreError, SubmissionError
 from taskmill.model.commit import CancelResult, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Declared, Scope
 from taskmill.model.machine import Machine
-from taskmill.model.retention import PruneRule
-from taskmill.model.stages import Described, NewTask, Origin, Stored
+from taskmill.model.settings import PruneRule
+from taskmill.model.task import Described, NewTask, Origin, Stored
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
 from taskmill.store.sql import (
@@ -24,20 +24,18 @@ from taskmill.store.sql import (
     cron,
     cron_firing,
     damage,
+    history,
     inbox,
     ledger,
     machine,
     paused_time,
-    pruning,
     recovering,
-    reviving,
     series,
 )
-from taskmill.store.sql.alone import must_be_alone
-from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.cluster import must_be_alone
+from taskmill.store.sql.connection import Connection, encoded
+from taskmill.store.sql.damage import Locating
 from taskmill.store.sql.group_commit import GroupCommit
-from taskmill.store.sql.json_sql import encoded
-from taskmill.store.sql.locating import Locating
 from taskmill.store.sql.statements import SQL
 
 T = TypeVar("T")
@@ -257,7 +255,7 @@ class WriteSide(Locating):
         return await self._write(lambda connection: ledger.cancel(connection, ids, now), rows)
 
     async def revive(self, id: int, now: int) -> Described | None:
-        return await self._write(lambda connection: reviving.revive(connection, id, now))
+        return await self._write(lambda connection: history.revive(connection, id, now))
 
     async def pause_series(self, id: int, now: int) -> SeriesChange:
         return await self._write(lambda connection: series.pause(connection, id, now))
@@ -269,7 +267,7 @@ class WriteSide(Locating):
         return await self._write(lambda connection: ledger.cancel_series(connection, id, now))
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
-        return await self._write(lambda connection: pruning.prune(connection, rules, now, limit), rows=limit)
+        return await self._write(lambda connection: history.prune(connection, rules, now, limit), rows=limit)
 
     async def shift_clock(self, by_ms: int) -> None:
         now = self._clock.now_ms()

@@ -2,6 +2,9 @@
 
 Two SQLite libraries in one process break each other's POSIX locks on the same file. So the library is chosen once,
 here: ``pysqlite3`` when the extra ``sqlite`` is installed, else the standard library's ``sqlite3``.
+
+The operating system lets a process write to a file that no longer has a name. Such data is lost when the last process
+closes the file, and a process that opens the path in the meantime sees another file. :class:`Identity` detects that.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from taskmill.errors import StoreBusy, StoreCorrupt, StoreError
+from taskmill.errors import StoreBusy, StoreCorrupt, StoreError, StoreLost
 from taskmill.store.moving.marks import SEALED, told_by_seal
 
 _chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
@@ -190,3 +193,33 @@ def is_lack_of_space(wrong: BaseException) -> bool:
 def is_failed_sync(wrong: Exception) -> bool:
     """True if SQLite could not sync a file to the disk."""
     return getattr(wrong, "sqlite_errorname", None) == "SQLITE_IOERR_FSYNC"
+
+
+class Identity:
+    """The file that a path names, or that a descriptor has open."""
+
+    def __init__(self, path: str, descriptor: int | None = None) -> None:
+        # Absolute, because the program may change its working directory. Symbolic links are not resolved: the check
+        # is about the path that other processes open.
+        self._path = os.path.abspath(path)
+        found = os.stat(self._path if descriptor is None else descriptor)
+        self._known = (found.st_ino, found.st_dev)
+
+    def is_there(self) -> bool:
+        """True if the path still names the same file, or if that cannot be determined."""
+        try:
+            found = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            # The process may have dropped its permission to read the folder.
+            return True
+        return (found.st_ino, found.st_dev) == self._known
+
+    def check(self, what: str) -> None:
+        """Raise :class:`StoreLost` if the path no longer names the same file; ``what`` names it in the message."""
+        if not self.is_there():
+            raise StoreLost(
+                f"{what} {self._path} was deleted, moved or replaced while it was open;"
+                " nothing more is stored. Put the file back, then open it again"
+            )

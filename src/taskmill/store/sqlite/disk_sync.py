@@ -19,7 +19,7 @@ from taskmill.errors import StoreError, StoreLost
 from taskmill.store.sql.group_commit import guarded
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sqlite.handover import Handover
-from taskmill.store.sqlite.log_file import LogFile
+from taskmill.store.sqlite.log import LogFile
 
 SYNC_AT_LATEST = 0.05
 """Longest delay, in seconds, before endings that no caller waits for are synced."""

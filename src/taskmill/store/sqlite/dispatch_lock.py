@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from taskmill.errors import AlreadyRunning, StoreError
-from taskmill.store.sqlite.identity import Identity
+from taskmill.store.sqlite.connection import Identity
 
 LOCK, LOG = "-dispatch", "-wal"
 UNKNOWN = "unknown"

@@ -25,10 +25,9 @@ from taskmill.store.sqlite.connection import (
     translated_errors,
 )
 from taskmill.store.sqlite.dispatch_lock import acquire, holder
-from taskmill.store.sqlite.log_file import LogFile
-from taskmill.store.sqlite.lost_ids import LostIds, raise_sequence
+from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
-from taskmill.store.sqlite.session import Session
+from taskmill.store.sqlite.session import LostIds, Session, raise_sequence
 
 _TRIGGER = "taskmill_sealed_"
 _PATIENCE_MS = 60_000

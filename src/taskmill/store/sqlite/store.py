@@ -6,13 +6,13 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from taskmill.core.ports import Clock, DispatchRight
 from taskmill.errors import AlreadyRunning, SubmissionError
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.records import TaskRecord
-from taskmill.model.stages import NewTask, Stored
+from taskmill.model.task import NewTask, Stored
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox
@@ -35,10 +35,9 @@ from taskmill.store.sqlite.connection import (
     translated_errors,
 )
 from taskmill.store.sqlite.dispatch_lock import FileLock, NoLock, acquire, held_since, holder
-from taskmill.store.sqlite.log_file import LogFile
-from taskmill.store.sqlite.lost_ids import LostIds
+from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
-from taskmill.store.sqlite.session import Session
+from taskmill.store.sqlite.session import LostIds, Session
 from taskmill.store.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -274,3 +273,45 @@ def _check_not_sealed(connection: Connection, name: str) -> None:
     """
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'taskmill_setting'").fetchone():
         check_not_sealed(connection.execute(READ_MARKS), name)
+
+
+class LastingMemory(SqliteStore):
+    """A store in memory whose data lives as long as the object, not only until it is closed."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(MEMORY, "full", clock)
+        self._kept: Connection | None = None
+        self._right = _Right()
+
+    def _prepared(self) -> Connection:
+        if self._kept is None:
+            self._kept = super()._prepared()
+        return self._kept
+
+    async def close(self) -> None:
+        await self._writer.close()
+
+    async def acquire_dispatch(self) -> DispatchRight:
+        return self._right.acquired()
+
+
+class _Right:
+    """The right to dispatch this store; as with a file, it is held until the last handler has ended."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def acquired(self) -> Self:
+        if self._is_held:
+            raise AlreadyRunning("a handler of an earlier run has not ended yet; this one can run once it has")
+        self._is_held = True
+        return self
+
+    def release(self) -> None:
+        self._is_held = False
+
+    def linger(self) -> None:
+        return
+
+    def inheritable(self) -> tuple[int, ...]:
+        return ()

@@ -36,8 +36,7 @@ from taskmill.store.sqlite.connection import (
 )
 from taskmill.store.sqlite.disk_sync import DiskSync
 from taskmill.store.sqlite.handover import Handover
-from taskmill.store.sqlite.log_file import LogFile
-from taskmill.store.sqlite.log_frames import first_difference, is_intact
+from taskmill.store.sqlite.log import LogFile, first_difference, is_intact
 from taskmill.store.sqlite.session import Session
 
 _chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.

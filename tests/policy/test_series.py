@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.policy.recurrence import CLOCK_STEP_MS, beats_passed, is_spent, next_occurrence, put_back_by
+from taskmill.policy.series import CLOCK_STEP_MS, beats_passed, is_spent, next_occurrence, put_back_by
 
 instants = st.integers(-(10**13), 10**13)
 steps = st.integers(1, 10**11)

@@ -1,14 +1,12 @@
-"""Writing the rows of new tasks."""
+"""Writing the rows of new tasks, and looking up the tasks that stand in the way of a new key."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskmill.model.links import Links
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded
+from taskmill.model.task import Links, NewTask
+from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.statements import SQL
 
 
@@ -76,3 +74,18 @@ def _is_just_a_child(links: Links) -> bool:
         and links.on_parent_expiry is None
         and not links.held
     )
+
+
+def key_holder(connection: Connection, type: str, key: str | None) -> int | None:
+    """Return the active task that has the key."""
+    return _id(connection, "key_holder", type, key)
+
+
+def key_stopper(connection: Connection, type: str, key: str | None) -> int | None:
+    """Return the task that must end before another task with the key may start."""
+    return _id(connection, "key_stopper", type, key)
+
+
+def _id(connection: Connection, statement: str, type: str, key: str | None) -> int | None:
+    row = None if key is None else connection.execute(SQL[statement], (type, key)).fetchone()
+    return None if row is None else row[0]

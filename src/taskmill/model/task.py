@@ -1,21 +1,67 @@
-"""One type for each stage of a task's life inside the engine, so that finishing what nobody claimed cannot be written.
+"""A task inside the engine: one type for each stage of its life, so that code cannot end a task it has not claimed.
 
 ``NewTask`` (about to be stored) → a ``Place`` in a ``Lane`` of the queue → ``Claimed`` (an attempt with its token) →
-an ``Outcome`` (:mod:`taskmill.model.outcome`) → a ``Verdict`` (:mod:`taskmill.model.verdict`).
-All instants are milliseconds since the epoch.
+an ``Outcome`` → a ``Verdict`` (both in :mod:`taskmill.model.attempt`). All instants are milliseconds since the epoch.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
+from taskmill.model.attempt import StopReason
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.links import Links
-from taskmill.model.outcome import StopReason
-from taskmill.model.retry import Retry
-from taskmill.model.status import Kind, OnDuplicate, Status
+from taskmill.model.settings import Retry
+from taskmill.model.status import Kind, OnDependencyFailure, OnDuplicate, Status
+
+SEPARATOR = "::"
+
+
+def full_name(domain: str, task: str) -> str:
+    return f"{domain}{SEPARATOR}{task}"
+
+
+def is_full_name(type_name: str) -> bool:
+    """True if the name has two parts: a domain and a task."""
+    parts = type_name.split(SEPARATOR)
+    return len(parts) == 2 and all(parts)
+
+
+@lru_cache(1024)
+def domain_of(type_name: str) -> str:
+    return type_name.partition(SEPARATOR)[0]
+
+
+class OnParentExpiry(StrEnum):
+    """What happens to a running child when its parent expires."""
+
+    COMPLETE = "complete"
+    CANCEL = "cancel"
+
+
+class Links(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The connections of a new task. The order of the first five fields is that of the store's insert."""
+
+    parent_id: int | None = None
+    series_id: int | None = None
+    on_dependency_failure: OnDependencyFailure | None = None
+    on_parent_expiry: OnParentExpiry | None = None
+    """``None`` means ``complete``."""
+    held: bool = False
+    """True if it waits until fewer of its siblings are in the queue."""
+    depends_on: tuple[int | str, ...] = ()
+    """Ids of tasks, or the ``ref`` names of submissions in the same request."""
+    ref: str | None = None
+    own_ttl: bool = False
+    """True if its TTL comes from the call, the task type or the domain, and not from the scheduler's default."""
+    every_ms: int | None = None
+    max_runs: int | None = None
+
+
+NO_LINKS = Links()
 
 
 class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -42,9 +88,9 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stop: str | None
     on_duplicate: OnDuplicate
     links: Links | None = None
-    """What ties it to other tasks, if anything does."""
+    """Its connections to other tasks, if it has any."""
     replaced: str | None = None
-    """What the task that it replaces had saved."""
+    """The state that the task it replaces had saved."""
     io: str | None = None
     """Its budget as JSON, or ``learn``."""
     place_id: int | None = None
@@ -52,14 +98,14 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Place(NamedTuple):
-    """A waiting task's place among those of its lane: the longest waiting first, then by the id of the place."""
+    """The place of a waiting task in its lane: the longest waiting first, then by the id of the place."""
 
     queued_at: int
     place_id: int
-    """The id of the task that had this place first, of which ``id`` is the last replacement; else its own."""
+    """The id of the first task in this place, if ``id`` has replaced it; otherwise the task's own id."""
     id: int
     renewed_at: int | None = None
-    """When its aging began anew, of a task that stands in the place of another."""
+    """When its aging restarted, if it has taken the place of another task."""
     io: str | None = None
     """Its budget as JSON, or ``learn``."""
 
@@ -71,7 +117,8 @@ class Place(NamedTuple):
 class Lane(NamedTuple):
     """The waiting tasks of one group, urgency and type.
 
-    Inside a lane, older is never less urgent; tasks whose aging began anew are apart, or they would break that law.
+    Inside a lane, older is never less urgent. Tasks whose aging restarted have lanes of their own, because they would
+    break that law.
     """
 
     group: str
@@ -84,13 +131,13 @@ class Waiting(NamedTuple):
     """A waiting task, ranked: smaller starts sooner."""
 
     effective: int
-    """Its priority, grown by waiting, as of when it was ranked; its urgency before that."""
+    """Its effective priority at the time of ranking; its urgency before that."""
     queued_at: int
     place_id: int
     lane: Lane
     place: Place
     budget: IoBudget | None = None
-    """What it is expected to read, write and send, if the machine's IO is watched."""
+    """The bytes it is expected to move, if the IO of the machine is watched."""
     by_share: bool = True
     """True if it starts by the share of its group, False if it is urgent enough to start beyond it."""
 
@@ -113,7 +160,7 @@ def waiting(lane: Lane, place: Place) -> Waiting:
 
 
 class Crossing(NamedTuple):
-    """Tasks of a lane cross a line now if they began to wait in a span of time, its beginning excluded."""
+    """The tasks of a lane that cross a line of aging now: those that began to wait after ``since``, up to ``until``."""
 
     lane: Lane
     since: int
@@ -121,7 +168,7 @@ class Crossing(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What became of one submission."""
+    """The result of one submission."""
 
     id: int
     kind: Kind
@@ -129,14 +176,14 @@ class Stored(NamedTuple):
 
 
 class Family(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What an attempt needs to know about the children of its task."""
+    """The children of a task, as its attempt needs to know them."""
 
     children: int
-    """How many it had before this attempt."""
+    """The number of children before this attempt."""
     finalizing: int
-    """Whether the handler is done and it is ``finalize`` that runs."""
+    """True if the handler has returned and ``finalize`` runs."""
     result: str | None
-    """What the handler returned."""
+    """The handler's result."""
 
 
 class Claimed(msgspec.Struct, array_like=True, gc=False):
@@ -165,22 +212,22 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     stop: StopReason | None
     last_error: str | None
     urgency: int
-    """The priority it runs at: its own, or that of a more urgent task which waits for it."""
+    """The priority it runs at: its own, or that of a more urgent task that waits for it."""
     family: Family | None
     is_tied: int
-    """Whether its ending concerns others: a parent, a series, a cron task, tasks that depend on it."""
+    """True if its ending affects others: a parent, a series, a cron task, or tasks that depend on it."""
     renewed_at: int | None
-    """When its aging began anew, if it did."""
+    """When its aging restarted, if it did."""
     place_id: int
-    """The task whose place in the queue it has; else its own id."""
+    """The task whose place in the queue it has; its own id if none."""
     io: str | None = None
     """Its budget as JSON, or ``learn``."""
     cron: str | None = None
     """The cron task it is a firing of, if any."""
     effective: int = 0
-    """The priority it was started with: its urgency, grown by waiting."""
+    """The effective priority it was started with."""
     budget: IoBudget | None = None
-    """What it is expected to move, where anybody watches that."""
+    """The bytes it is expected to move, if the IO of the machine is watched."""
 
     @property
     def place(self) -> Place:
@@ -191,7 +238,7 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
         return Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
 
     def shift(self, by_ms: int) -> None:
-        """The wall clock was stepped."""
+        """Shift its instants by a step of the wall clock."""
         self.queued_at += by_ms
         self.started_at += by_ms
         if self.renewed_at is not None:
@@ -203,7 +250,7 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
 
 
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the call said about running the task; stored with it, judged when it runs."""
+    """The options of the call that matter when the task runs; they are stored with it."""
 
     retry: Retry | None = None
     timeout_ms: int | None = -1
@@ -211,11 +258,11 @@ class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NO_OVERRIDES = Overrides()
-"""``timeout_ms`` of -1 means the call said nothing; ``None`` means the call said no timeout."""
+"""A ``timeout_ms`` of -1 means that the call gave none; ``None`` means that the call asked for no timeout."""
 
 
 class Described(msgspec.Struct, frozen=True, array_like=True):
-    """What events tell about a task that nobody has claimed."""
+    """The fields that events need about a task without an attempt."""
 
     id: int
     type: str
@@ -230,7 +277,7 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
-    """The attempt that spawns tasks, and how its type wants its children to be treated."""
+    """The attempt that spawns tasks, and the options of its type for children."""
 
     id: int
     attempt: int
@@ -239,4 +286,4 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     fail_fast: bool
     max_children: int | None
     effective: int
-    """The priority it was started with, which its children inherit."""
+    """The effective priority it was started with, which its children inherit."""
