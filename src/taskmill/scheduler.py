@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from taskmill.core.clock import SystemClock
 from taskmill.core.ports import Clock, DispatchRight
 from taskmill.define.declare import declared
-from taskmill.define.domain import Domain, Submits, current_scheduler
+from taskmill.define.domain import Domain, SubmitsTasks, current_scheduler
 from taskmill.define.registry import Registry
 from taskmill.errors import (
     ConfigError,
@@ -39,9 +39,9 @@ from taskmill.model.machine import (
 from taskmill.model.settings import Aging, Group, Priority, Retention, Retry
 from taskmill.runtime.settings import RunSettings
 from taskmill.verbs.components import checked_concurrency
-from taskmill.verbs.running import Running
-from taskmill.verbs.submitting import Submitting
-from taskmill.verbs.tuning import Tuning
+from taskmill.verbs.running import RunMethods
+from taskmill.verbs.submitting import SubmitMethods
+from taskmill.verbs.tuning import TuneMethods
 
 if TYPE_CHECKING:
     from taskmill.execute.work import Executor
@@ -65,7 +65,7 @@ _LOADED_WHEN_OPENED = (
 no file descriptors left, or may have dropped the privileges to read them."""
 
 
-class Scheduler(Submitting, Tuning, Running):
+class Scheduler(SubmitMethods, TuneMethods, RunMethods):
     """A durable task scheduler on an SQLite file, in memory, or on PostgreSQL.
 
     ``async with Scheduler("tasks.db", domains=[...])`` opens it; :meth:`run`, :meth:`run_until_idle` and
@@ -137,7 +137,7 @@ class Scheduler(Submitting, Tuning, Running):
             self._store = open_store(store, durability, self._clock)
         self._store.declared = self._settings.declared
         self._is_open = False
-        self._context_token: Token[Submits | None] | None = None
+        self._context_token: Token[SubmitsTasks | None] | None = None
 
     def __repr__(self) -> str:
         return f"<Scheduler {self._store.name}>"

@@ -71,13 +71,13 @@ class TypeOptions(TypedDict, total=False):
     rate: RateLimit | None
 
 
-class Submits(Protocol):
+class SubmitsTasks(Protocol):
     """The part of an open scheduler that a domain uses."""
 
     async def submit(self, submission: Submission) -> Handle[Any]: ...
 
 
-current_scheduler: ContextVar[Submits | None] = ContextVar("taskmill_current_scheduler", default=None)
+current_scheduler: ContextVar[SubmitsTasks | None] = ContextVar("taskmill_current_scheduler", default=None)
 
 
 class _Decorator(Protocol):
@@ -108,7 +108,7 @@ class Domain:
         """The most tasks of this domain that may run at once; ``None`` for no limit."""
         self.state = checked_state(state)
         self.types: dict[str, TaskType] = {}
-        self._schedulers: list[Submits] = []
+        self._schedulers: list[SubmitsTasks] = []
 
     def __repr__(self) -> str:
         return f"<Domain {self.name}: {len(self.types)} task types>"
@@ -151,7 +151,7 @@ class Domain:
 
         return register if handler is None else register(handler)
 
-    def scheduler(self) -> Submits:
+    def scheduler(self) -> SubmitsTasks:
         """Return the open scheduler of this domain; of several, the one of the current context."""
         match self._schedulers:
             case []:
@@ -170,10 +170,10 @@ class Domain:
                     "choose one with scheduler.submit(task.prepare(...))"
                 )
 
-    def bind(self, scheduler: Submits) -> None:
+    def bind(self, scheduler: SubmitsTasks) -> None:
         self._schedulers.append(scheduler)
 
-    def unbind(self, scheduler: Submits) -> None:
+    def unbind(self, scheduler: SubmitsTasks) -> None:
         self._schedulers.remove(scheduler)
 
 

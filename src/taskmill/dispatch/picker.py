@@ -24,9 +24,9 @@ from taskmill.dispatch.shares import Shares
 from taskmill.model.cluster import Demand
 from taskmill.model.controls import EVERYTHING, Bucket, Scope
 from taskmill.model.task import Lane, Waiting
-from taskmill.policy.fair_queue import Ring
+from taskmill.policy.fair_queue import RoundRobin
 from taskmill.policy.holds import passes_shares, scopes_of
-from taskmill.policy.preemption import Pressing
+from taskmill.policy.preemption import UrgentTask
 from taskmill.policy.rules import Rules
 
 _LAST = (1 << 62, 0, 0)
@@ -50,7 +50,7 @@ class Picker:
         self.throttled: set[str] = set()
         """Groups with tasks that wait for the pressure to fall."""
         self.shares = Shares()
-        self._ring = Ring()
+        self._ring = RoundRobin()
         self._next_of: dict[str, Waiting] = {}
         """By group: the task that it would start."""
         self._versions: dict[str, int] = {}
@@ -133,7 +133,7 @@ class Picker:
         """True if a known task may start, given a free slot. Call :meth:`settle` first."""
         return bool(self._next_of) and not self.rules.is_paused(EVERYTHING)
 
-    def pressing(self, now: int, most: int) -> list[Pressing]:
+    def pressing(self, now: int, most: int) -> list[UrgentTask]:
         """Return waiting tasks that could start and may preempt others, at most ``most``."""
         if self.rules.is_paused(EVERYTHING):
             return []
@@ -148,13 +148,13 @@ class Picker:
             if not self.backpressure.holds_back(effective) and self.backpressure.may_pass(lane.type, place.io)
         )
         room: dict[Scope, int] = {}
-        found: list[Pressing] = []
+        found: list[UrgentTask] = []
         for effective, _, _, id, lane, io in waiting:
             for scope in (scopes := scopes_of(lane.group, lane.type)):
                 if scope not in room:
                     room[scope] = self.limits.room_in(scope)
             if len(found) < most and all(room[scope] > 0 for scope in scopes):
-                found.append(Pressing(effective, self.backpressure.budget_of(lane.type, io), id, lane.type))
+                found.append(UrgentTask(effective, self.backpressure.budget_of(lane.type, io), id, lane.type))
                 for scope in scopes:
                     room[scope] -= 1
         return found

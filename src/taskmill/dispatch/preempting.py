@@ -16,10 +16,10 @@ from taskmill.model.attempt import StopReason
 from taskmill.model.cluster import Ask, Preemption
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.task import Claimed
-from taskmill.policy.preemption import PATIENCE_MS, Pressing, fits_after, victims
+from taskmill.policy.preemption import PATIENCE_MS, UrgentTask, fits_after, victims
 
 
-class Running(Protocol):
+class RunningTask(Protocol):
     """A running attempt."""
 
     @property
@@ -28,7 +28,7 @@ class Running(Protocol):
     def stop_reason(self) -> StopReason | None: ...
 
 
-def eased(backpressure: Backpressure, running: Mapping[int, Running]) -> list[int]:
+def eased(backpressure: Backpressure, running: Mapping[int, RunningTask]) -> list[int]:
     """Return the running tasks to preempt because of pressure."""
     if not backpressure.is_easing:
         return []
@@ -66,7 +66,7 @@ class Preempting:
         self.next_at: int | None = None
         """When to ask the other nodes again."""
 
-    def victims(self, running: Collection[Running], taken: int, slots: int, now: int) -> Victims:
+    def victims(self, running: Collection[RunningTask], taken: int, slots: int, now: int) -> Victims:
         """Choose the least urgent tasks to preempt for urgent ones, if all slots are ``taken``."""
         self.next_at = None
         if taken < slots:
@@ -81,7 +81,7 @@ class Preempting:
         stoppable = [(attempt.task, attempt.stop_reason is not None) for attempt in running]
         return Victims(victims(pressing, stoppable, picker.backpressure.capacity, self._load.io))
 
-    def _ask(self, pressing: Sequence[Pressing], running: Collection[Running], now: int) -> Preemption | None:
+    def _ask(self, pressing: Sequence[UrgentTask], running: Collection[RunningTask], now: int) -> Preemption | None:
         """Return a request to the store for urgent tasks that are new or that the last request has not helped."""
         known = self._requests
         self._requests = {each.id: known.get(each.id) or Request(now, now) for each in pressing}
@@ -98,7 +98,7 @@ class Preempting:
         self.next_at = min(request.again_at for request in self._requests.values())
         return question
 
-    def _asks(self, pressing: Sequence[Pressing], running: Iterable[Running], now: int) -> list[Ask]:
+    def _asks(self, pressing: Sequence[UrgentTask], running: Iterable[RunningTask], now: int) -> list[Ask]:
         asks: list[Ask] = []
         has_budget = False
         for each in pressing:
@@ -110,12 +110,12 @@ class Preempting:
                 asks.append(Ask(each.id, each.effective, each.type, counts_free, choices))
         return asks
 
-    def _leaving_room(self, budget: IoBudget, running: Iterable[Running]) -> list[int]:
+    def _leaving_room(self, budget: IoBudget, running: Iterable[RunningTask]) -> list[int]:
         """Return the tasks on this node whose end would leave room for a budget of IO."""
         capacity, load = self._waiting.picker.backpressure.capacity, self._load.io
         return [attempt.task.id for attempt in running if fits_after(budget, attempt.task.budget, capacity, load)]
 
-    def may_return(self, running: Iterable[Running], taken: int, slots: int, now: int) -> bool:
+    def may_return(self, running: Iterable[RunningTask], taken: int, slots: int, now: int) -> bool:
         """True if preempted tasks wait, and no urgent task needs their slots any more.
 
         An urgent task that a cap, a rate or a pause holds back does not count, because slots would be idle until it may

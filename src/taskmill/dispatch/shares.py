@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from taskmill.model.cluster import Demand
 from taskmill.model.settings import AllocationReason
-from taskmill.policy.fair_queue import LEAST_MS, Service
+from taskmill.policy.fair_queue import LEAST_MS, VirtualTime
 from taskmill.policy.shares import NO_SHARE, Share, allocate, lent
 
 CROWD = 4
@@ -29,7 +29,7 @@ class Shares:
     """Shares are computed again only when a demand has changed in a way that can change them."""
 
     def __init__(self) -> None:
-        self._service = Service()
+        self._service = VirtualTime()
         self._demands: dict[str, Demand] = {}
         self._shares: dict[str, Share] = {}
         self._slots = 0

@@ -25,7 +25,7 @@ MAIN_AGAIN = "__mp_main__"
 _loading_main = False
 
 
-class Address(msgspec.Struct, frozen=True):
+class HandlerAddress(msgspec.Struct, frozen=True):
     """The address of one handler. ``main_name`` or ``main_path`` is set if its module is ``__main__``."""
 
     type_name: str
@@ -63,12 +63,12 @@ def check_importable(function: Callable[..., Any], type_name: str) -> None:
         )
 
 
-def address_of(function: Callable[..., Any], type_name: str) -> Address:
+def address_of(function: Callable[..., Any], type_name: str) -> HandlerAddress:
     if function.__module__ != MAIN:
-        return Address(type_name, function.__module__, function.__qualname__)
+        return HandlerAddress(type_name, function.__module__, function.__qualname__)
     main = sys.modules[MAIN]
     path: str | None = getattr(main, "__file__", None)
-    return Address(
+    return HandlerAddress(
         type_name,
         MAIN,
         function.__qualname__,
@@ -77,7 +77,7 @@ def address_of(function: Callable[..., Any], type_name: str) -> Address:
     )
 
 
-def find_handler(address: Address) -> TaskType:
+def find_handler(address: HandlerAddress) -> TaskType:
     """Return the registered handler at this address, importing its module if needed."""
     module = _main_again(address) if address.module == MAIN else importlib.import_module(address.module)
     found = _look_up(module, address.name)
@@ -89,13 +89,13 @@ def find_handler(address: Address) -> TaskType:
     raise ConfigError(f"{address.type_name}: a worker process found no {address.name} in {address.module}")
 
 
-def _can_load_again(address: Address) -> bool:
+def _can_load_again(address: HandlerAddress) -> bool:
     if address.main_name is not None:
         return address.main_name.rpartition(".")[2] != MAIN
     return address.main_path is not None and os.path.isfile(address.main_path)
 
 
-def _main_again(address: Address) -> ModuleType:
+def _main_again(address: HandlerAddress) -> ModuleType:
     global _loading_main  # noqa: PLW0603 - like the import lock, it concerns the whole process
     if MAIN_AGAIN not in sys.modules:
         # Imported here, so that only handlers in scripts pay for it.

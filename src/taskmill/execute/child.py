@@ -32,13 +32,13 @@ import msgspec
 from taskmill.define.context import ALREADY_DONE, Context
 from taskmill.define.task import TaskType
 from taskmill.errors import ConfigError, InvalidState
-from taskmill.execute.address import Address, find_handler
+from taskmill.execute.address import HandlerAddress, find_handler
 from taskmill.execute.messages import (
     LENGTH_BYTES,
     Answer,
     Call,
     FromWorker,
-    Moved,
+    MovedBytes,
     Reported,
     RequestAnswer,
     SaveRequest,
@@ -99,7 +99,7 @@ class _Worker:
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._busy = False
         self._link: ChildLink | None = None
-        self._handlers: dict[Address, TaskType] = {}
+        self._handlers: dict[HandlerAddress, TaskType] = {}
 
     def serve(self) -> None:
         threading.Thread(target=self._listen, name="taskmill-scheduler-watch", daemon=True).start()
@@ -283,7 +283,7 @@ class ChildLink:
         with self._reporting:
             self._send_held_back()
             if self._moved != NO_IO:
-                self._send(Moved(self._moved))
+                self._send(MovedBytes(self._moved))
             self._closed = True
         self._has_held_back.set()
         wait(list(self._asked.values()))
@@ -321,10 +321,10 @@ async def _awaited(future: Future[Any]) -> list[Handle[Any]]:
 
 
 def _handles(stored: Sequence[Stored]) -> list[Handle[Any]]:
-    return [Handle(_ELSEWHERE, one) for one in stored]
+    return [Handle(_OUT_OF_REACH, one) for one in stored]
 
 
-class Elsewhere:
+class OutOfReach:
     """Stands in for the scheduler, which a worker process cannot reach: every method raises ``InvalidState``."""
 
     async def cancel(self, id: int) -> bool:
@@ -340,7 +340,7 @@ class Elsewhere:
         raise _out_of_reach(id)
 
 
-_ELSEWHERE = Elsewhere()
+_OUT_OF_REACH = OutOfReach()
 
 
 def _out_of_reach(id: int) -> InvalidState:

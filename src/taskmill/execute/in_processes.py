@@ -20,8 +20,8 @@ from taskmill.execute.messages import (
     Answer,
     Call,
     FromWorker,
-    Moved,
-    Refusal,
+    MovedBytes,
+    Refused,
     Reported,
     RequestAnswer,
     SaveRequest,
@@ -121,7 +121,7 @@ class ProcessExecutor:
             case Reported():
                 if running is not None:
                     running.work.link.report(message.progress)
-            case Moved():
+            case MovedBytes():
                 if running is not None:
                     running.moved += message.io
             case SaveRequest() | SpawnRequest():
@@ -203,7 +203,7 @@ async def _serve(worker: WorkerProcess, running: ProcessRunning | None, request:
             handles = await running.work.link.spawn(submissions, sibling=request.sibling)
             answer.stored = [Stored(handle.id, handle.kind, handle.replaced_id) for handle in handles]
     except Exception as wrong:  # noqa: BLE001 - every error is reported to the handler
-        answer.refusal = Refusal.of(wrong)
+        answer.refusal = Refused.of(wrong)
     worker.send(framed(answer))
 
 

@@ -11,7 +11,7 @@ from taskmill import errors
 from taskmill.define.signature import encoded_arguments
 from taskmill.define.task import PartName
 from taskmill.errors import InvalidState, TaskmillError
-from taskmill.execute.address import Address
+from taskmill.execute.address import HandlerAddress
 from taskmill.execute.work import error_text
 from taskmill.model.attempt import Failed, GaveUp, Interrupted, ProgressReport, RawOutcome, Succeeded
 from taskmill.model.io_budget import IoBudget
@@ -28,7 +28,7 @@ _ANSWERS: dict[str, type[RawOutcome]] = {kind.__name__: kind for kind in (Succee
 class Call(msgspec.Struct, tag=True):
     """To the worker: run this handler. ``record`` lacks the payload, which is sent once, as text."""
 
-    handler: Address
+    handler: HandlerAddress
     part: PartName
     payload: str
     saved: str | None
@@ -37,7 +37,7 @@ class Call(msgspec.Struct, tag=True):
     children: Sequence[HistoryRecord]
 
 
-class Refusal(msgspec.Struct):
+class Refused(msgspec.Struct):
     """The error that a refused request raises in the handler, the same as on the event loop."""
 
     error: str
@@ -45,7 +45,7 @@ class Refusal(msgspec.Struct):
     about: int | str | None
 
     @classmethod
-    def of(cls, wrong: Exception) -> Refusal:
+    def of(cls, wrong: Exception) -> Refused:
         kind = type(wrong).__name__ if isinstance(wrong, TaskmillError) else InvalidState.__name__
         about = getattr(wrong, "existing_id", getattr(wrong, "id", None))
         return cls(kind, str(wrong) if isinstance(wrong, TaskmillError) else error_text(wrong), about)
@@ -60,7 +60,7 @@ class RequestAnswer(msgspec.Struct, tag=True):
 
     number: int
     stored: list[Stored]
-    refusal: Refusal | None
+    refusal: Refused | None
 
 
 class Reported(msgspec.Struct, tag=True):
@@ -69,7 +69,7 @@ class Reported(msgspec.Struct, tag=True):
     progress: ProgressReport
 
 
-class Moved(msgspec.Struct, tag=True):
+class MovedBytes(msgspec.Struct, tag=True):
     """From the worker: the bytes that the handler reported as moved."""
 
     io: IoBudget
@@ -130,7 +130,7 @@ class Answer(msgspec.Struct, tag=True):
 
 
 ToWorker = Call | RequestAnswer
-FromWorker = Reported | Moved | SaveRequest | SpawnRequest | Answer
+FromWorker = Reported | MovedBytes | SaveRequest | SpawnRequest | Answer
 
 _encode = msgspec.json.Encoder().encode
 decode_to_worker = msgspec.json.Decoder(ToWorker).decode
@@ -142,7 +142,7 @@ def framed(message: ToWorker | FromWorker) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
-class Unframer:
+class FrameReader:
     """Splits a stream of bytes into message bodies."""
 
     def __init__(self) -> None:

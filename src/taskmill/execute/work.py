@@ -61,7 +61,7 @@ class Work:
         return [self.context(), *self.args] if self.type.part(self.part).wants_context else self.args
 
 
-class Running(Protocol):
+class RunningHandler(Protocol):
     """A started handler."""
 
     def interrupt(self) -> None:
@@ -72,7 +72,7 @@ class Running(Protocol):
 class Executor(Protocol):
     """Starts handlers. ``ended`` is called exactly once for each."""
 
-    def start(self, work: Work, ended: Ended) -> Running: ...
+    def start(self, work: Work, ended: Ended) -> RunningHandler: ...
     async def close(self) -> None: ...
 
 

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 
-from taskmill.execute.messages import FromWorker, Unframer, decode_from_worker
+from taskmill.execute.messages import FrameReader, FromWorker, decode_from_worker
 
 # Seconds of real time that a worker has to end after the request to end, before it is killed.
 PATIENCE = 5.0
@@ -51,7 +51,7 @@ class WorkerProcess:
         self._loop = asyncio.get_running_loop()
         self._received = received
         self._died = died
-        self._unframer = Unframer()
+        self._unframer = FrameReader()
         self._outgoing = bytearray()
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)

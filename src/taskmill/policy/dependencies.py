@@ -156,7 +156,7 @@ def _called(task: NewTask) -> str:
 WAITS_FOR_ITSELF = "depends_on: a task would wait for itself, because a task it depends on already waits for it"
 
 
-class Knot(msgspec.Struct):
+class RequestLinks(msgspec.Struct):
     """How a request is connected to stored tasks. New tasks are numbered downwards from -1."""
 
     edges: dict[int, list[int]] = msgspec.field(default_factory=dict[int, list[int]])
@@ -182,9 +182,9 @@ class Knot(msgspec.Struct):
         return find_cycle(edges) is not None
 
 
-def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> Knot:
+def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> RequestLinks:
     """Return the connections of a request, before any stored task is read."""
-    knot = Knot()
+    knot = RequestLinks()
     refs = references(request)
     if isinstance(refs, SubmissionError):
         return knot  # the request is refused anyway

@@ -21,7 +21,7 @@ _MOST_REMEMBERED = 64
 _MOST_CREDIT_MS = 10 * LEAST_MS
 
 
-class Service:
+class VirtualTime:
     """Fair queueing in virtual time: the time at which the next turn of each group is due.
 
     Serving a group moves its due time later by the service divided by its weight, and moves the virtual time forward by
@@ -58,7 +58,7 @@ class Service:
             self._due = {group: at for group, at in self._due.items() if at > self._reached or group in working}
 
 
-class Ring:
+class RoundRobin:
     """A round robin over the groups that have work: the group with the smallest number of its last turn is next.
 
     A group that gets work joins behind all others, so that coming and going gains nothing and delays no other group.

@@ -67,14 +67,14 @@ def clocks(task: Clocked, rules: Rules, now: int) -> Clocks:
     )
 
 
-class Perishable(Protocol):
+class MayExpire(Protocol):
     """The stored field of a task that may expire."""
 
     @property
     def may_expire(self) -> bool | int: ...
 
 
-def has_expired(task: Perishable, shown: Clocks, now: int) -> bool:
+def has_expired(task: MayExpire, shown: Clocks, now: int) -> bool:
     """True if the task is past its deadline, even if it was not yet moved to history."""
     return bool(task.may_expire) and shown.expires_at is not None and shown.expires_at <= now
 
@@ -93,7 +93,7 @@ def pauses_of(rules: Rules, group: str, type: str, settled_at: int | None) -> li
     ]
 
 
-class Waiting(Clocked, Protocol):
+class WaitingTimes(Clocked, Protocol):
     """The stored fields of a task whose times move when a pause has ended."""
 
     @property
@@ -112,7 +112,7 @@ class Settled(NamedTuple):
     """Paused time before this instant is settled now."""
 
 
-def settled(task: Waiting, rules: Rules) -> Settled | None:
+def settled(task: WaitingTimes, rules: Rules) -> Settled | None:
     """Add the time of ended pauses to a task that does not run; return ``None`` if there is none to add.
 
     If another pause still holds the task, only the time before that pause is added; the rest follows when it ends.

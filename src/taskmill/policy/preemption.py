@@ -23,7 +23,7 @@ PATIENCE_MS = 2000
 _NO_LOAD = IoLoad()
 
 
-class Pressing(NamedTuple):
+class UrgentTask(NamedTuple):
     """A waiting task that is urgent enough to preempt others."""
 
     effective: int
@@ -79,7 +79,7 @@ def _may_replace(ask: Ask, task: Runner) -> bool:
 
 
 def victims(
-    pressing: Sequence[Pressing],
+    pressing: Sequence[UrgentTask],
     running: Sequence[tuple[Claimed, bool]],
     capacity: Capacity = UNKNOWN_CAPACITY,
     load: IoLoad = _NO_LOAD,

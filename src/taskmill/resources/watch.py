@@ -38,7 +38,7 @@ async def _nothing() -> None:
     """Do nothing."""
 
 
-class Seen(msgspec.Struct):
+class Readings(msgspec.Struct):
     """The values of one round."""
 
     reading: Reading | None = None
@@ -74,7 +74,7 @@ class ResourceWatch:
         self._changed = changed
         self._stopping = asyncio.Event()
         self._answered = asyncio.Event()
-        self._inquirer: _Inquirer | None = None
+        self._inquirer: _PollingThread | None = None
         self._failing: set[str] = set()
         self.due_at = clock.monotonic()
         """When the next round is due."""
@@ -113,7 +113,7 @@ class ResourceWatch:
         began = self._clock.monotonic()
         self.due_at = began + self._interval
         if self._inquirer is None:
-            self._inquirer = _Inquirer(self._clock, self._sampler, self._sources)
+            self._inquirer = _PollingThread(self._clock, self._sampler, self._sources)
         inquirer = self._inquirer
         self._answered = answered = asyncio.Event()
         answer = inquirer.ask(answered)
@@ -133,7 +133,7 @@ class ResourceWatch:
             )
         self._settle(None, {})
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: Readings) -> None:
         for name, why in seen.failures.items():
             if name not in self._failing:
                 logger.warning("%s failed (%s); it is ignored until it answers again", name, why)
@@ -159,7 +159,7 @@ class ResourceWatch:
             self._changed()
 
 
-class _Inquirer:
+class _PollingThread:
     """The polling thread. It is a daemon, so that a source that never answers does not keep the program alive."""
 
     def __init__(self, clock: Clock, sampler: ResourceSampler | None, sources: Sequence[PressureSource]) -> None:
@@ -173,10 +173,10 @@ class _Inquirer:
         self._thread = threading.Thread(target=self._serve, name="taskmill-monitor", daemon=True)
         self._thread.start()
 
-    def ask(self, answered: asyncio.Event) -> list[Seen]:
+    def ask(self, answered: asyncio.Event) -> list[Readings]:
         """Start a round; when ``answered`` is set, the returned list holds its values."""
         loop = asyncio.get_running_loop()
-        answer: list[Seen] = []
+        answer: list[Readings] = []
 
         def job() -> None:
             seen = self._seen()
@@ -184,7 +184,7 @@ class _Inquirer:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(done, seen)
 
-        def done(seen: Seen) -> None:
+        def done(seen: Readings) -> None:
             self._clock.work_ends(may_block=True, thread=self._thread)
             answer.append(seen)
             answered.set()
@@ -200,8 +200,8 @@ class _Inquirer:
         while (job := self._questions.get()) is not None:
             job()
 
-    def _seen(self) -> Seen:
-        seen = Seen()
+    def _seen(self) -> Readings:
+        seen = Readings()
         if self._sampler is not None:
             sampler = self._sampler
             self._ask_one(seen, SAMPLER, lambda: _sample(seen, sampler))
@@ -209,7 +209,7 @@ class _Inquirer:
             self._ask_one(seen, name, lambda name=name, source=source: _press(seen, name, source))  # type: ignore[misc]
         return seen
 
-    def _ask_one(self, seen: Seen, name: str, question: Callable[[], None]) -> None:
+    def _ask_one(self, seen: Readings, name: str, question: Callable[[], None]) -> None:
         self.asking = name
         try:
             question()
@@ -217,7 +217,7 @@ class _Inquirer:
             seen.failures[name] = exception_text(wrong)
 
 
-def _sample(seen: Seen, sampler: ResourceSampler) -> None:
+def _sample(seen: Readings, sampler: ResourceSampler) -> None:
     reading = sampler.sample()
     if not isinstance(reading, Reading):
         raise TypeError(f"sample() returned {type(reading).__name__}, not a Reading")
@@ -226,7 +226,7 @@ def _sample(seen: Seen, sampler: ResourceSampler) -> None:
     seen.reading = reading
 
 
-def _press(seen: Seen, name: str, source: PressureSource) -> None:
+def _press(seen: Readings, name: str, source: PressureSource) -> None:
     said = source.pressure()
     pressure = clean_share(said)
     if pressure is None:

@@ -30,7 +30,7 @@ from taskmill.core.ports import Clock
 from taskmill.define.context import ALREADY_DONE, Context
 from taskmill.define.registry import RegisteredType
 from taskmill.errors import InvalidState
-from taskmill.execute.work import Running
+from taskmill.execute.work import RunningHandler
 from taskmill.handle import Handle, Spawned
 from taskmill.model.attempt import (
     Outcome,
@@ -139,9 +139,9 @@ class Attempt:
         self.started = started
         self.overrides = NO_OVERRIDES
         self.phase = _STARTING
-        self.running: Running | None = None
+        self.running: RunningHandler | None = None
         """The handler, while it is running."""
-        self.hook: Running | None = None
+        self.hook: RunningHandler | None = None
         """The ``on_cancel`` hook, while it is running and decides the outcome."""
         self.stop_reason: StopReason | None = None
         self.note: str | None = None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from taskmill.define.task import PartName
 from taskmill.execute.in_threads import ThreadExecutor
 from taskmill.execute.on_loop import LoopExecutor
-from taskmill.execute.work import Ended, Executor, Running, Work
+from taskmill.execute.work import Ended, Executor, RunningHandler, Work
 from taskmill.runtime.attempt import Attempt
 
 
@@ -19,7 +19,7 @@ class Executors(NamedTuple):
     processes: Executor | None
     """None if no task type asks for processes: most programs never load that code."""
 
-    def start(self, attempt: Attempt, part: PartName, ended: Ended) -> Running:
+    def start(self, attempt: Attempt, part: PartName, ended: Ended) -> RunningHandler:
         """Call the handler or the ``finalize`` of an attempt."""
         task, type = attempt.task, attempt.type
         args, kwargs = type.handler.signature.decode(task.payload)
@@ -43,7 +43,7 @@ class Executors(NamedTuple):
         executor = self.loop if type.handler.part(part).is_async else self.threads
         return executor.start(work, ended)
 
-    def start_hook(self, attempt: Attempt, ended: Ended) -> Running:
+    def start_hook(self, attempt: Attempt, ended: Ended) -> RunningHandler:
         """Call the ``on_cancel`` hook of an attempt, always in this process. Its result is ignored."""
         hook = attempt.type.handler.on_cancel
         assert hook is not None  # noqa: S101 - only called for types that have one

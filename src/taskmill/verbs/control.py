@@ -13,10 +13,10 @@ from taskmill.model.records import HistoryRecord
 from taskmill.model.settings import PRUNE_BITE, Retention
 from taskmill.model.task import Stored
 from taskmill.verbs.components import checked_id
-from taskmill.verbs.reading import Reading
+from taskmill.verbs.reading import ReadMethods
 
 
-class Control(Reading):
+class ControlMethods(ReadMethods):
     """Methods that act on stored tasks."""
 
     async def cancel(self, id: int) -> bool:

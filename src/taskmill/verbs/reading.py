@@ -31,7 +31,7 @@ DISK_RETRY = 1.0
 """Seconds to wait before checking again whether an ending is on disk."""
 
 
-class Reading(Components):
+class ReadMethods(Components):
     """Methods that read and change nothing."""
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord:

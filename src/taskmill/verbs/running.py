@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Generator
 from typing import TYPE_CHECKING, Self, cast
 
-from taskmill.define.domain import Submits, current_scheduler
+from taskmill.define.domain import SubmitsTasks, current_scheduler
 from taskmill.model.durations import Duration, milliseconds, optional_milliseconds
 from taskmill.verbs.components import Components
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from taskmill.runtime.loop import DispatchLoop
 
 
-class Running(Components):
+class RunMethods(Components):
     """Methods that dispatch."""
 
     @property
@@ -70,7 +70,7 @@ class Running(Components):
     @contextlib.contextmanager
     def _as_current(self) -> Generator[None, None, None]:
         """Make this scheduler the one that handlers running here submit to."""
-        token = current_scheduler.set(cast("Submits", self))
+        token = current_scheduler.set(cast("SubmitsTasks", self))
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ from taskmill.model.task import NewTask, Origin, Stored
 from taskmill.verbs.components import Components
 
 
-class Submitting(Components):
+class SubmitMethods(Components):
     """Methods that store tasks."""
 
     async def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:

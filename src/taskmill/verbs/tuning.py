@@ -18,10 +18,10 @@ from taskmill.model.task import domain_of
 from taskmill.policy.aging import max_wait_ms
 from taskmill.policy.rules import changed, equal_weights
 from taskmill.verbs.components import checked_concurrency, checked_id, checked_text
-from taskmill.verbs.control import Control
+from taskmill.verbs.control import ControlMethods
 
 
-class Tuning(Control):
+class TuneMethods(ControlMethods):
     """Methods that change how tasks share the slots."""
 
     async def set_priority(self, id: int, priority: int) -> None:
@@ -154,7 +154,7 @@ class Tuning(Control):
 class GroupControl:
     """The controls of one group. Settings and pauses are durable and apply to every process on the store."""
 
-    def __init__(self, scheduler: Tuning, name: str) -> None:
+    def __init__(self, scheduler: TuneMethods, name: str) -> None:
         self._scheduler = scheduler
         self._scope = Scope(ScopeKind.GROUP, name)
         self.name = name
@@ -192,7 +192,7 @@ class GroupControl:
 class DomainControl:
     """The controls of one domain."""
 
-    def __init__(self, scheduler: Tuning, name: str) -> None:
+    def __init__(self, scheduler: TuneMethods, name: str) -> None:
         self._scheduler = scheduler
         self._scope = Scope(ScopeKind.DOMAIN, name)
         self.name = name

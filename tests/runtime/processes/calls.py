@@ -12,9 +12,9 @@ from taskmill.core.clock import SystemClock
 from taskmill.define.context import Context
 from taskmill.define.task import Task
 from taskmill.errors import InvalidState
-from taskmill.execute.child import Elsewhere
+from taskmill.execute.child import OutOfReach
 from taskmill.execute.in_processes import ProcessExecutor
-from taskmill.execute.work import Running, Work
+from taskmill.execute.work import RunningHandler, Work
 from taskmill.handle import Handle, Spawned
 from taskmill.model.attempt import ProgressReport, RawOutcome
 from taskmill.model.io_budget import IoBudget
@@ -72,7 +72,7 @@ class RecordingLink:
         if self.refuses_saves:
             raise InvalidState("attempt 1 of task 7 is over")
         self.spawned += [(submission, sibling) for submission in submissions]
-        return [Handle(Elsewhere(), Stored(100 + number, "inserted")) for number in range(len(submissions))]
+        return [Handle(OutOfReach(), Stored(100 + number, "inserted")) for number in range(len(submissions))]
 
     async def first_report(self) -> ProgressReport:
         """The handler is at work, and has said so."""
@@ -92,7 +92,7 @@ class StartedCall:
     def __init__(self, task: Task[..., Any], args: tuple[Any, ...], saved: str | None = None) -> None:
         self.link = RecordingLink()
         self.outcomes: list[RawOutcome] = []
-        self.running: Running | None = None
+        self.running: RunningHandler | None = None
         self._ended = asyncio.Event()
         arguments, payload = task.type.signature.encode(args, {})
         record = TaskRecord(

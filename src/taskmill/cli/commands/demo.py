@@ -17,7 +17,7 @@ from taskmill.cli.refusal import DONE, INTERRUPTED, REFUSED, WRONG, Refusal
 
 if TYPE_CHECKING:
     from taskmill.cli.demo.audit import Audit
-    from taskmill.cli.demo.run import DemoRun, View
+    from taskmill.cli.demo.run import DemoRun, DemoView
 
 SUMMARY = "Run a realistic workload on a temporary file, and check that nothing is lost"
 
@@ -67,7 +67,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return DONE if audit.balances else REFUSED
 
 
-async def _show(tasks: int, seconds: float, view: View | None) -> Audit:
+async def _show(tasks: int, seconds: float, view: DemoView | None) -> Audit:
     from taskmill.cli.demo.audit import audited
     from taskmill.cli.demo.run import DemoRun
     from taskmill.cli.demo.workload import WEIGHTS, Witness, planned, sync
@@ -90,7 +90,7 @@ async def _show(tasks: int, seconds: float, view: View | None) -> Audit:
         return await audited(file, run, witness)
 
 
-def _chosen_view(stack: contextlib.ExitStack) -> View:
+def _chosen_view(stack: contextlib.ExitStack) -> DemoView:
     if not screen.allows_live_view():
         return _Lines()
     from taskmill.cli.views.demo import demo_frame

@@ -26,7 +26,7 @@ RECENT = 40
 LISTED = (TaskCompleted, TaskFailed, TaskDeadLettered, TaskCancelled, TaskExpired)
 
 
-class View(Protocol):
+class DemoView(Protocol):
     """Shows the run while it lasts."""
 
     def draw(self, state: DemoRun, /) -> None: ...
@@ -62,7 +62,7 @@ class DemoRun:
     def ended(self) -> int:
         return sum(self.snapshot.counts.get(ending, 0) for ending in Ending) if self.snapshot else 0
 
-    async def run(self, view: View) -> None:
+    async def run(self, view: DemoView) -> None:
         """Run the plan until every task has ended, or until ``patience`` seconds have passed."""
         self._began = time.monotonic()
         listening = asyncio.create_task(self._listen())
@@ -75,7 +75,7 @@ class DemoRun:
                 task.cancel()
             await asyncio.wait([submitting, listening])
 
-    async def _watch(self, view: View, submitting: asyncio.Task[None]) -> None:
+    async def _watch(self, view: DemoView, submitting: asyncio.Task[None]) -> None:
         pause = 0.12 if self.seconds else 0.02
         while self.elapsed < self._patience:
             if submitting.done():

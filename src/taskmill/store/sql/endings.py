@@ -23,7 +23,7 @@ from taskmill.store.sql.rows import EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 
-class Ties(NamedTuple):
+class LinkKinds(NamedTuple):
     """The kinds of links that tasks may have to others, and that their endings therefore affect."""
 
     successors: bool = True
@@ -33,11 +33,11 @@ class Ties(NamedTuple):
     cron: bool = True
 
 
-ANYONE = Ties()
+ANYONE = LinkKinds()
 """The links are unknown and have to be looked up."""
-CRON_ONLY = Ties(successors=False, dependents=False, parents=False, series=False)
+CRON_ONLY = LinkKinds(successors=False, dependents=False, parents=False, series=False)
 NOBODY = CRON_ONLY._replace(cron=False)
-_decode_ties = msgspec.json.Decoder(Ties, strict=False).decode
+_decode_ties = msgspec.json.Decoder(LinkKinds, strict=False).decode
 
 
 def end_tasks(
@@ -49,7 +49,7 @@ def end_tasks(
     sums: str | None = None,
     tagged: bool = True,
     told: bool = False,
-    ties: Ties = ANYONE,
+    ties: LinkKinds = ANYONE,
     tasks: Sequence[Described] | None = None,
 ) -> None:
     """Move active tasks to history, and handle every task that waits for them.

@@ -21,7 +21,7 @@ from taskmill.policy.verdicts import after_attempt
 from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, series
 from taskmill.store.sql.cluster import just_ends
 from taskmill.store.sql.connection import Connection, encoded, one
-from taskmill.store.sql.endings import Ties, end_tasks, leave_active
+from taskmill.store.sql.endings import LinkKinds, end_tasks, leave_active
 from taskmill.store.sql.expiring import expire, expire_among
 from taskmill.store.sql.releasing import note_queued, promote
 from taskmill.store.sql.rows import UNREADABLE, EndingRow, describe
@@ -36,9 +36,9 @@ _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_one_claimed = msgspec.json.Decoder(Claimed).decode
 _decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
-_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, Ties]], strict=False).decode
+_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, LinkKinds]], strict=False).decode
 
-_NOT_HELD = (None, False, Ties())
+_NOT_HELD = (None, False, LinkKinds())
 
 
 def _one(connection: Connection, statement: str, *parameters: Any) -> Any:
@@ -176,7 +176,7 @@ def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: T
         cron.returned(connection, returned, result.now, result.commit)
         _note_changed_lanes(connection, returned, result)
     if followed.ends:
-        ties = Ties(*map(any, zip(*(held[each.task.id][2] for each in followed.ends), strict=True)))
+        ties = LinkKinds(*map(any, zip(*(held[each.task.id][2] for each in followed.ends), strict=True)))
         _end_judged(connection, followed.ends, ties, result.now, result)
     if followed.left or followed.stops:
         _leave_to_children(connection, followed, result.now, result)
@@ -231,7 +231,9 @@ def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) 
     return True
 
 
-def _end_judged(connection: Connection, ending: Sequence[Judged], ties: Ties, now: int, result: TurnResult) -> None:
+def _end_judged(
+    connection: Connection, ending: Sequence[Judged], ties: LinkKinds, now: int, result: TurnResult
+) -> None:
     rows = [
         EndingRow(judged.task.id, verdict.ending, now, judged.duration_ms, verdict.result, verdict.error)
         for judged in ending
