@@ -13,7 +13,7 @@ from taskmill.model.controls import Declared
 from taskmill.model.options import text
 from taskmill.model.settings import Aging, Group, priority_value
 
-NOBODY_PREEMPTS = -1
+NO_PREEMPTION = -1
 
 
 def declared(
@@ -44,7 +44,7 @@ def declared(
         },
         rates={each.handler.name: each.rate for each in registry if each.rate is not None},
         aging=aging,
-        preempt_at=NOBODY_PREEMPTS if preempt_at is None else priority_value(preempt_at, "preempt_at"),
+        preempt_at=NO_PREEMPTION if preempt_at is None else priority_value(preempt_at, "preempt_at"),
     )
 
 

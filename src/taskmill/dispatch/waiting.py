@@ -14,7 +14,7 @@ from taskmill.dispatch.front import Front
 from taskmill.dispatch.hold_counter import HoldCounter
 from taskmill.dispatch.limits import Load
 from taskmill.dispatch.picker import Picker
-from taskmill.model.cluster import NOBODY, Admission, Others, Start
+from taskmill.model.cluster import NO_OTHERS, Admission, Others, Start
 from taskmill.model.commit import Commit
 from taskmill.model.controls import Declared
 from taskmill.model.explanation import Reason
@@ -57,7 +57,7 @@ class WaitingTasks:
         """When an occurrence of a recurring series comes due, which is skipped if the last one is still active."""
         self._is_current = False
         """True if nothing has happened since a survey that saw every task it found."""
-        self.others: Others = NOBODY
+        self.others: Others = NO_OTHERS
 
     def measure(self, denied: Callable[[Reason], None], lent: Callable[[str, int], None]) -> None:
         """Report holds and lent slots from now on; call it once."""
@@ -292,7 +292,7 @@ class WaitingTasks:
         self._hooks += result.hooks
         self._is_current = look.survey and not any(self._was_emptied(lane, result) for lane in result.lanes or ())
         if look.survey:
-            self.others = result.others or NOBODY
+            self.others = result.others or NO_OTHERS
             self.in_doubt = False
             self.has_preempted, self.has_eased = result.has_preempted, result.has_eased
         else:

@@ -65,7 +65,7 @@ class Others(msgspec.Struct, frozen=True):
     """The types of waiting tasks that other nodes can run."""
 
 
-NOBODY = Others()
+NO_OTHERS = Others()
 """The value before the first survey."""
 
 

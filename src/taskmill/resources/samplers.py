@@ -171,7 +171,8 @@ class CpuShare:
         own = self._own.rates()
         if own and self._cores:
             return min(total(own, 1)[0] / self._cores, 1.0)
-        return busy / whole if whole else 0.0
+        # The two counters are not read at the same moment.
+        return min(busy / whole, 1.0) if whole else 0.0
 
 
 class PsutilSampler:

@@ -33,10 +33,10 @@ class LinkKinds(NamedTuple):
     cron: bool = True
 
 
-ANYONE = LinkKinds()
+ALL_LINK_KINDS = LinkKinds()
 """The links are unknown and have to be looked up."""
 CRON_ONLY = LinkKinds(successors=False, dependents=False, parents=False, series=False)
-NOBODY = CRON_ONLY._replace(cron=False)
+NO_LINK_KINDS = CRON_ONLY._replace(cron=False)
 _decode_ties = msgspec.json.Decoder(LinkKinds, strict=False).decode
 
 
@@ -49,7 +49,7 @@ def end_tasks(
     sums: str | None = None,
     tagged: bool = True,
     told: bool = False,
-    ties: LinkKinds = ANYONE,
+    ties: LinkKinds = ALL_LINK_KINDS,
     tasks: Sequence[Described] | None = None,
 ) -> None:
     """Move active tasks to history, and handle every task that waits for them.
@@ -68,7 +68,7 @@ def end_tasks(
             if all(task.type for task in tasks):
                 sums, tagged = _sums(tasks, endings), any(task.tags for task in tasks)
         ids = encoded([row.id for row in endings])
-        if ties is ANYONE:
+        if ties is ALL_LINK_KINDS:
             ties = _decode_ties(one(connection, SQL["ties"]))
         # Endings that the caller announces are of tasks that have run, and so have no gate any longer.
         has_gates = ties.successors and not told
@@ -90,7 +90,7 @@ def end_tasks(
         if ties.cron:
             cron.follow(connection, endings, now, commit)
         endings = _once(following)
-        sums, tagged, told, ties, tasks = None, True, False, ANYONE, None
+        sums, tagged, told, ties, tasks = None, True, False, ALL_LINK_KINDS, None
 
 
 def _record(connection: Connection, endings: Sequence[EndingRow]) -> None:

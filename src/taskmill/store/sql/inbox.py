@@ -15,7 +15,7 @@ from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
 from taskmill.store.sql import dependencies, expiring, families, paused_time, series
 from taskmill.store.sql.connection import Connection, encoded
-from taskmill.store.sql.endings import CRON_ONLY, NOBODY, end_tasks
+from taskmill.store.sql.endings import CRON_ONLY, NO_LINK_KINDS, end_tasks
 from taskmill.store.sql.insert import insert_rows
 from taskmill.store.sql.rows import EndingRow, read_described
 from taskmill.store.sql.statements import SQL
@@ -140,7 +140,7 @@ def _store(connection: Connection, plan: InboxPlan, found: _Found, commit: Commi
     if not has_dependents and all(_is_alone(one, plan) for one in plan.superseded):
         # No links have to be passed on to the replacements: end the replaced tasks first, which frees their keys.
         tasks = read_described([found.holders[one.old_id] for one in plan.superseded])
-        end_tasks(connection, endings, now, commit, ties=CRON_ONLY if found.has_firings else NOBODY, tasks=tasks)
+        end_tasks(connection, endings, now, commit, ties=CRON_ONLY if found.has_firings else NO_LINK_KINDS, tasks=tasks)
         endings = []
     elif stored := [one.old_id for one in plan.superseded if one.old_id < plan.first_id]:
         connection.execute(SQL["give_up_keys"], (encoded(stored),))

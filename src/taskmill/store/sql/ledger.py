@@ -28,7 +28,7 @@ from taskmill.store.sql.rows import UNREADABLE, EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 BITE = 500
-"""How many tasks upkeep moves in one transaction, so that nobody waits long behind it."""
+"""How many tasks upkeep moves in one transaction, so that other transactions do not wait long for it."""
 
 
 _decode = msgspec.json.Decoder().decode

@@ -79,7 +79,7 @@ def unhold(connection: Connection, ids: Sequence[int], now: int, commit: Commit)
 def promote(connection: Connection, now: int, most: int, commit: Commit) -> None:
     """Let tasks that are due into the queue, at most ``most``.
 
-    The commit name their places, so that no lane has to be read again for them.
+    The commit names their places, so that no lane has to be read again for them.
     """
     if ids := decode_ids(one(connection, SQL["due"], now, most)):
         connection.execute(SQL["promote"], (encoded(ids),))
