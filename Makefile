@@ -27,7 +27,7 @@ demo: $(INSTALLED)    ## run the demonstration: a sync workload on a temporary f
 	$(BIN)/taskmill demo
 
 test: $(INSTALLED)    ## run the whole suite
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: $(INSTALLED)   ## lint, formatting and types
 	$(BIN)/ruff check .

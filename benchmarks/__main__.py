@@ -39,7 +39,7 @@ MEASUREMENTS = {
     "fan": "fan_out",
     "tree": "tree_cancel",
     "fair": "fairness",
-    "io": "io_gate",
+    "io": "io_room",
     "progress": "progress_reports",
     "cron": "cron_idle",
     "pg": "postgres",

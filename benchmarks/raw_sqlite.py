@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from taskmill.store.sqlite.connection import connect
-from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES
+from taskmill.store.sqlite.log import CHECKPOINT_BYTES
 from taskmill.store.sqlite.migrate import migrate
 
 BATCH = 100

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import pytest
 
-from taskmill.ports import Clock
+from taskmill.core.ports import Clock
 from tests.postgres.schemas import Schemas
 
 ROOMS = ("acceptance", "metrics", "runtime")
@@ -38,6 +38,7 @@ class Engine:
         self._schemas = schemas
         self._places: dict[str, str] = {}
         self._taken: list[str] = []
+        self._lent: list[tuple[Schemas, str]] = []
         self.was_used = schemas is None
 
     @property
@@ -77,10 +78,21 @@ class Engine:
         self._taken.append(self._schemas.take())
         return self._taken[-1]
 
+    def borrow(self, schemas: Schemas) -> str:
+        """Return the address of an empty schema for a test that has chosen PostgreSQL itself.
+
+        The schema is returned after the other fixtures, which may have a scheduler open on it.
+        """
+        schema = schemas.take()
+        self._lent.append((schemas, schema))
+        return schemas.address(schema)
+
     def close(self) -> None:
         for schema in self._taken:
             assert self._schemas is not None
             self._schemas.give_back(schema)
+        for schemas, schema in self._lent:
+            schemas.give_back(schema)
 
 
 def copied_as_killed(left: str | Path, copy: str | Path) -> bool:
@@ -113,7 +125,9 @@ def name_of(argument: object) -> str:
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """The engine that the test runs on. It is there before any other fixture can open a store."""
     if getattr(request, "param", "sqlite") == "sqlite":
-        yield Engine(None)
+        chosen = Engine(None)
+        yield chosen
+        chosen.close()
         return
     found = Engine(request.getfixturevalue("schemas"))
     request.node.stash[_ENGINE] = found
@@ -125,7 +139,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 
 def _redirect(engine: Engine, patch: pytest.MonkeyPatch) -> None:
-    from taskmill import cron_scheduler
+    from taskmill import cron
     from taskmill.store import opening
     from taskmill.store.postgres.store import PostgresStore
 
@@ -143,7 +157,7 @@ def _redirect(engine: Engine, patch: pytest.MonkeyPatch) -> None:
         await really_open(store)
 
     patch.setattr(opening, "open_store", open_store)
-    patch.setattr(cron_scheduler, "lasting_store", lambda store, clock: open_store(store, "full", clock))
+    patch.setattr(cron, "lasting_store", lambda store, clock: open_store(store, "full", clock))
     patch.setattr(PostgresStore, "open", open_it)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.both_engines import engine, pytest_generate_tests, pytest_runtest_call, schemas
+from tests.both_engines import Engine, engine, pytest_generate_tests, pytest_runtest_call, schemas
 from tests.postgres.fixtures import own_server, postgres_server, postgres_store
 
 __all__ = [
@@ -24,18 +26,32 @@ __all__ = [
 settings.register_profile("taskmill", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("taskmill")
 
+if sys.dont_write_bytecode:
+    # The tests start many Python processes, and each would compile the whole package: half a second of CPU.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells start what runs in the background so, and the commands that are tried here would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What several files assert by says as much of a failure as a test does.
-pytest.register_assert_rewrite("tests.acceptance.box", "tests.acceptance.command_line", "tests.runtime.records")
+# Helpers with assertions explain a failure as fully as a test module does.
+pytest.register_assert_rewrite(
+    "tests.acceptance.box", "tests.acceptance.command_line", "tests.runtime.records", "tests.store.contract"
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers for ``-n auto``: one more than cores, because tests often wait for a server."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(params=["memory", "file", "postgres"])
-def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The name of a store: each test that asks for it runs once per kind."""
+def any_store(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> str:
+    """Return the name of an empty store; each test that asks for it runs once per kind."""
     if request.param == "postgres":
-        address: str = request.getfixturevalue("postgres_store")
-        return address
+        return engine.borrow(request.getfixturevalue("schemas"))
     return ":memory:" if request.param == "memory" else str(tmp_path / "tasks.db")

@@ -1,4 +1,4 @@
-"""taskmill: durable background work in one SQLite file."""
+"""taskmill: an embedded, durable task scheduler on SQLite or PostgreSQL."""
 
 from taskmill._version import __version__
 from taskmill.define.context import Context
@@ -26,24 +26,15 @@ from taskmill.errors import (
     UnknownTaskType,
 )
 from taskmill.handle import Handle
-from taskmill.model.aging import Aging
+from taskmill.model.attempt import GiveUp, RetryLater, TaskProgress
 from taskmill.model.explanation import Explanation, Hold
-from taskmill.model.graph import TaskGraph
-from taskmill.model.group import Group
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.priority import Priority
-from taskmill.model.progress import TaskProgress
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.readings import Reading
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
-from taskmill.model.resources import PressureSource, Resources, ResourceSampler
-from taskmill.model.retention import Retention
-from taskmill.model.retry import Retry
-from taskmill.model.signals import GiveUp, RetryLater
+from taskmill.model.machine import PressureSource, Reading, Resources, ResourceSampler, ThrottlePolicy
+from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
+from taskmill.model.settings import Aging, Group, Priority, RateLimit, Retention, Retry
 from taskmill.model.snapshot import GroupSnapshot, NodeSnapshot, RateSnapshot, Schedule, Snapshot
 from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
-from taskmill.model.throttle import ThrottlePolicy
 from taskmill.scheduler import Scheduler
 
 __all__ = [

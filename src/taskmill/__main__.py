@@ -1,4 +1,4 @@
-"""``python -m taskmill`` is the command ``taskmill``."""
+"""Run the ``taskmill`` command as ``python -m taskmill``."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""The same scheduler for programs without an event loop: scripts, Flask, Qt.
+"""The scheduler for programs without an event loop: scripts, Flask, Qt.
 
-``Scheduler`` here runs the asynchronous one on a background thread and waits for its answers; there is no second
-implementation. Its verbs block and return what the asynchronous verbs return, except that handles block, too, and
-events are an ordinary iterator.
+This ``Scheduler`` runs the asynchronous one on a background thread and waits for its results; there is no second
+implementation. Its methods block and return what the asynchronous methods return, except that handles block as well
+and events are an ordinary iterator.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from taskmill.model.durations import Duration
 from taskmill.model.events import Event
 from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions
-from taskmill.model.graph import TaskGraph
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
-from taskmill.model.retention import Retention
+from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
+from taskmill.model.settings import RateLimit, Retention
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.submission import Submission
 from taskmill.scheduler import Scheduler as AsyncScheduler
@@ -61,7 +59,7 @@ class Handle(Generic[R_co]):
         return repr(self._handle)
 
     def result(self, timeout: Duration | None = None) -> R_co:
-        """The handler's value, or ``TaskFailed``."""
+        """Return the handler's value, or raise ``TaskFailed``."""
         return self._scheduler.call(self._handle.result(timeout))
 
     def wait(self, timeout: Duration | None = None) -> HistoryRecord:
@@ -69,20 +67,20 @@ class Handle(Generic[R_co]):
         return self._scheduler.call(self._handle.wait(timeout))
 
     def cancel(self) -> bool:
-        """Cancel the task; ``False`` if it had ended already."""
+        """Cancel the task; return ``False`` if it had already ended."""
         return self._scheduler.call(self._handle.cancel())
 
     def record(self) -> TaskRecord | HistoryRecord:
-        """The task as it is now."""
+        """Return the current record of the task."""
         return self._scheduler.call(self._handle.record())
 
     def explain(self) -> Explanation:
-        """Why the task waits."""
+        """Explain why the task waits."""
         return self._scheduler.call(self._handle.explain())
 
 
 class GroupControl:
-    """One group of a scheduler, for code that may block."""
+    """The controls of one group, for code that may block."""
 
     def __init__(self, control: AsyncGroupControl, scheduler: Scheduler) -> None:
         self._control = control
@@ -90,11 +88,11 @@ class GroupControl:
         self.name = control.name
 
     def pause(self, until: datetime | None = None, duration: Duration | None = None) -> None:
-        """Start nothing more of the group, until it is resumed or the time has come."""
+        """Start no more tasks of the group until it is resumed or the pause ends."""
         self._scheduler.call(self._control.pause(until, duration))
 
     def resume(self) -> None:
-        """Go on."""
+        """End the pause."""
         self._scheduler.call(self._control.resume())
 
     def set(
@@ -105,12 +103,12 @@ class GroupControl:
         min_slots: int | UnsetType = UNSET,
         rate: RateLimit | UnsetType | None = UNSET,
     ) -> None:
-        """Change what is given; ``None`` for ``cap`` or ``rate`` lifts it."""
+        """Change the given settings; ``None`` for ``cap`` or ``rate`` removes that limit."""
         self._scheduler.call(self._control.set(weight=weight, cap=cap, min_slots=min_slots, rate=rate))
 
 
 class DomainControl:
-    """One domain of a scheduler, for code that may block."""
+    """The controls of one domain, for code that may block."""
 
     def __init__(self, control: AsyncDomainControl, scheduler: Scheduler) -> None:
         self._control = control
@@ -118,22 +116,23 @@ class DomainControl:
         self.name = control.name
 
     def pause(self) -> None:
-        """Start nothing more of the domain until it is resumed."""
+        """Start no more tasks of the domain until it is resumed."""
         self._scheduler.call(self._control.pause())
 
     def resume(self) -> None:
-        """Go on."""
+        """End the pause."""
         self._scheduler.call(self._control.resume())
 
     def set_max_concurrency(self, n: int | None) -> None:
-        """How many tasks of the domain may run at once; ``None``: as many as there are slots."""
+        """Set how many tasks of the domain may run at once; ``None`` removes the limit."""
         self._scheduler.call(self._control.set_max_concurrency(n))
 
 
 class Scheduler:
-    """``with Scheduler("tasks.db", domains=[...]) as scheduler:`` takes the same settings as the asynchronous one.
+    """A blocking scheduler: ``with Scheduler("tasks.db", domains=[...]) as scheduler:``.
 
-    Its verbs may be called from any thread except those of its own handlers' event loop.
+    It takes the settings of the asynchronous one. Its methods may be called from any thread except that of its own
+    event loop.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -162,7 +161,7 @@ class Scheduler:
     def _end_loop(self) -> None:
         loop, self._loop = self._loop, None
         if loop is not None:
-            # Calls of other threads that still wait are answered with an error.
+            # Calls of other threads that still wait end with an error.
             asyncio.run_coroutine_threadsafe(_cancel_the_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
@@ -175,7 +174,10 @@ class Scheduler:
             raise InvalidState("the scheduler is not open; use `with Scheduler(...)`")
         if threading.current_thread() is self._thread:
             coroutine.close()
-            raise InvalidState("this would wait for itself: await the asynchronous verbs in handlers instead")
+            raise InvalidState(
+                "a blocking call on the scheduler's own event loop would wait forever: in async handlers, await the "
+                "methods of the asynchronous scheduler instead"
+            )
         try:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
         except CancelledError:
@@ -220,7 +222,7 @@ class Scheduler:
 
     @property
     def is_dispatching(self) -> bool:
-        """Whether this scheduler runs tasks now."""
+        """True if this scheduler dispatches tasks now."""
         return self._scheduler.is_dispatching
 
     def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:
@@ -232,43 +234,43 @@ class Scheduler:
         return self.call(self._scheduler.facts(integrity=integrity))
 
     def get(self, id: int) -> TaskRecord | HistoryRecord:
-        """The task with this id, active or ended."""
+        """Return the task with this id, active or ended."""
         return self.call(self._scheduler.get(id))
 
     def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None:
-        """The active task with this key, else the last that ended, else ``None``."""
+        """Return the active task with this key, else the last one that ended, else ``None``."""
         return self.call(self._scheduler.find(type, key))
 
     def tasks(self, **filters: Unpack[FilterOptions]) -> list[TaskRecord]:
-        """Active tasks, oldest first."""
+        """Return active tasks, oldest first."""
         return self.call(self._scheduler.tasks(**filters))
 
     def history(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
-        """Ended tasks, newest first."""
+        """Return ended tasks, newest first."""
         return self.call(self._scheduler.history(**filters))
 
     def count(self, **filters: Unpack[FilterOptions]) -> int:
-        """How many tasks match."""
+        """Count the tasks that match."""
         return self.call(self._scheduler.count(**filters))
 
     def stats(self, type: str) -> TypeStats:
-        """What is known about a task type."""
+        """Return statistics of a task type over all its ended tasks."""
         return self.call(self._scheduler.stats(type))
 
     def tag_values(self, key: str) -> dict[str, int]:
-        """Each value of a tag among active tasks and how many have it."""
+        """Return each value of a tag among active tasks with its count, most frequent first."""
         return self.call(self._scheduler.tag_values(key))
 
     def dead_letters(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
-        """Tasks that ended as dead letters."""
+        """Return dead letters, newest first."""
         return self.call(self._scheduler.dead_letters(**filters))
 
     def snapshot(self) -> Snapshot:
-        """A picture of what runs and what waits."""
+        """Return a snapshot of running and waiting tasks, groups, pauses, rates, pressure, schedules and nodes."""
         return self.call(self._scheduler.snapshot())
 
     def graph(self, id: int) -> TaskGraph:
-        """Everything that is tied to a task."""
+        """Return the tasks connected to a task: parents, children, dependencies and dependents."""
         return self.call(self._scheduler.graph(id))
 
     def events(self, *kinds: type[Event], domain: str | None = None, type: str | None = None) -> Iterator[Event]:
@@ -285,55 +287,55 @@ class Scheduler:
         return follow()
 
     def cancel(self, id: int) -> bool:
-        """Cancel a task; ``False`` if it had ended already."""
+        """Cancel a task; return ``False`` if it had already ended."""
         return self.call(self._scheduler.cancel(id))
 
     def cancel_where(self, **filters: Unpack[FilterOptions]) -> list[int]:
-        """Cancel every active task that matches."""
+        """Cancel every active task that matches and return their ids."""
         return self.call(self._scheduler.cancel_where(**filters))
 
     def retry_dead(self, id: int) -> Handle[Any]:
-        """Bring a dead letter back to the queue."""
+        """Return a dead letter to the queue under its own id, with a fresh retry counter."""
         return Handle(self.call(self._scheduler.retry_dead(id)), self)
 
     def pause_recurring(self, id: int) -> None:
-        """Pause a recurring series, named by any task of it."""
+        """Pause the recurring series that task ``id`` belongs to."""
         self.call(self._scheduler.pause_recurring(id))
 
     def resume_recurring(self, id: int) -> None:
-        """Go on with the next occurrence of a paused series."""
+        """Resume a paused series with its next occurrence."""
         self.call(self._scheduler.resume_recurring(id))
 
     def cancel_recurring(self, id: int) -> None:
-        """End a recurring series; its present occurrence is cancelled."""
+        """End a recurring series and cancel its current occurrence."""
         self.call(self._scheduler.cancel_recurring(id))
 
     def explain(self, id: int) -> Explanation:
-        """Why a task waits."""
+        """Explain why a task waits."""
         return self.call(self._scheduler.explain(id))
 
     def max_wait(self, priority: int) -> timedelta | None:
-        """How long a task waits at most until it takes the next free slot."""
+        """Return how long a task waits at most until it takes the next free slot; ``None`` (no bound) without aging."""
         return self._scheduler.max_wait(priority)
 
     def set_priority(self, id: int, priority: int) -> None:
-        """Give an active task another priority."""
+        """Change the priority of an active task."""
         self.call(self._scheduler.set_priority(id, priority))
 
     def pause(self) -> None:
-        """Start nothing more until :meth:`resume`."""
+        """Start no more tasks until :meth:`resume`; running tasks continue."""
         self.call(self._scheduler.pause())
 
     def resume(self) -> None:
-        """Go on after :meth:`pause`."""
+        """End :meth:`pause`."""
         self.call(self._scheduler.resume())
 
     def group(self, name: str | None) -> GroupControl:
-        """Verbs for one group."""
+        """Return the controls of a group; ``None`` means the ungrouped tasks."""
         return GroupControl(self._scheduler.group(name), self)
 
     def domain(self, name: str) -> DomainControl:
-        """Verbs for all task types of a domain."""
+        """Return the controls of a domain."""
         return DomainControl(self._scheduler.domain(name), self)
 
     def reset_group_weights(self) -> None:
@@ -341,15 +343,15 @@ class Scheduler:
         self.call(self._scheduler.reset_group_weights())
 
     def set_rate_limit(self, type: str, rate: RateLimit | None) -> None:
-        """Limit how often tasks of a type start."""
+        """Limit how often tasks of a type start; ``None`` removes the limit."""
         self.call(self._scheduler.set_rate_limit(type, rate))
 
     def set_max_concurrency(self, n: int) -> None:
-        """How many tasks may run at once, from now on."""
+        """Set how many tasks may run at once; running tasks are not interrupted."""
         self.call(self._scheduler.set_max_concurrency(n))
 
     def prune(self, retention: Retention | None = None) -> int:
-        """Apply retention now."""
+        """Apply ``retention``, or else the scheduler's, now; return how many history rows were deleted."""
         return self.call(self._scheduler.prune(retention))
 
 

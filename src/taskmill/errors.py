@@ -1,4 +1,4 @@
-"""Every error taskmill raises, grouped by who must act.
+"""All errors that taskmill raises, grouped by the role that must act.
 
 ::
 
@@ -6,8 +6,8 @@
     ├── ConfigError                the programmer, at start: a setting is wrong
     │   ├── InvalidCronExpression    .field of .expression, and the .reason
     │   ├── InvalidRegistration      .index and .name in a list of cron tasks, and the .reason
-    │   ├── DuplicateRegistration    .name stands twice in a list of cron tasks
-    │   └── AlreadyActive            the cron scheduler is .state already
+    │   ├── DuplicateRegistration    .name occurs twice in a list of cron tasks
+    │   └── AlreadyActive            the cron scheduler is already .state
     ├── SubmissionError            the caller, now: this submission was not stored
     │   ├── DuplicateTask            .existing_id holds the key
     │   ├── UnknownTaskType
@@ -17,18 +17,18 @@
     │   ├── CyclicDependency
     │   └── InvalidTag
     ├── StoreError                 the operator: the file or the server has a problem
-    │   ├── StoreBusy                someone held the write lock for too long
+    │   ├── StoreBusy                another process held the write lock for too long
     │   ├── StoreCorrupt
     │   ├── SchemaTooNew
     │   ├── AlreadyRunning           another scheduler dispatches this store
     │   └── StoreLost                this scheduler can no longer use its store: open it again
     │       └── StoreMoved             the queue is elsewhere, or on its way
-    ├── TaskFailed                 the caller of ``result()``: .record says what happened
+    ├── TaskFailed                 the caller of ``result()``: .record is the history record
     ├── TaskNotFound
-    └── InvalidState               the verb does not apply to the task as it is now
+    └── InvalidState               the call does not apply in the present state
 
-``RetryLater`` and ``GiveUp`` are not errors but words a handler uses to say how its attempt ended; they live in
-:mod:`taskmill.model.signals`.
+``RetryLater`` and ``GiveUp`` are not errors: handlers raise them to end an attempt on purpose. They are in
+:mod:`taskmill.model.attempt`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class TaskmillError(Exception):
-    """The root of everything taskmill raises."""
+    """The base class of all errors that taskmill raises."""
 
 
 class ConfigError(TaskmillError, ValueError):
@@ -48,7 +48,7 @@ class ConfigError(TaskmillError, ValueError):
 
 
 class InvalidCronExpression(ConfigError):
-    """A cron expression is refused: ``field`` of it is wrong, or ``"expression"``, the whole of it."""
+    """A cron expression was refused. ``field`` is the wrong field, or ``"expression"`` for the whole."""
 
     def __init__(self, expression: object, field: str, reason: str) -> None:
         super().__init__(expression, field, reason)
@@ -62,9 +62,9 @@ class InvalidCronExpression(ConfigError):
 
 
 class InvalidRegistration(ConfigError):
-    """One of a list of cron tasks is refused, and nothing was stored; ``index`` counts from 0.
+    """A cron task in a list was refused, and nothing was stored. ``index`` counts from 0.
 
-    ``name`` is ``None`` where it is not known.
+    ``name`` is ``None`` if it is not known.
     """
 
     def __init__(self, index: int, name: str | None, reason: str) -> None:
@@ -79,14 +79,14 @@ class InvalidRegistration(ConfigError):
 
 
 class DuplicateRegistration(ConfigError):
-    """Two of a list of cron tasks have the same name, and nothing was stored."""
+    """Two cron tasks in a list have the same name; nothing was stored."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
 
     def __str__(self) -> str:
-        return f"cron task {_shortened(self.name)} is registered twice: give each a name of its own"
+        return f"cron task {_shortened(self.name)} is registered twice: give each cron task its own name"
 
 
 class AlreadyActive(ConfigError):
@@ -97,7 +97,7 @@ class AlreadyActive(ConfigError):
         self.state = state
 
     def __str__(self) -> str:
-        return f"the cron scheduler is {self.state} already: stop it before it is initialized again"
+        return f"the cron scheduler is already {self.state}: stop it before you initialize it again"
 
 
 class SubmissionError(TaskmillError, ValueError):
@@ -105,7 +105,7 @@ class SubmissionError(TaskmillError, ValueError):
 
 
 class DuplicateTask(SubmissionError):
-    """The key is held by an active task and the submission asked to be rejected then."""
+    """An active task holds the key, and the submission has ``on_duplicate="reject"``."""
 
     def __init__(self, message: str, existing_id: int) -> None:
         super().__init__(message)
@@ -113,7 +113,7 @@ class DuplicateTask(SubmissionError):
 
 
 class UnknownTaskType(SubmissionError):
-    """No task type of this name is known to the scheduler or its store."""
+    """Neither the scheduler nor its store knows a task type of this name."""
 
 
 class PayloadTooLarge(SubmissionError):
@@ -121,7 +121,7 @@ class PayloadTooLarge(SubmissionError):
 
 
 class InvalidDependency(SubmissionError):
-    """A dependency names a task, or the ``ref`` of a submission, that does not exist."""
+    """A dependency names a task id, or the ``ref`` of a submission, that does not exist."""
 
     def __init__(self, message: str, id: int | str) -> None:
         super().__init__(message)
@@ -137,19 +137,19 @@ class DependencyFailed(SubmissionError):
 
 
 class CyclicDependency(SubmissionError):
-    """The submissions wait for each other in a circle."""
+    """The submission would close a cycle of dependencies."""
 
 
 class InvalidTag(SubmissionError):
-    """A tag is too long, of the wrong type, or one too many."""
+    """A tag is too long or of the wrong type, or there are too many tags."""
 
 
 class StoreError(TaskmillError):
-    """The file or server behind the scheduler could not do what was asked."""
+    """The file or server behind the scheduler failed."""
 
 
 class StoreBusy(StoreError):
-    """Another process held the write lock for longer than taskmill waits."""
+    """Another process held the write lock for longer than taskmill waits for it."""
 
 
 class StoreCorrupt(StoreError):
@@ -165,15 +165,15 @@ class AlreadyRunning(StoreError):
 
 
 class StoreLost(StoreError):
-    """A scheduler can no longer use its store, so it stops; the message says why and what to do."""
+    """The scheduler can no longer use its store and stops; the message says why and what to do."""
 
 
 class StoreMoved(StoreLost):
-    """The queue of this store was moved to another, or is being moved; the message says where it is."""
+    """The queue of this store was moved to another store, or is being moved; the message says where it is."""
 
 
 class TaskFailed(TaskmillError):
-    """A task ended without success; ``record`` is its row in history."""
+    """A task ended without success; ``record`` is its history record."""
 
     def __init__(self, message: str, record: HistoryRecord) -> None:
         super().__init__(message)
@@ -185,7 +185,7 @@ class TaskNotFound(TaskmillError, LookupError):
 
 
 class InvalidState(TaskmillError):
-    """The verb does not apply to the task or scheduler as it is now."""
+    """The call does not apply to the task or scheduler in its present state."""
 
 
 def _shortened(value: object) -> str:

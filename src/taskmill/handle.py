@@ -9,14 +9,14 @@ from taskmill.errors import InvalidState, TaskFailed
 from taskmill.model.durations import Duration
 from taskmill.model.explanation import Explanation
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.stages import Stored
 from taskmill.model.status import Ending, Kind
+from taskmill.model.task import Stored
 
 R_co = TypeVar("R_co", covariant=True)
 
 
 class HandlesTasks(Protocol):
-    """A scheduler, as far as a handle needs one."""
+    """The part of a scheduler that a handle uses."""
 
     async def cancel(self, id: int) -> bool: ...
     async def explain(self, id: int) -> Explanation: ...
@@ -25,7 +25,7 @@ class HandlesTasks(Protocol):
 
 
 class Handle(Generic[R_co]):
-    """Refers to one task. ``kind`` says what the submission did; see ``on_duplicate``."""
+    """A reference to one task. ``kind`` says what the submission did; see ``on_duplicate``."""
 
     __slots__ = ("_decode", "_scheduler", "id", "kind", "replaced_id")
 
@@ -40,7 +40,7 @@ class Handle(Generic[R_co]):
         return f"<Handle {self.id} {self.kind}>"
 
     async def result(self, timeout: Duration | None = None) -> R_co:
-        """The handler's value, or :class:`TaskFailed` with the history record if it did not succeed."""
+        """Return the handler's value, or raise :class:`TaskFailed` with the history record if it did not succeed."""
         record = await self.wait(timeout)
         if record.ending is not Ending.COMPLETED:
             why = f": {record.error}" if record.error else ""
@@ -49,24 +49,24 @@ class Handle(Generic[R_co]):
         return value
 
     async def wait(self, timeout: Duration | None = None) -> HistoryRecord:
-        """Wait until the task has ended, however it did. ``TimeoutError`` after ``timeout``."""
+        """Wait until the task has ended, however it did; raise ``TimeoutError`` after ``timeout``."""
         return await self._scheduler.wait(self.id, timeout)
 
     async def cancel(self) -> bool:
-        """Cancel the task; ``False`` if it had ended already."""
+        """Cancel the task; return ``False`` if it had already ended."""
         return await self._scheduler.cancel(self.id)
 
     async def record(self) -> TaskRecord | HistoryRecord:
-        """The task as it is now."""
+        """Return the current record of the task."""
         return await self._scheduler.get(self.id)
 
     async def explain(self) -> Explanation:
-        """Why the task waits."""
+        """Explain why the task waits."""
         return await self._scheduler.explain(self.id)
 
 
 class Spawned(list[Handle[Any]]):
-    """The handles of spawned tasks: there at once where spawning blocks, once awaited on the loop."""
+    """The handles of spawned tasks: available at once where spawning blocks; on the event loop, after ``await``."""
 
     def __init__(self, handles: Iterable[Handle[Any]] = (), *, pending: Awaitable[list[Handle[Any]]] | None = None):
         super().__init__(handles)
@@ -80,7 +80,7 @@ class Spawned(list[Handle[Any]]):
             self.is_pending = False
         return self
 
-    # Nobody is to take what is not spawned yet for an empty list.
+    # An unawaited spawn must raise an error and not look like an empty list.
 
     def _check_spawned(self) -> None:
         if self.is_pending:
@@ -111,7 +111,7 @@ class Spawned(list[Handle[Any]]):
 
 
 class SpawnedHandle(Handle[R_co]):
-    """The handle of one spawned task; on the loop it must be awaited before it is used."""
+    """The handle of one spawned task; on the event loop, await it before use."""
 
     __slots__ = ("_spawned",)
 

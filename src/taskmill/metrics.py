@@ -1,6 +1,6 @@
 """Metrics for Prometheus: ``REGISTRY.register(Collector(scheduler))``.
 
-Needs ``pip install "taskmill[metrics]"``. What each metric means is in ``docs/reference/metrics.md``.
+It needs ``pip install "taskmill[metrics]"``. ``docs/reference/metrics.md`` describes each metric.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ except ImportError as wrong:
     raise ImportError('taskmill.metrics needs prometheus-client: pip install "taskmill[metrics]"') from wrong
 
 if TYPE_CHECKING:
-    from taskmill.observe.meter import Histogram, Meter
+    from taskmill.observe.counters import Counters, Histogram
     from taskmill.runtime.gauges import Gauges, GroupGauges
 
 __all__ = ["Collector"]
 
 
 class Collector(PrometheusCollector):
-    """Counts what a scheduler does in this process from now on, and shows it to Prometheus.
+    """Counts the activity of a scheduler in this process from now on, for Prometheus.
 
-    Register it where you like. It may be made before the scheduler is opened, and outlives it. :meth:`collect` may be
-    called from any thread: it reads memory, asks neither the store nor the event loop, and makes nobody wait.
+    It may be created before the scheduler is opened and used after it is closed. :meth:`collect` may be called from any
+    thread: it reads memory only, and never waits for the store or the event loop.
     """
 
     def __init__(self, scheduler: Scheduler | blocking.Scheduler) -> None:
@@ -36,14 +36,14 @@ class Collector(PrometheusCollector):
         if not isinstance(scheduler, Scheduler):
             raise ConfigError(f"scheduler must be a Scheduler, not {type(scheduler).__name__}")
         self._scheduler = scheduler
-        self._meter = scheduler._metered()
+        self._meter = scheduler._counters()
 
     def describe(self) -> list[Metric]:
-        """Names and types, without samples: what a registry asks for to refuse doubles."""
+        """Return names and types without samples; a registry uses them to refuse duplicates."""
         return [*_Counters().families(), *_Gauges().families()]
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, as it is at this moment."""
+        """Return all metrics with their current values."""
         counters = _Counters()
         counters.read(self._meter)
         yield from counters.families()
@@ -53,27 +53,27 @@ class Collector(PrometheusCollector):
 
 
 class _Counters:
-    """What has happened since the first collector was made."""
+    """The counters since the first collector was created."""
 
     def __init__(self) -> None:
-        self.events = CounterMetricFamily("taskmill_events", "Events that were announced, by kind.", labels=["kind"])
+        self.events = CounterMetricFamily("taskmill_events", "Announced events, by kind.", labels=["kind"])
         self.waits = HistogramMetricFamily(
             "taskmill_task_queue_wait_seconds",
-            "From submission, or from when it was due, to the first start of a task; without paused time.",
+            "Time from submission, or from the due time, to the first start of a task, without paused time.",
             labels=["group"],
         )
         self.runs = HistogramMetricFamily(
             "taskmill_task_duration_seconds",
-            "How long attempts ran, by task type and what became of the attempt.",
+            "Duration of attempts, by task type and outcome.",
             labels=["type", "ending"],
         )
         self.promotions = CounterMetricFamily(
             "taskmill_aging_promotions",
-            "Times that a waiting task has aged past a named priority or the urgent line.",
+            "Times that a waiting task aged past a named priority or the urgent line.",
         )
         self.denials = CounterMetricFamily(
             "taskmill_gate_denials",
-            "Times that something began to hold waiting tasks back, by reason.",
+            "Times that a limit began to hold back waiting tasks, by reason.",
             labels=["reason"],
         )
         self.excess = CounterMetricFamily(
@@ -82,57 +82,57 @@ class _Counters:
             labels=["group"],
         )
         self.commit_seconds = HistogramMetricFamily(
-            "taskmill_store_commit_seconds", "How long transactions took, waiting for the write lock included."
+            "taskmill_store_commit_seconds", "Duration of transactions, including the wait for the write lock."
         )
         self.commit_requests = HistogramMetricFamily(
             "taskmill_store_commit_batch_size", "Requests that shared a transaction."
         )
         self.sync_seconds = HistogramMetricFamily(
-            "taskmill_store_sync_seconds", "How long it took to force what was committed to the disk."
+            "taskmill_store_sync_seconds", "Duration of forcing committed data to disk (fsync)."
         )
 
     def families(self) -> list[Metric]:
         return list(vars(self).values())
 
-    def read(self, meter: Meter) -> None:
-        events = meter.events.copy()
+    def read(self, counters: Counters) -> None:
+        events = counters.events.copy()
         for kind, count in events.items():
             self.events.add_metric([kind], count)
         self.promotions.add_metric([], events["TaskAged"])
-        for group, histogram in meter.waits.copy().items():
+        for group, histogram in counters.waits.copy().items():
             _add(self.waits, [group], histogram)
-        for (type, ending), histogram in meter.runs.copy().items():
+        for (type, ending), histogram in counters.runs.copy().items():
             _add(self.runs, [type, ending], histogram)
-        for reason, count in meter.denials.copy().items():
+        for reason, count in counters.denials.copy().items():
             self.denials.add_metric([reason], count)
-        for group, slots in meter.excess.copy().items():
+        for group, slots in counters.excess.copy().items():
             self.excess.add_metric([group], slots)
-        _add(self.commit_seconds, [], meter.commit_seconds)
-        _add(self.commit_requests, [], meter.commit_requests)
-        _add(self.sync_seconds, [], meter.sync_seconds)
+        _add(self.commit_seconds, [], counters.commit_seconds)
+        _add(self.commit_requests, [], counters.commit_requests)
+        _add(self.sync_seconds, [], counters.sync_seconds)
 
 
 class _Gauges:
-    """How things stand, as the dispatcher of this process remembers them."""
+    """The current state, as the dispatcher of this process has it in memory."""
 
     def __init__(self) -> None:
-        self.dispatching = GaugeMetricFamily("taskmill_dispatching", "Whether this process runs tasks: 1 or 0.")
-        self.slots = GaugeMetricFamily("taskmill_slots", "How many tasks may run at once: max_concurrency.")
+        self.dispatching = GaugeMetricFamily("taskmill_dispatching", "1 if this process dispatches tasks, else 0.")
+        self.slots = GaugeMetricFamily("taskmill_slots", "The most tasks that may run at once: max_concurrency.")
         self.taken = GaugeMetricFamily("taskmill_slots_taken", "Slots that running tasks hold.")
         self.running = GaugeMetricFamily("taskmill_tasks_running", "Running tasks, by type.", labels=["type"])
         self.waiting = GaugeMetricFamily(
             "taskmill_tasks_waiting",
-            "Tasks that wait to start and are in the dispatcher's sight, by group: at least so many.",
+            "Waiting tasks that the dispatcher has in memory, by group; a lower bound of all waiting tasks.",
             labels=["group"],
         )
         self.priorities = GaugeMetricFamily(
             "taskmill_task_effective_priority",
-            "Tasks by the level of their effective priority: those that run, and the next of each group.",
+            "Running tasks, and the next task of each group, by level of effective priority.",
             labels=["state", "level"],
         )
         self.next_priority = GaugeMetricFamily(
             "taskmill_group_next_priority",
-            "Effective priority of the task that is next in a group: 0 is most urgent, 255 least.",
+            "Effective priority of the next task of a group: 0 is most urgent, 255 least.",
             labels=["group"],
         )
         self.group_taken = GaugeMetricFamily(
@@ -140,17 +140,17 @@ class _Gauges:
         )
         self.allocation = GaugeMetricFamily(
             "taskmill_group_weight_allocation",
-            "Slots that are a group's share, where groups have weights or minimums.",
+            "The share of a group in slots, if groups have weights or minimums.",
             labels=["group"],
         )
         self.utilization = GaugeMetricFamily(
             "taskmill_group_weight_utilization",
-            "Slots that a group holds over the slots that are its share.",
+            "Slots that a group holds, divided by its share.",
             labels=["group"],
         )
-        self.paused = GaugeMetricFamily("taskmill_paused", "1 for each thing that is paused.", labels=["scope", "name"])
+        self.paused = GaugeMetricFamily("taskmill_paused", "1 for each paused scope.", labels=["scope", "name"])
         self.pressure = GaugeMetricFamily(
-            "taskmill_pressure", "How hard pressed the machine is, from 0 to 1.", labels=["source"]
+            "taskmill_pressure", "The pressure on the machine, from 0 to 1, by source.", labels=["source"]
         )
 
     def families(self) -> list[Metric]:
@@ -179,7 +179,7 @@ class _Gauges:
                 self.next_priority.add_metric([name], group.next_priority)
             if group.allocated is not None:
                 self.allocation.add_metric([name], group.allocated)
-                # With more groups than slots one may hold a slot for a while that is nobody's share.
+                # With more groups than slots, a group may hold a slot for a while although its share is 0.
                 self.utilization.add_metric([name], group.taken / max(group.allocated, 1))
 
 

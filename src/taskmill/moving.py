@@ -1,10 +1,10 @@
-"""Moving a queue with its history to another store: what ``taskmill move`` does, for programs.
+"""Move a queue with its history to another store, as ``taskmill move`` does.
 
 ::
 
     moved = move("tasks.db", "postgresql://ann@db.example/app")
 
-It may be killed at any moment and called again with the same words: it goes on where it was.
+A move may be killed at any moment. Called again with the same arguments, it resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import contextlib
 import os
 from collections.abc import Callable, Generator
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.errors import ConfigError
 from taskmill.store.moving import journey
+from taskmill.store.moving.endpoint import Endpoint
 from taskmill.store.moving.journey import Moved, Step
-from taskmill.store.moving.place import Place
-from taskmill.store.opening import open_place
+from taskmill.store.opening import open_endpoint
 
 __all__ = ["Moved", "Step", "move", "undo"]
 
@@ -29,18 +29,19 @@ def move(
     *,
     watch: Callable[[Step], None] = lambda _step: None,
 ) -> Moved:
-    """Move everything from one store to another, or go on with that; returns when the target is the queue.
+    """Move everything from one store to another, or resume such a move; return when the target is the queue.
 
-    Blocks for as long as it takes; from an event loop call it in a thread. ``watch`` is told how far it is.
+    This blocks until the move is complete; from an event loop, call it in a thread. ``watch`` is called with the
+    progress.
     """
     with _taken(source, "source", must_exist=True) as origin, _taken(target, "target", origin) as goal:
         return journey.move(origin, goal, SystemClock().now_ms, watch)
 
 
 def undo(source: str | os.PathLike[str], target: str | os.PathLike[str] | None) -> str:
-    """Give up a move that has not ended: the source is the queue again. Returns where it was to go.
+    """Abort an unfinished move, so that the source is the queue again; return the name of the intended target.
 
-    Without a ``target``, which must be lost for good then, the source is opened as it was when it was moved.
+    Use ``target=None`` only if the target is lost for good: the source is then reopened as it was when it was moved.
     """
     with _taken(source, "source", must_exist=True) as origin:
         if target is None:
@@ -51,16 +52,16 @@ def undo(source: str | os.PathLike[str], target: str | os.PathLike[str] | None) 
 
 @contextlib.contextmanager
 def _taken(
-    store: str | os.PathLike[str], what: str, other: Place | None = None, *, must_exist: bool = False
-) -> Generator[Place, None, None]:
+    store: str | os.PathLike[str], what: str, other: Endpoint | None = None, *, must_exist: bool = False
+) -> Generator[Endpoint, None, None]:
     name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{what} must be a file name or 'postgresql://…', not {store!r}")
-    place = open_place(name, must_exist=must_exist)
+    endpoint = open_endpoint(name, must_exist=must_exist)
     try:
         if other is not None:
-            journey.check_apart(other, place)
-        place.take()
-        yield place
+            journey.check_apart(other, endpoint)
+        endpoint.take()
+        yield endpoint
     finally:
-        place.close()
+        endpoint.close()

@@ -1,7 +1,6 @@
-"""Sources of pressure: what makes less urgent tasks wait. ``Scheduler(pressure=[CpuPressure(), ...])``."""
+"""Pressure sources, which make less urgent tasks wait: ``Scheduler(pressure=[CpuPressure(), ...])``."""
 
-from taskmill.resources.psi import PsiPressure
-from taskmill.resources.psutil_sampler import PsutilSampler
+from taskmill.resources.samplers import PsutilSampler
 from taskmill.resources.sources import (
     BatteryPressure,
     CpuPressure,
@@ -9,6 +8,7 @@ from taskmill.resources.sources import (
     MemoryPressure,
     NetworkPressure,
     Pressure,
+    PsiPressure,
 )
 
 __all__ = [

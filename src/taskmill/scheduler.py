@@ -1,7 +1,7 @@
-"""``Scheduler``: the composition root. Only this file knows which adapters fill the sockets.
+"""``Scheduler``: the composition root. Only this file chooses the adapters behind the ports.
 
-They are loaded when a scheduler is made or opened: a module that only defines tasks, as worker processes import them,
-needs none of the machinery.
+Adapters are imported when a scheduler is created or opened, so that a module that only defines tasks, such as one that
+a worker process imports, stays cheap to import.
 """
 
 from __future__ import annotations
@@ -15,47 +15,43 @@ from os import PathLike
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from taskmill.clock import SystemClock
-from taskmill.define.declaring import declared
-from taskmill.define.domain import Domain, Submits, current_scheduler
+from taskmill.core.clock import SystemClock
+from taskmill.core.ports import Clock, DispatchRight
+from taskmill.define.declare import declared
+from taskmill.define.domain import Domain, SubmitsTasks, current_scheduler
 from taskmill.define.registry import Registry
 from taskmill.errors import (
     ConfigError,
     InvalidState,
     StoreError,
 )
-from taskmill.model.aging import Aging
 from taskmill.model.arguments import check_arguments
 from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, milliseconds
-from taskmill.model.group import Group
-from taskmill.model.priority import Priority
-from taskmill.model.resources import (
+from taskmill.model.machine import (
     PressureSource,
     Resources,
+    ThrottlePolicy,
     checked_bandwidth,
     checked_resources,
     checked_sources,
 )
-from taskmill.model.retention import Retention
-from taskmill.model.retry import Retry
-from taskmill.model.throttle import ThrottlePolicy
-from taskmill.ports import Clock, DispatchRight
+from taskmill.model.settings import Aging, Group, Priority, Retention, Retry
 from taskmill.runtime.settings import RunSettings
-from taskmill.verbs.measuring import Measuring
-from taskmill.verbs.parts import checked_concurrency
-from taskmill.verbs.running import Running
-from taskmill.verbs.submitting import Submitting
-from taskmill.verbs.tuning import Tuning
+from taskmill.verbs.components import checked_concurrency
+from taskmill.verbs.running import RunMethods
+from taskmill.verbs.submitting import SubmitMethods
+from taskmill.verbs.tuning import TuneMethods
 
 if TYPE_CHECKING:
     from taskmill.execute.work import Executor
+    from taskmill.model.commit import Commit
     from taskmill.model.io_budget import IoBudget
-    from taskmill.model.readings import Capacity
-    from taskmill.policy.io_gate import IoLoad
+    from taskmill.model.machine import Capacity
+    from taskmill.policy.io_room import IoLoad
     from taskmill.runtime.cron_tasks import CronTask
     from taskmill.runtime.executors import Executors
-    from taskmill.runtime.watching import Watch
+    from taskmill.runtime.machine_watch import Watch
     from taskmill.store.opening import AnyStore
 
 _LOADED_WHEN_OPENED = (
@@ -63,19 +59,17 @@ _LOADED_WHEN_OPENED = (
     "taskmill.execute.on_loop",
     "taskmill.policy.explaining",
     "taskmill.runtime.executors",
-    "taskmill.verbs.cron_pictures",
-    "taskmill.verbs.group_pictures",
-    "taskmill.verbs.node_pictures",
+    "taskmill.verbs.snapshots",
 )
-"""Modules that are imported where they are needed. An open scheduler must not have to read them: by then the process
-may have no file descriptors left, or may have dropped the privileges to read them."""
+"""Modules that other code imports lazily. They are imported when a scheduler opens, because later the process may have
+no file descriptors left, or may have dropped the privileges to read them."""
 
 
-class Scheduler(Submitting, Tuning, Running, Measuring):
-    """Durable background work in one file.
+class Scheduler(SubmitMethods, TuneMethods, RunMethods):
+    """A durable task scheduler on an SQLite file, in memory, or on PostgreSQL.
 
-    ``async with Scheduler("tasks.db", domains=[...])`` opens it; :meth:`run`, :meth:`run_until_idle` or
-    :meth:`running` dispatch. Without dispatching it still submits, reads and controls.
+    ``async with Scheduler("tasks.db", domains=[...])`` opens it; :meth:`run`, :meth:`run_until_idle` and
+    :meth:`running` dispatch. A scheduler that does not dispatch can still submit, read and control tasks.
     """
 
     @check_arguments
@@ -130,7 +124,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         self._needs_processes = any(registered.in_process for registered in self._registry)
         with _loading():
             if crons:
-                # A zone that cannot be told is a mistake of whoever set the machine up, and said now.
+                # Raise an unknown time zone now, and not when the first cron task is due.
                 self._clock.zone()
             if self._needs_processes:
                 from taskmill.execute.in_processes import check_importable
@@ -143,7 +137,7 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
             self._store = open_store(store, durability, self._clock)
         self._store.declared = self._settings.declared
         self._is_open = False
-        self._context_token: Token[Submits | None] | None = None
+        self._context_token: Token[SubmitsTasks | None] | None = None
 
     def __repr__(self) -> str:
         return f"<Scheduler {self._store.name}>"
@@ -159,43 +153,45 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._context_token is not None:
-            # A context manager closed elsewhere than it was opened (a fixture) has nothing to restore.
+            # A scheduler closed in another context than it was opened in (a fixture) has nothing to restore.
             with contextlib.suppress(ValueError):
                 current_scheduler.reset(self._context_token)
         await self.close()
 
     async def open(self) -> None:
-        """Create the store or bring it up to date. Nothing else in it changes before dispatching starts."""
+        """Create the store or migrate its schema. Nothing else in it changes before dispatching starts."""
         with _loading():
             from taskmill.observe.bus import EventBus
-            from taskmill.runtime.announcer import Announcer
-            from taskmill.runtime.dispatching import Dispatching
+            from taskmill.runtime.announcer import Announcer, Commits, Waiters
             from taskmill.runtime.neighbours import Neighbours
-            from taskmill.runtime.waiters import Waiters
+            from taskmill.runtime.session import DispatchSession
 
             for module in _LOADED_WHEN_OPENED:
                 importlib.import_module(module)
         if self._is_open:
-            raise InvalidState("this scheduler is open already")
+            raise InvalidState("this scheduler is already open")
         await self._store.open()
         try:
             self._waiters = Waiters()
             self._bus = EventBus(self._clock, self._settings.declared.aging)
-            self._connect_meter()
-            self._announcer = Announcer(self._bus, self._waiters)
+            self._connect_counters()
+            self._announcer = Announcer(self._store, self._bus, self._waiters)
+            self._commits = Commits()
+            self._commits.join(self._announcer.follow)
             self._neighbours = Neighbours(self._store, self._waiters)
-            self._dispatching = Dispatching(
+            self._session = DispatchSession(
                 self._store,
                 self._registry,
                 self._clock,
                 self._announcer,
+                self._commits,
                 self._neighbours,
                 self._executors,
                 self._settings,
                 self._spawn,
                 None if self._make_watch is None else partial(self._make_watch, self._clock),
             )
-            self._store.watch_added = self._added
+            self._store.committed = self._committed
             if types := self._registry.published():
                 await self._store.publish_types(types)
         except BaseException:
@@ -217,6 +213,9 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         self._bus.close()
         await self._store.close()
 
+    def _committed(self, commit: Commit) -> None:
+        self._commits.publish(commit, self._clock.now_ms(), durable=False)
+
     def _executors(self, right: DispatchRight) -> Executors:
         from taskmill.execute.in_threads import ThreadExecutor
         from taskmill.execute.on_loop import LoopExecutor
@@ -230,22 +229,22 @@ class Scheduler(Submitting, Tuning, Running, Measuring):
         return Executors(LoopExecutor(), ThreadExecutor(self._clock), processes)
 
     def _measure_io(self) -> Callable[[int], IoBudget | None] | None:
-        """What tells how much a worker process has moved, where the machine is watched."""
+        """Return the function that measures the IO of a worker process; ``None`` without ``resources``."""
         if self._resources is None:
             return None
-        from taskmill.resources.process_io import process_io
+        from taskmill.resources.samplers import process_io
 
         return process_io
 
 
 @contextlib.contextmanager
 def _loading() -> Generator[None, None, None]:
-    """Say what to do when a part of taskmill cannot be read."""
+    """Turn an OS error during an import into a ``StoreError`` that says what to do."""
     try:
         yield
     except OSError as wrong:
         raise StoreError(
-            f"a part of taskmill cannot be loaded: {wrong.strerror or wrong} ({wrong.filename}); "
+            f"a module of taskmill cannot be loaded: {wrong.strerror or wrong} ({wrong.filename}); "
             "if there are too many open files, close some or raise the limit (ulimit -n)"
         ) from wrong
 
@@ -255,17 +254,17 @@ def _declared_cron(cron: object, domains: Iterable[Domain]) -> tuple[Sequence[Cr
         return (), domains
     if not isinstance(cron, list | tuple):
         raise ConfigError(f"cron must be a list or tuple of Cron, not {type(cron).__name__}")
-    # Loaded where there is any: most programs have none.
+    # Imported here, because most programs have no cron tasks.
     from taskmill.runtime.cron_tasks import declared_cron
 
     return declared_cron(cast("Sequence[object]", cron), domains)
 
 
 def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: object) -> Callable[..., Watch] | None:
-    """How the machine is watched, if it is."""
+    """Return a factory for the resource watch; ``None`` if nothing is to be watched."""
     sources, limit = checked_sources(pressure), checked_bandwidth(bandwidth_limit)
     if chosen is None and limit is not None:
-        # What goes over the network has to be measured to be limited.
+        # A bandwidth limit needs measurements of the network.
         chosen = Resources()
     if chosen is None and not sources:
         return None
@@ -286,18 +285,18 @@ def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: obj
 
     sampler = None if chosen is None else chosen.sampler
     if chosen is not None and sampler is None:
-        from taskmill.resources.psutil_sampler import PsutilSampler
+        from taskmill.resources.samplers import PsutilSampler
 
         sampler = PsutilSampler()
     return make
 
 
 def lasting_store(store: str | PathLike[str], clock: Clock) -> AnyStore:
-    """A store that can be opened again after it was closed, with what it held: in memory, too."""
+    """Return a store that keeps its content when it is closed and opened again, also in memory."""
     from taskmill.store.opening import open_store
 
     if store == ":memory:":
-        from taskmill.store.sqlite.lasting_memory import LastingMemory
+        from taskmill.store.sqlite.store import LastingMemory
 
         return LastingMemory(clock)
     return open_store(store, "full", clock)

@@ -1,18 +1,25 @@
-"""Calling the command line, in a process of its own or in this one.
+"""Calling the command line: ``Here`` in this process, :func:`taskmill` as the real program.
 
-Starting a process costs a third of a second, so the many small variations of one command call ``main`` instead. Where
-the test runs on PostgreSQL, a command is given an address in place of the path of a database.
+Starting the program takes a third of a second, so tests call ``main`` in this process. The real program is started once
+per command (test_cli.py), and where a signal, a terminal of its own or another process is what is tested.
+
+Where the test runs on PostgreSQL, a command is given an address in place of the path of a database.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import queue
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TextIO
 
 import pytest
 
@@ -27,6 +34,7 @@ ENVIRONMENT.pop("TASKMILL_STORE", None)
 def taskmill(
     *arguments: object, cwd: Path | None = None, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
+    """Run the real program."""
     return subprocess.run(
         [sys.executable, "-m", "taskmill", *map(name_of, arguments)],
         check=False,
@@ -39,39 +47,157 @@ def taskmill(
 
 
 def answer(*arguments: object, code: int = 0) -> Any:
-    """The JSON document a command prints."""
+    """Return the JSON document that the real program prints."""
     done = taskmill(*arguments, "--json")
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
 
-class Here:
-    """Commands in this process."""
+class Done(NamedTuple):
+    """The exit code of a command, and what it printed to stdout and to stderr."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+    code: int
+    out: str
+    wrong: str
+
+
+class Here:
+    """Commands in this process.
+
+    While this process dispatches a file, another process must not have it open at the same time: a command reads the
+    bytes of the file before it opens it, and when a process closes a file it loses the locks that SQLite holds for it.
+    """
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capsys = capsys
+        self._monkeypatch = monkeypatch
 
     def __call__(self, *arguments: object, code: int = 0) -> str:
-        found, out, wrong = self._call(arguments)
-        assert found == code, wrong
-        return out
+        """Return what a command prints to stdout."""
+        done = self.run(*arguments)
+        assert done.code == code, done.wrong
+        return done.out
 
     def answer(self, *arguments: object, code: int = 0) -> Any:
+        """Return the JSON document that a command prints."""
         return json.loads(self(*arguments, "--json", code=code))
 
     def refusal(self, *arguments: object, code: int) -> str:
-        """The one sentence a command refuses with."""
-        found, out, wrong = self._call(arguments)
-        assert found == code, wrong
-        assert out == ""
-        assert wrong.startswith("taskmill: ")
-        assert wrong.count("\n") == 1, wrong
-        return wrong.removeprefix("taskmill: ").strip()
+        """Return the one sentence with which a command refuses."""
+        done = self.run(*arguments)
+        assert done.code == code, done.wrong
+        assert done.out == ""
+        assert done.wrong.startswith("taskmill: ")
+        assert done.wrong.count("\n") == 1, done.wrong
+        return done.wrong.removeprefix("taskmill: ").strip()
 
-    def _call(self, arguments: Sequence[object]) -> tuple[int, str, str]:
+    def run(self, *arguments: object) -> Done:
+        code = _call(arguments)
+        printed = self._capsys.readouterr()
+        return Done(code, printed.out, printed.err)
+
+    def on_terminal(self, *arguments: object, columns: int = 100, lines: int = 20, code: int = 0) -> str:
+        """Return everything that a command writes to a pseudo-terminal; it must complain about nothing."""
+        for name, value in {"TERM": "xterm", "COLUMNS": columns, "LINES": lines}.items():
+            self._monkeypatch.setenv(name, str(value))
+        end, other = os.openpty()
+        seen: list[str] = []
+        reading = threading.Thread(target=lambda: seen.extend(iter(lambda: read_terminal(end), "")))
+        reading.start()
         try:
-            code = main([*map(name_of, arguments)])
-        except SystemExit as leaving:
-            code = int(leaving.code or 0)
-        said = self._capsys.readouterr()
-        return code, said.out, said.err
+            with open(other, "w", encoding="utf-8") as terminal, pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "stdout", terminal)
+                found = _call(arguments)
+            reading.join()
+        finally:
+            os.close(end)
+        assert (found, self._capsys.readouterr().err) == (code, "")
+        return "".join(seen)
+
+    @contextmanager
+    def following(self, *arguments: object, code: int = 0) -> Generator[Printed]:
+        """Run a command in a thread meanwhile; at the end of the block it must end by itself, without complaints."""
+        printed, codes = Printed(), list[int]()
+
+        def run() -> None:
+            _output.set(printed)
+            try:
+                codes.append(_call(arguments))
+            finally:
+                printed.end()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdout", _Router(sys.stdout))
+            following = threading.Thread(target=copy_context().run, args=[run], daemon=True)
+            following.start()
+            yield printed
+            following.join()
+        assert (codes, self._capsys.readouterr().err) == ([code], "")
+
+
+def _call(arguments: tuple[object, ...]) -> int:
+    try:
+        return main([*map(name_of, arguments)])
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+
+
+def read_terminal(end: int) -> str:
+    """Return what was written to the other end of a pseudo-terminal; empty once it is closed."""
+    try:
+        return os.read(end, 65536).decode(errors="replace")
+    except OSError:
+        # Linux reports the closed other end this way.
+        return ""
+
+
+class Printed(io.TextIOBase):
+    """The lines that a followed command prints, while it prints them."""
+
+    def __init__(self) -> None:
+        self._pieces: queue.Queue[str | None] = queue.Queue()
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        self._pieces.put(text)
+        return len(text)
+
+    def end(self) -> None:
+        self._pieces.put(None)
+
+    def heard(self, *words: str) -> str:
+        """Return the next line with all these words in it; pytest's own timeout bounds the wait."""
+        while line := self._line():
+            if all(word in line for word in words):
+                return line
+        raise AssertionError(f"{words!r} was never said")
+
+    def rest(self) -> list[str]:
+        """Return the lines that are left, once the command has ended."""
+        return [line.rstrip("\n") for line in iter(self._line, "")]
+
+    def _line(self) -> str:
+        while "\n" not in self._begun:
+            piece = self._pieces.get()
+            if piece is None:
+                self._pieces.put(None)
+                return ""
+            self._begun += piece
+        line, _, self._begun = self._begun.partition("\n")
+        return f"{line}\n"
+
+
+_output: ContextVar[Printed | None] = ContextVar("output", default=None)
+
+
+class _Router(io.TextIOBase):
+    """Writes to the output of the followed command if it is the one that writes, else as usual."""
+
+    def __init__(self, usual: TextIO) -> None:
+        self._usual = usual
+
+    def write(self, text: str) -> int:
+        return (_output.get() or self._usual).write(text)
+
+    def flush(self) -> None:
+        self._usual.flush()

@@ -33,7 +33,7 @@ async def scheduler(path: Path) -> AsyncIterator[Scheduler]:
 @pytest.fixture
 def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
     monkeypatch.delenv("TASKMILL_STORE", raising=False)
-    return Here(capsys)
+    return Here(capsys, monkeypatch)
 
 
 async def _fill(store: Path | str) -> None:

@@ -1,8 +1,9 @@
-"""Commands in processes of their own that go on for a while: beside each other, into a pipe or on a pseudo-terminal."""
+"""The real program in processes of its own: beside each other, into a pipe or on a pseudo-terminal."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Generator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command_line import ENVIRONMENT
+from tests.acceptance.command_line import ENVIRONMENT, read_terminal
 from tests.both_engines import name_of
 
 needs_a_terminal = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are a Unix thing")
@@ -53,6 +54,10 @@ def heard(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(f"{words!r} was never said; {process.communicate()[1]}")
 
 
+def without_colours(written: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written)
+
+
 class Terminal:
     """What a process has written to its terminal."""
 
@@ -61,26 +66,19 @@ class Terminal:
         self._end = end
         self.seen = ""
 
-    def until(self, words: str) -> str:
-        """Read on until these words have been written; returns everything so far."""
-        while words not in self.seen:
-            piece = self._read()
+    def until(self, words: str, times: int = 1) -> str:
+        """Read on until these words have been written so many times; returns everything so far."""
+        while self.seen.count(words) < times:
+            piece = read_terminal(self._end)
             assert piece, f"{words!r} was never written: {self.seen}"
             self.seen += piece
         return self.seen
 
     def rest(self) -> str:
         """Everything, once the process has closed its side."""
-        while piece := self._read():
+        while piece := read_terminal(self._end):
             self.seen += piece
         return self.seen
-
-    def _read(self) -> str:
-        try:
-            return os.read(self._end, 65536).decode(errors="replace")
-        except OSError:
-            # Linux reports the closed other end this way.
-            return ""
 
 
 @contextmanager

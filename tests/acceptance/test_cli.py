@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill.cli import COMMANDS
+from taskmill.cli.commands import COMMANDS
 from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
 from tests.both_engines import name_of
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(40)
 
 @pytest.mark.one_engine("no store is opened")
 def test_help_and_version(here: Here) -> None:
-    assert taskmill("--version").stdout.startswith("taskmill ")
+    assert here("--version").startswith("taskmill ")
     text = here("--help")
     for command in COMMANDS:
         assert f"    {command} " in text
@@ -42,6 +42,39 @@ def test_ids_are_whole_numbers(here: Here, template: Path) -> None:
     assert "id" in here.refusal("show", template, code=2)
     assert "one id" in here.refusal("show", template, 1, 2, code=2)
     assert "digits" in here.refusal("show", template, "9" * 30, code=2)
+
+
+# The real program
+
+AFTER_FILE_AND_SAID = {
+    "status": ([], "4: 3 pending"),
+    "ls": ([], "sync::send"),
+    "stats": (["sync::send"], "sync::send"),
+    "show": (["1"], "the first"),
+    "watch": (["1"], "completed in"),
+    "why": (["5"], "is pending"),
+    "graph": (["5"], "sync::send"),
+    "groups": ([], "s3://prod"),
+    "cron": ([], "no cron tasks are declared"),
+    "nodes": ([], "nothing dispatches"),
+    "cancel": (["4"], "task 4 is cancelled"),
+    "priority": (["5", "high"], "now has the priority high"),
+    "rate": (["sync::send", "5/s"], "starts at most 5/s"),
+    "pause": ([], "is paused"),
+    "resume": ([], "was not paused"),
+    "doctor": ([], "write-ahead log"),
+    "move": (["moved.db"], "is the same"),
+}
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"demo", "run"}))
+@pytest.mark.one_engine("the start of the program is what is tested; what commands do is tested in process")
+def test_the_program_runs_every_command(file: Path, command: str) -> None:
+    """``demo`` and ``run`` are started in test_cli_demo.py and test_cli_run.py."""
+    rest, said = AFTER_FILE_AND_SAID[command]
+    done = taskmill(command, file, *rest, cwd=file.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert said in done.stdout
 
 
 # Files that are none

@@ -13,7 +13,7 @@ from taskmill import Scheduler
 from taskmill.cron import Cron
 from taskmill.testing import ManualClock
 from tests.acceptance.command_line import Here
-from tests.acceptance.terminal import needs_a_terminal, on_terminal
+from tests.acceptance.terminal import needs_a_terminal, without_colours
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -61,18 +61,12 @@ def test_cron_lists_what_is_declared_in_words_with_last_and_next_run(here: Here,
     assert second["next_run"] > second["last_run"]
 
 
-def shown(file: Path, columns: int) -> list[str]:
-    """The lines of the table on a terminal of that width, without its colours."""
-    with on_terminal(file.parent, "cron", file, columns=columns) as terminal:
-        return re.sub(r"\x1b\[[0-9;]*m", "", terminal.rest()).splitlines()
-
-
 @needs_a_terminal
 @pytest.mark.parametrize("columns", [80, 120, 200])
-def test_on_a_terminal_of_any_width_every_column_is_there(tmp_path: Path, columns: int) -> None:
+def test_on_a_terminal_of_any_width_every_column_is_there(here: Here, tmp_path: Path, columns: int) -> None:
     long_words = Cron("backup of the database", "0,20,40 9-17 1,15 1-6 *", dict, 1)
     file = declare(tmp_path / "t.db", long_words, Cron("often", "* * * * *", _fails, timedelta(hours=2)))
-    lines = shown(file, columns)
+    lines = without_colours(here.on_terminal("cron", file, columns=columns)).splitlines()
     assert re.split(r"\s{2,}", lines[0].strip()) == ["name", "runs", "last run", "outcome", "next run"]
     assert max(map(len, lines)) <= columns
     said = " ".join(lines)
@@ -87,7 +81,7 @@ def test_what_nobody_has_started_is_due_since_its_occurrence(here: Here, tmp_pat
     assert "due since" in here("cron", file)
 
 
-async def test_what_runs_is_said_to_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_runs_is_said_to_run(here: Here, tmp_path: Path) -> None:
     file, running, may_end = tmp_path / "t.db", asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -96,7 +90,7 @@ async def test_what_runs_is_said_to_run(tmp_path: Path, capsys: pytest.CaptureFi
 
     async with Scheduler(file, cron=[Cron("often", "* * * * *", work, 1)]) as scheduler, scheduler.running():
         await running.wait()
-        said = await asyncio.to_thread(Here(capsys), "cron", file)
+        said = await asyncio.to_thread(here, "cron", file)
         may_end.set()
     assert "running as task 1" in said
 

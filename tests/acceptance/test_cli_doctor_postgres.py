@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Scheduler
-from taskmill.cli.doctor_postgres import judge
+from taskmill.cli.commands.doctor import judge_server
 from taskmill.store.postgres import health
 from taskmill.store.postgres.migrate import NEWEST_VERSION
 from tests.acceptance.command_line import Here
@@ -147,16 +147,32 @@ OLD = {"seconds": 4000.0, "pid": 7, "application": "", "user": "ann", "state": "
 
 
 def test_what_is_well_is_so() -> None:
-    assert {finding.level for finding in judge(WELL)} == {"ok"}
+    assert {finding.level for finding in judge_server(WELL)} == {"ok"}
 
 
 @pytest.mark.parametrize(
     ("fact", "value", "level", "words"),
     [
         ("encoding", "SQL_ASCII", "problem", "UTF8"),
-        ("nodes", {"alive": ["a:1"], "dead": ["b:2"], "without_node": 0}, "note", "b:2 died; others return its tasks"),
+        (
+            "nodes",
+            {"alive": ["a:1"], "dead": ["b:2"], "without_node": 0},
+            "note",
+            "b:2 died; other nodes return",
+        ),
         ("nodes", {"alive": [], "dead": ["b:2"], "without_node": 0}, "note", "start a node"),
-        ("nodes", {"alive": [], "dead": [], "without_node": 2}, "problem", "2 tasks marked as running under no node"),
+        (
+            "nodes",
+            {"alive": [], "dead": [], "without_node": 2},
+            "problem",
+            "2 tasks marked as running under no node",
+        ),
+        (
+            "nodes",
+            {"alive": ["a:1"], "dead": [], "without_node": 2},
+            "problem",
+            "a live node returns them",
+        ),
         ("clock_ahead", -5.0, "note", "5.0 s behind"),
         ("clock_ahead", 90.0, "problem", "1 min 30 s ahead of"),
         ("tables", [{**WELL["tables"][0], "dead": 20_000}], "note", "VACUUM taskmill_task"),
@@ -167,15 +183,17 @@ def test_what_is_well_is_so() -> None:
         ("oldest_transaction", OLD, "note", "pg_terminate_backend(7)"),
         ("prepared_transactions", [{"gid": "g", "seconds": 900.0}], "note", "ROLLBACK PREPARED 'g'"),
         ("replication_slots", [{"name": "s", "active": False, "bytes": 2 * 10**9}], "note", "pg_drop_replication_slot"),
-        ("connections", 95, "note", "about to be refused"),
+        ("connections", 95, "note", "soon be refused"),
     ],
 )
 def test_what_is_not_well_is_said_with_what_to_do(fact: str, value: object, level: str, words: str) -> None:
-    bad = [finding for finding in judge({**WELL, fact: value}) if finding.level != "ok"]
+    bad = [finding for finding in judge_server({**WELL, fact: value}) if finding.level != "ok"]
     assert [finding.level for finding in bad] == [level]
     assert words in bad[0].text
 
 
 def test_what_a_user_may_not_see_is_said() -> None:
-    (oldest,) = [each for each in judge({**WELL, "sees_all_sessions": False}) if each.subject == "oldest transaction"]
+    (oldest,) = [
+        each for each in judge_server({**WELL, "sees_all_sessions": False}) if each.subject == "oldest transaction"
+    ]
     assert "pg_read_all_stats" in oldest.text

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from taskmill import GroupSnapshot, RateLimit, Snapshot
-from taskmill.cli.group_table import group_table
-from taskmill.cli.group_view import bar, groups_on_screen
+from taskmill.cli.views.group_table import group_table
+from taskmill.cli.views.groups import bar, groups_on_screen
 
 pytestmark = pytest.mark.one_engine("no store is opened")
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import sys
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,26 +12,20 @@ from typing import Any
 
 import pytest
 
-from taskmill import Scheduler, Submission
-from tests.acceptance.command_line import Here, answer, taskmill
-from tests.acceptance.terminal import heard, started, write_app
+from taskmill import Domain, Group, Scheduler, Submission, blocking
+from taskmill.events import TaskDispatched
+from tests.acceptance.command_line import Here
+from tests.acceptance.terminal import CURSOR_IS_BACK, heard, needs_a_terminal, on_terminal, started
 from tests.both_engines import name_of
 
 pytestmark = pytest.mark.timeout(40)
 
-MODULE = """
-import asyncio
-from taskmill import Domain, Group, Scheduler
-
 work = Domain("work")
+
 
 @work.task
 async def wait_long() -> None:
     await asyncio.Event().wait()
-
-scheduler = Scheduler("tasks.db", domains=[work], max_concurrency=8, shutdown_grace=0.1,
-                      groups={"heavy": Group(weight=3), "light": Group(cap=6)})
-"""
 
 
 def groups(here: Here, file: Path, *options: object) -> dict[str, Any]:
@@ -83,9 +75,8 @@ def test_a_file_without_groups_says_so(here: Here, tmp_path: Path) -> None:
 
 
 def test_set_changes_what_is_named_and_tells_how_things_are(here: Here, file: Path) -> None:
-    done = taskmill("groups", file, "set", "s3://prod", "--weight", 3, "--cap", 4)
-    assert done.returncode == 0
-    assert done.stdout == ("group s3://prod: weight 3, cap 4, no minimum, no rate limit; share now 2 of 8 slots\n")
+    said = here("groups", file, "set", "s3://prod", "--weight", 3, "--cap", 4)
+    assert said == "group s3://prod: weight 3, cap 4, no minimum, no rate limit; share now 2 of 8 slots\n"
     changed = here.answer("groups", file, "set", "s3://prod", "--rate", "10/s", "--burst", 2)
     assert (changed["weight"], changed["cap"]) == (3, 4)
     assert changed["rate"] == {"permits": 10, "interval": 1.0, "burst": 2}
@@ -113,7 +104,7 @@ def test_a_group_is_paused_and_resumed(here: Here, file: Path) -> None:
     (row,) = [line for line in here("groups", file).splitlines() if "s3://prod" in line]
     assert row.endswith("paused")
     assert "paused      group s3://prod\n" in here("status", file)
-    assert here("groups", file, "resume", "s3://prod") == "group s3://prod: goes on\n"
+    assert here("groups", file, "resume", "s3://prod") == "group s3://prod: resumed\n"
     assert here("groups", file, "resume", "s3://prod") == "group s3://prod: was not paused\n"
     assert not groups(here, file)["s3://prod"]["paused"]
 
@@ -187,46 +178,42 @@ def test_the_file_of_groups_may_come_from_the_environment(
     assert "paused until" in here("groups", "pause", "s3://prod")
 
 
-# While another process dispatches
+# While another scheduler dispatches
 
 
 @pytest.fixture
-def dispatching(tmp_path: Path) -> Generator[Path]:
-    """A folder with tasks.db, where 3 tasks of ``heavy`` run for each of ``light``."""
-    write_app(tmp_path, MODULE)
-    with started(tmp_path, "run", "app:scheduler", "--json") as process:
-        heard(process, '"started"')
-        asyncio.run(_submit(tmp_path / "tasks.db"))
-        for _ in range(8):
-            heard(process, "TaskDispatched")
-        yield tmp_path
+def dispatcher(path: Path) -> Generator[blocking.Scheduler]:
+    """A scheduler that runs 6 tasks of ``heavy`` and 2 of ``light``."""
+    groups = {"heavy": Group(weight=3), "light": Group(cap=6)}
+    with blocking.Scheduler(path, domains=[work], max_concurrency=8, shutdown_grace=0.1, groups=groups) as scheduler:
+        dispatched = scheduler.events(TaskDispatched)
+        with scheduler.running():
+            scheduler.submit_many(
+                Submission("work::wait_long", {}, group=group) for group in ("heavy", "light") for _ in range(20)
+            )
+            for _ in range(8):
+                next(dispatched)
+            yield scheduler
 
 
-async def _submit(file: Path) -> None:
-    async with Scheduler(file) as scheduler:
-        await scheduler.submit_many(
-            Submission("work::wait_long", {}, group=group) for group in ("heavy", "light") for _ in range(20)
-        )
-
-
-def test_shares_are_those_of_the_process_that_dispatches(dispatching: Path) -> None:
-    document = answer("groups", dispatching / "tasks.db")
+@pytest.mark.usefixtures("dispatcher")
+def test_shares_are_those_of_the_scheduler_that_dispatches(here: Here, path: Path) -> None:
+    document = here.answer("groups", path)
     assert document["dispatching"] is True
     assert document["is_shared"] is True
     assert document["max_concurrency"] == 8
     shares = {name: (group["slots"], group["running"]) for name, group in document["groups"].items()}
     assert shares == {"heavy": (6, 6), "light": (2, 2)}
     assert document["total"] == {"slots": 8, "running": 8, "pending": 32}
-    status = taskmill("status", dispatching / "tasks.db").stdout
-    assert "running  share  pending  group" in status
+    assert "running  share  pending  group" in here("status", path)
 
 
-def test_watch_follows_changes_of_others_and_ends_with_an_interrupt(dispatching: Path) -> None:
-    with started(dispatching, "groups", dispatching / "tasks.db", "--watch", "--json") as watching:
+def test_watch_follows_changes_of_others_and_ends_with_an_interrupt(path: Path, dispatcher: blocking.Scheduler) -> None:
+    with started(path.parent, "groups", path, "--watch", "--json") as watching:
         assert watching.stdout is not None
         first = json.loads(watching.stdout.readline())
         assert first["groups"]["heavy"]["slots"] == 6
-        assert taskmill("groups", dispatching / "tasks.db", "pause", "heavy", "--for", "1h").returncode == 0
+        dispatcher.group("heavy").pause(duration=3600)
         told = json.loads(heard(watching, '"paused":true'))
         assert told["groups"]["heavy"]["paused"] is True
         assert told["at"] > first["at"]
@@ -237,8 +224,9 @@ def test_watch_follows_changes_of_others_and_ends_with_an_interrupt(dispatching:
         assert all(json.loads(line) for line in rest.splitlines())
 
 
-def test_watch_into_a_pipe_is_plain(dispatching: Path) -> None:
-    with started(dispatching, "groups", dispatching / "tasks.db", "--watch") as watching:
+@pytest.mark.usefixtures("dispatcher")
+def test_watch_into_a_pipe_is_plain(path: Path) -> None:
+    with started(path.parent, "groups", path, "--watch") as watching:
         assert heard(watching, "heavy").split() == ["heavy", "3", "-", "6", "6", "14", "normal"]
         heard(watching, "total")
         heard(watching, "heavy")
@@ -248,32 +236,19 @@ def test_watch_into_a_pipe_is_plain(dispatching: Path) -> None:
         assert "\x1b" not in rest
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are a Unix thing")
-def test_watch_draws_on_a_terminal_and_leaves_it_as_it_was_with_the_last_picture(dispatching: Path) -> None:
-    terminal, end = os.openpty()
-    with started(dispatching, "groups", dispatching / "tasks.db", "--watch", stdout=end, columns=110) as watching:
-        os.close(end)
-        seen = ""
-        while seen.count("Ctrl-C ends") < 2:
-            seen += _read(terminal)
-        watching.send_signal(signal.SIGINT)
-        while piece := _read(terminal):
-            seen += piece
-        os.close(terminal)
-        assert watching.wait(30) == 0
-        assert watching.stderr is not None
-        assert watching.stderr.read() == ""
+@needs_a_terminal
+@pytest.mark.usefixtures("dispatcher")
+def test_watch_draws_on_a_terminal_and_leaves_it_as_it_was_with_the_last_picture(path: Path) -> None:
+    with on_terminal(path.parent, "groups", path, "--watch", columns=110) as terminal:
+        terminal.until("Ctrl-C ends", times=2)
+        terminal.process.send_signal(signal.SIGINT)
+        seen = terminal.rest()
+        assert terminal.process.wait(30) == 0
+        assert terminal.process.stderr is not None
+        assert terminal.process.stderr.read() == ""
     frames, _, after = seen.rpartition("\x1b[?1049l")
     assert "8 slots, shared by weight" in frames
     assert "■■■■■■" in frames
-    assert "\x1b[?25h" in seen, "the cursor is back"
+    assert CURSOR_IS_BACK in seen
     assert "8 slots, shared by weight" in after
     assert "heavy" in after
-
-
-def _read(terminal: int) -> str:
-    try:
-        return os.read(terminal, 65536).decode(errors="replace")
-    except OSError:
-        # Linux reports the closed other end this way.
-        return ""

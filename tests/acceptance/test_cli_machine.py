@@ -2,57 +2,51 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
-from taskmill import Context, Domain, GiveUp, IoBudget, Priority, Scheduler, Submission
-from tests.acceptance.command_line import Here, answer, taskmill
-from tests.acceptance.terminal import heard, started, write_app
+from taskmill import Context, Domain, GiveUp, IoBudget, Priority, Scheduler, Submission, blocking
+from tests.acceptance.command_line import Here
 from tests.both_engines import name_of
 
 pytestmark = pytest.mark.timeout(40)
 
-MODULE = """
-from taskmill import Domain, Scheduler
-
 work = Domain("work")
+
 
 @work.task
 async def tidy() -> None: ...
 
+
 class Source:
+    """A source of pressure that never changes."""
+
     def __init__(self, name: str, value: float) -> None:
         self.name, self.value = name, value
+
     def pressure(self) -> float:
         return self.value
 
-scheduler = Scheduler("tasks.db", domains=[work], pressure=[Source("memory", 0.4), Source("cpu", 0.62)])
-"""
 
-
-def test_pressure_that_tasks_wait_for_is_seen_from_other_processes(tmp_path: Path) -> None:
-    write_app(tmp_path, MODULE)
-    with started(tmp_path, "run", "app:scheduler", "--json") as process:
-        heard(process, '"started"')
-        assert taskmill("status", tmp_path / "tasks.db").stdout.splitlines()[2] == (
-            "pressure    cpu 0.62, memory 0.40 when last noted; less urgent tasks wait for it to fall"
+def test_pressure_that_tasks_wait_for_is_seen_by_other_schedulers(here: Here, tmp_path: Path) -> None:
+    file, sources = tmp_path / "tasks.db", [Source("memory", 0.4), Source("cpu", 0.62)]
+    with blocking.Scheduler(file, domains=[work], pressure=sources) as scheduler, scheduler.running():
+        while not here.answer("status", file)["pressure"]:
+            pass  # Readings are stored a moment after the start.
+        assert here("status", file).splitlines()[2] == (
+            "pressure    cpu 0.62, memory 0.40 when last recorded; less urgent tasks wait for it to fall"
         )
-        assert "pressure: cpu 0.62, memory 0.40 when" in taskmill("groups", tmp_path / "tasks.db").stdout
+        assert "pressure: cpu 0.62, memory 0.40 when" in here("groups", file)
         for command in ("status", "groups"):
-            assert answer(command, tmp_path / "tasks.db")["pressure"] == {"cpu": 0.62, "memory": 0.4}
-        asyncio.run(_submit(tmp_path, Submission("work::tidy", {}, priority=Priority.LOW)))
-        with started(tmp_path, "watch", tmp_path / "tasks.db", 1, "--json") as watching:
-            told = json.loads(heard(watching, '"pressure"'))
+            assert here.answer(command, file)["pressure"] == {"cpu": 0.62, "memory": 0.4}
+        held = scheduler.submit(Submission("work::tidy", {}, priority=Priority.LOW))
+        with here.following("watch", file, held.id, "--json", code=1) as watching:
+            told = json.loads(watching.heard('"pressure"'))
+            held.cancel()
         assert told["holds"][0]["reason"] == "pressure"
         assert "the pressure is 0.62 (cpu)" in told["why"]
-
-
-async def _submit(folder: Path, submission: Submission) -> None:
-    async with Scheduler(folder / "tasks.db") as scheduler:
-        await scheduler.submit(submission)
 
 
 def test_without_pressure_nothing_is_said_of_it(here: Here, template: Path) -> None:

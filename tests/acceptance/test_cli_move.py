@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from taskmill import Scheduler
-from tests.acceptance.command_line import Here, taskmill
-from tests.acceptance.terminal import CURSOR_IS_BACK, needs_a_terminal, on_terminal, started
+from taskmill import Scheduler, blocking
+from tests.acceptance.command_line import Here
+from tests.acceptance.terminal import CURSOR_IS_BACK, needs_a_terminal, on_terminal
 
 pytestmark = pytest.mark.one_engine("a move names both of its ends")
 
@@ -21,18 +22,16 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "other.db"
 
 
-def test_a_file_goes_to_postgresql_and_back(file: Path, postgres_store: str) -> None:
-    there = taskmill("move", file, postgres_store)
-    assert there.returncode == 0, there.stderr
-    assert "every row was read again in both and is the same" in there.stdout
-    assert "copied" in there.stdout
-    assert "compared" in there.stdout
-    assert f"taskmill move '{postgres_store}' {file}" in there.stdout
-    assert "4 pending" not in taskmill("status", file).stdout
-    assert "d.jpg" in taskmill("show", postgres_store, 5).stdout
-    back = taskmill("move", postgres_store, file)
-    assert back.returncode == 0, back.stderr
-    assert "d.jpg" in taskmill("show", file, 5).stdout
+def test_a_file_goes_to_postgresql_and_back(here: Here, file: Path, postgres_store: str) -> None:
+    there = here("move", file, postgres_store)
+    assert "every row was read again in both and is the same" in there
+    assert "copied" in there
+    assert "compared" in there
+    assert f"taskmill move '{postgres_store}' {file}" in there
+    assert here.refusal("status", file, code=1).startswith(f"{file} was moved to ")
+    assert "d.jpg" in here("show", postgres_store, 5)
+    here("move", postgres_store, file)
+    assert "d.jpg" in here("show", file, 5)
 
 
 def test_programs_are_told_in_objects(here: Here, file: Path, target: Path) -> None:
@@ -70,35 +69,26 @@ def test_a_lost_target_has_to_be_said_to_be_lost(here: Here, file: Path, target:
     for lost in tmp_path.glob("other.db*"):
         lost.unlink()
     assert "add --target-is-lost" in here.refusal("move", "--undo", file, target, code=2)
-    assert "is used again" in here("move", "--undo", "--target-is-lost", file, target)
+    assert "is usable again" in here("move", "--undo", "--target-is-lost", file, target)
     assert here("status", file)
 
 
-def test_a_file_that_is_dispatched_is_refused(file: Path, target: Path, tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(f"from taskmill import Scheduler\nscheduler = Scheduler({str(file)!r})\n")
-    with started(tmp_path, "run", "app:scheduler") as process:
-        assert process.stdout is not None
-        assert "is dispatching" in process.stdout.readline()
-        refused = taskmill("move", file, target)
-        assert refused.returncode == 1
-        assert f"by process {process.pid}; stop it" in refused.stderr
-        process.send_signal(signal.SIGINT)
-        process.wait(20)
-    assert taskmill("move", file, target).returncode == 0
+def test_a_file_that_is_dispatched_is_refused(here: Here, file: Path, target: Path) -> None:
+    with blocking.Scheduler(file) as scheduler, scheduler.running():
+        assert f"by process {os.getpid()}; stop it" in here.refusal("move", file, target, code=1)
+    here("move", file, target)
 
 
 @needs_a_terminal
-def test_a_terminal_gets_a_bar_that_goes_away(file: Path, target: Path, tmp_path: Path) -> None:
-    with on_terminal(tmp_path, "move", file, target) as terminal:
-        seen = terminal.rest()
-        assert terminal.process.wait() == 0
+def test_a_terminal_gets_a_bar_that_goes_away(here: Here, file: Path, target: Path) -> None:
+    seen = here.on_terminal("move", file, target)
     assert "━" in seen
     assert CURSOR_IS_BACK in seen
     assert "is the same" in seen[seen.rindex(CURSOR_IS_BACK) :]
 
 
 @needs_a_terminal
-def test_control_c_leaves_a_move_that_goes_on_later(tmp_path: Path, target: Path) -> None:
+def test_control_c_leaves_a_move_that_resumes_later(here: Here, tmp_path: Path, target: Path) -> None:
     file = tmp_path / "many.db"
     asyncio.run(_fill(file, 40_000))
     with on_terminal(tmp_path, "move", file, target, "--plain") as terminal:
@@ -107,11 +97,9 @@ def test_control_c_leaves_a_move_that_goes_on_later(tmp_path: Path, target: Path
         terminal.rest()
         said = terminal.process.stderr.read() if terminal.process.stderr else ""
         assert terminal.process.wait() == 130
-    assert "the same command goes on" in said
+    assert "run the same command again to resume" in said
     assert "Traceback" not in said
-    done = taskmill("move", file, target)
-    assert done.returncode == 0
-    assert "moved" in done.stdout
+    assert "moved" in here("move", file, target)
 
 
 async def _fill(file: Path, count: int) -> None:

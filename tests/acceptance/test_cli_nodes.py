@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 import subprocess
@@ -15,10 +16,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from taskmill import Domain, Scheduler
+from taskmill import Domain, Scheduler, blocking
+from taskmill.events import TaskDispatched
 from taskmill.store.postgres import lease
-from tests.acceptance.command_line import ENVIRONMENT, Here, answer, taskmill
-from tests.acceptance.terminal import needs_a_terminal, on_terminal
+from tests.acceptance.command_line import ENVIRONMENT, Here
+from tests.acceptance.terminal import needs_a_terminal, without_colours
 from tests.both_engines import name_of
 
 pytestmark = pytest.mark.timeout(60)
@@ -76,20 +78,31 @@ def fill(store: object, count: int) -> None:
     asyncio.run(run())
 
 
-def test_nobody_dispatches(tmp_path: Path) -> None:
+@contextmanager
+def node_here(store: Path, slots: int) -> Iterator[None]:
+    """A scheduler in this process that dispatches and has all its slots taken."""
+    with blocking.Scheduler(store, domains=[domain], max_concurrency=slots, shutdown_grace=0) as scheduler:
+        dispatched = scheduler.events(TaskDispatched)
+        with scheduler.running():
+            for _ in range(slots):
+                next(dispatched)
+            yield
+
+
+def test_nobody_dispatches(here: Here, tmp_path: Path) -> None:
     fill(tmp_path / "t.db", 1)
-    assert "nothing dispatches" in taskmill("nodes", tmp_path / "t.db").stdout
-    found = answer("nodes", tmp_path / "t.db")
+    assert "nothing dispatches" in here("nodes", tmp_path / "t.db")
+    found = here.answer("nodes", tmp_path / "t.db")
     assert (found["nodes"], found["without_node"]) == ([], [])
 
 
-def test_the_process_that_dispatches_a_store_is_its_node(tmp_path: Path) -> None:
+def test_the_process_that_dispatches_a_store_is_its_node(here: Here, tmp_path: Path) -> None:
     file = tmp_path / "t.db"
     fill(file, 3)
-    with node(file, 2) as process:
-        said = taskmill("nodes", file).stdout
-        found = answer("nodes", file)
-    name = f"{socket.gethostname()}:{process.pid}"
+    with node_here(file, 2):
+        said = here("nodes", file)
+        found = here.answer("nodes", file)
+    name = f"{socket.gethostname()}:{os.getpid()}"
     nodes, tasks = said.split("\n\n")
     assert re.search(rf"^{re.escape(name)} +alive +.+ +now +2 taken, 0 free$", nodes, re.MULTILINE)
     assert re.search(rf"^ +1 +{re.escape(name)} +.+ d::work +k0$", tasks, re.MULTILINE)
@@ -104,7 +117,7 @@ def test_the_process_that_dispatches_a_store_is_its_node(tmp_path: Path) -> None
 def test_nodes_of_a_cluster_and_what_dead_ones_have_left(
     here: Here, postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Who looks is quicker to take somebody for dead than the nodes are.
+    # The command declares a node dead sooner than the nodes do.
     monkeypatch.setattr(lease, "LEASE", 3.0)
     fill(postgres_store, 6)
     with (
@@ -116,10 +129,12 @@ def test_nodes_of_a_cluster_and_what_dead_ones_have_left(
             "INSERT INTO taskmill_node (id, name, slots) OVERRIDING SYSTEM VALUE VALUES (99, 'far:1', 4)"
         )
         connection.execute("UPDATE taskmill_task SET status = 'running', node_id = 99, attempt = 1 WHERE id = 5")
-        connection.execute("UPDATE taskmill_task SET status = 'running', node_id = 77, attempt = 1 WHERE id = 6")
-        while (found := here.answer("nodes", postgres_store))["nodes"][2]["is_alive"]:
+        while here.answer("nodes", postgres_store)["nodes"][2]["is_alive"]:
             time.sleep(0.1)
+        # Only now: the nodes return such a task to the queue within about ten seconds.
+        connection.execute("UPDATE taskmill_task SET status = 'running', node_id = 77, attempt = 1 WHERE id = 6")
         said = here("nodes", postgres_store)
+        found = here.answer("nodes", postgres_store)
     names = [f"{socket.gethostname()}:{process.pid}" for process in (first, second)]
     assert [one["name"] for one in found["nodes"]] == [*names, "far:1"]
     assert [len(one["running"]) for one in found["nodes"]] == [2, 1, 1]
@@ -128,16 +143,16 @@ def test_nodes_of_a_cluster_and_what_dead_ones_have_left(
     assert re.search(r"^far:1 +dead .* 1 task to be rescued by another node$", said, re.MULTILINE)
     assert re.search(r"^ +5 +far:1 .* d::work +k4$", said, re.MULTILINE)
     assert re.search(r"^ +6 +\(none\) ", said, re.MULTILINE)
-    assert "1 task under no node" in said
+    assert "1 task under no node, left behind by a node that died; live nodes return such tasks" in said
 
 
 @needs_a_terminal
 @pytest.mark.parametrize("columns", [80, 120])
-def test_nodes_fit_a_terminal(tmp_path: Path, columns: int) -> None:
+def test_nodes_fit_a_terminal(here: Here, tmp_path: Path, columns: int) -> None:
     file = tmp_path / "t.db"
     fill(file, 3)
-    with node(file, 2), on_terminal(tmp_path, "nodes", file, columns=columns) as terminal:
-        lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.rest()).splitlines()
+    with node_here(file, 2):
+        lines = without_colours(here.on_terminal("nodes", file, columns=columns)).splitlines()
     assert max(map(len, lines)) <= columns
     assert any("2 taken, 0 free" in line for line in lines)
     assert any("d::work" in line and "k1" in line for line in lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -14,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from taskmill import Ending, HistoryRecord, Scheduler, Status, Submission
-from tests.acceptance.command_line import Here, answer, taskmill
+from taskmill import Ending, HistoryRecord, Scheduler, Status, Submission, blocking
+from tests.acceptance.command_line import Here, taskmill
 from tests.acceptance.terminal import heard, started, write_app
 from tests.both_engines import Engine
 
@@ -68,7 +69,7 @@ def submit(app: Path, *submissions: Submission) -> list[int]:
     return asyncio.run(_submit(app, *submissions))
 
 
-def test_run_works_off_what_other_processes_submit_and_stops_on_sigterm(app: Path) -> None:
+def test_run_works_off_what_other_processes_submit_and_stops_on_sigterm(here: Here, app: Path) -> None:
     with running(app, "--json") as process:
         heard(process, '"started"')
         added, waiting = submit(app, Submission("work::add", {"a": 2, "b": 3}), Submission("work::wait_long", {}))
@@ -76,8 +77,8 @@ def test_run_works_off_what_other_processes_submit_and_stops_on_sigterm(app: Pat
         assert completed["task_id"] == added
         assert completed["result"] == 5
 
-        assert answer("status", app / "tasks.db")["dispatching"] is True
-        (dispatched,) = re.findall("^dispatcher.*$", taskmill("status", app / "tasks.db").stdout, re.MULTILINE)
+        assert here.answer("status", app / "tasks.db")["dispatching"] is True
+        (dispatched,) = re.findall("^dispatcher.*$", here("status", app / "tasks.db"), re.MULTILINE)
         assert str(process.pid) in dispatched
 
         process.send_signal(signal.SIGTERM)
@@ -93,24 +94,23 @@ def test_run_works_off_what_other_processes_submit_and_stops_on_sigterm(app: Pat
 
 @pytest.mark.one_engine("a file has one dispatcher, a database has many")
 def test_a_second_one_is_told_who_dispatches_the_file(app: Path) -> None:
-    with running(app) as process:
-        heard(process, "is dispatching")
+    with blocking.Scheduler(app / "tasks.db") as first, first.running():
         second = taskmill("run", "app:scheduler", cwd=app)
-        assert second.returncode == 1
-        assert f"process {process.pid}" in second.stderr
-        assert "Traceback" not in second.stderr
+    assert second.returncode == 1
+    assert f"process {os.getpid()}" in second.stderr
+    assert "Traceback" not in second.stderr
 
 
-def test_cancel_stops_a_task_that_runs_in_another_process(app: Path) -> None:
+def test_cancel_stops_a_task_that_runs_in_another_process(here: Here, app: Path) -> None:
     with running(app, "--verbose") as process:
         heard(process, "app:scheduler is dispatching")
         (waiting,) = submit(app, Submission("work::wait_long", {}))
         heard(process, "dispatched")
-        assert answer("ls", app / "tasks.db", "--status", "running")[0]["id"] == waiting
-        done = taskmill("cancel", app / "tasks.db", waiting)
+        assert here.answer("ls", app / "tasks.db", "--status", "running")[0]["id"] == waiting
+        said = here("cancel", app / "tasks.db", waiting)
         # The other process may have done it before this one looks again.
         asked, over = "is running and has been asked to stop", "is cancelled"
-        assert done.stdout in (f"task {waiting} {asked}\n", f"task {waiting} {over}\n")
+        assert said in (f"task {waiting} {asked}\n", f"task {waiting} {over}\n")
         heard(process, "cleaned up")
         heard(process, "cancelled")
         process.send_signal(signal.SIGINT)
@@ -119,16 +119,16 @@ def test_cancel_stops_a_task_that_runs_in_another_process(app: Path) -> None:
     assert asyncio.run(_record(app, waiting)).ending is Ending.CANCELLED
 
 
-def test_run_says_what_is_paused_and_how_shares_change(app: Path) -> None:
+def test_run_says_what_is_paused_and_how_shares_change(here: Here, app: Path) -> None:
     submit(app)
-    assert taskmill("groups", app / "tasks.db", "pause", "a").returncode == 0
-    assert taskmill("groups", app / "tasks.db", "set", "b", "--weight", 3).returncode == 0
+    here("groups", app / "tasks.db", "pause", "a")
+    here("groups", app / "tasks.db", "set", "b", "--weight", 3)
     with running(app, "--verbose") as process:
         heard(process, "is dispatching")
         assert heard(process, "paused:") == "paused: group a\n"
         submit(app, *(Submission("work::wait_long", {}, group=name) for name in "ab"))
         assert "group b: share 1 slot, was 0" in heard(process, "share")
-        assert taskmill("groups", app / "tasks.db", "resume", "a").returncode == 0
+        here("groups", app / "tasks.db", "resume", "a")
         assert "group a: share 1 slot, was 0" in heard(process, "share")
 
 

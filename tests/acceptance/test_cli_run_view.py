@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from taskmill import (
     TaskProgress,
     TaskRecord,
 )
-from taskmill.cli import run
-from taskmill.cli.outlook import Lookout, Outlook
-from taskmill.cli.run_view import CALM, Places, RunView
-from taskmill.cli.sight import Family, Sight
-from taskmill.cli.watch_view import picture
+from taskmill.cli.commands import run
+from taskmill.cli.views.live import LiveView
+from taskmill.cli.views.polling import Children, QueuePoller, TaskState
+from taskmill.cli.views.run import SHRINK_AFTER, Rows, RunFrame, RunState
+from taskmill.cli.views.run_lines import RunLines
+from taskmill.cli.views.watch import task_frame
 from taskmill.testing import ManualClock
 from tests.acceptance.terminal import CURSOR_IS_BACK, needs_a_terminal, on_terminal, write_app
 
@@ -163,36 +164,36 @@ def record(id: int, fraction: float | None = None, **settings: object) -> TaskRe
     return TaskRecord(id=id, **(usual | settings))  # type: ignore[arg-type]
 
 
-def lines(places: Places, ids: Sequence[int], most: int = 4) -> tuple[list[int | None], list[int]]:
-    shown, rest = places.settle([record(id) for id in ids], most)
+def lines(rows: Rows, ids: Sequence[int], most: int = 4) -> tuple[list[int | None], list[int]]:
+    shown, rest = rows.assign([record(id) for id in ids], most)
     return [None if one is None else one.id for one in shown], [one.id for one in rest]
 
 
 @pytest.mark.one_engine("no store is opened")
-def test_a_task_keeps_its_line_until_it_ends() -> None:
-    places = Places()
-    assert lines(places, [1, 2, 3]) == ([1, 2, 3], [])
-    assert lines(places, [1, 3]) == ([1, None, 3], [])
-    assert lines(places, [1, 3, 4, 5]) == ([1, 4, 3, 5], [])
+def test_a_task_keeps_its_row_until_it_ends() -> None:
+    rows = Rows()
+    assert lines(rows, [1, 2, 3]) == ([1, 2, 3], [])
+    assert lines(rows, [1, 3]) == ([1, None, 3], [])
+    assert lines(rows, [1, 3, 4, 5]) == ([1, 4, 3, 5], [])
 
 
 @pytest.mark.one_engine("no store is opened")
-def test_there_are_as_many_lines_as_fit_and_the_rest_is_counted() -> None:
-    places = Places()
-    assert lines(places, range(1, 8)) == ([1, 2, 3, 4], [5, 6, 7])
-    assert lines(places, [1, 3, 5, 6, 7]) == ([1, 5, 3, 6], [7])
-    assert lines(places, [1, 5, 3, 6, 7], most=2) == ([1, 5], [3, 6, 7]), "the terminal has become smaller"
-    assert lines(places, [1, 5, 3, 6, 7], most=9)[0] == [1, 5, 3, 6, 7]
+def test_there_are_as_many_rows_as_fit_and_the_rest_is_counted() -> None:
+    rows = Rows()
+    assert lines(rows, range(1, 8)) == ([1, 2, 3, 4], [5, 6, 7])
+    assert lines(rows, [1, 3, 5, 6, 7]) == ([1, 5, 3, 6], [7])
+    assert lines(rows, [1, 5, 3, 6, 7], most=2) == ([1, 5], [3, 6, 7]), "the terminal has become smaller"
+    assert lines(rows, [1, 5, 3, 6, 7], most=9)[0] == [1, 5, 3, 6, 7]
 
 
 @pytest.mark.one_engine("no store is opened")
 def test_the_view_shrinks_only_after_a_while() -> None:
-    places = Places()
-    lines(places, [1, 2, 3])
-    for _ in range(CALM - 1):
-        assert lines(places, [1]) == ([1, None, None], [])
-    assert lines(places, [1]) == ([1], [])
-    assert lines(Places(), []) == ([], [])
+    rows = Rows()
+    lines(rows, [1, 2, 3])
+    for _ in range(SHRINK_AFTER - 1):
+        assert lines(rows, [1]) == ([1, None, None], [])
+    assert lines(rows, [1]) == ([1], [])
+    assert lines(Rows(), []) == ([], [])
 
 
 # What waits and why
@@ -210,7 +211,7 @@ class Pressed:
         return self.value
 
 
-async def test_the_outlook_tells_what_pressure_holds_even_where_others_wait_longer() -> None:
+async def test_a_task_held_by_pressure_is_explained_even_if_others_wait_longer() -> None:
     clock, cpu = ManualClock(), Pressed()
     work = Domain("work")
 
@@ -223,21 +224,20 @@ async def test_the_outlook_tells_what_pressure_holds_even_where_others_wait_long
         low = await run_long.options(priority=Priority.LOW).submit()
         async with scheduler.running():
             await clock.advance(1)
-            calm = await Lookout(scheduler).outlook()
+            calm = await QueuePoller(scheduler).read()
             cpu.value = 0.6
             await clock.advance(2)
-            pressed = await Lookout(scheduler).outlook()
-            running = await Lookout(scheduler).running()
+            pressed = await QueuePoller(scheduler).read()
     assert dict(calm.lines())["waiting"] == "task 2: the only slot is taken"
     said = dict(pressed.lines())
     assert said["pressure"] == "cpu 0.60"
     assert said["waiting"].startswith(f"task {low.id}: the pressure is 0.60 (cpu), and tasks of priority 192")
-    assert pressed.counts == "2 pending"
-    assert pressed.at_work(running) == 1
+    assert pressed.waiting_counts == "2 pending"
+    assert pressed.running_count == 1
 
 
-async def test_in_a_long_queue_nobody_is_asked_for_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskmill.cli.outlook.SHORT_QUEUE", 2)
+async def test_in_a_long_queue_no_reasons_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskmill.cli.views.polling.SHORT_QUEUE", 2)
     work = Domain("work")
 
     @work.task
@@ -245,12 +245,12 @@ async def test_in_a_long_queue_nobody_is_asked_for_reasons(monkeypatch: pytest.M
 
     async with Scheduler(domains=[work]) as scheduler:
         await scheduler.submit_many(wait.prepare() for _ in range(2))
-        short = await Lookout(scheduler).outlook()
+        short = await QueuePoller(scheduler).read()
         await scheduler.group("").pause()
         await wait.options(group="a").submit()
         await wait.options(group="a").submit()
         await wait.options(group="a").submit()
-        long = await Lookout(scheduler).outlook()
+        long = await QueuePoller(scheduler).read()
     assert "no scheduler runs the tasks" in dict(short.lines())["waiting"]
     assert dict(long.lines()) == {"paused": "tasks without a group"}
 
@@ -263,13 +263,15 @@ async def test_a_terminal_that_takes_nothing_does_not_stop_the_work() -> None:
     async def answer() -> int:
         return 42
 
-    class FrozenView(RunView):
-        def draw(self, running: Sequence[TaskRecord], outlook: Outlook, ended: Mapping[str, int]) -> None:
+    class FrozenView(LiveView[RunState]):
+        def draw(self, state: RunState) -> None:
             drawing.set()
             thawed.wait()
 
     async with Scheduler(domains=[work]) as scheduler:
-        showing = asyncio.create_task(run._show(scheduler, run._Voice(verbose=False), FrozenView("app:scheduler")))
+        showing = asyncio.create_task(
+            run._show(scheduler, RunLines(verbose=False), FrozenView(RunFrame("app:scheduler")))
+        )
         try:
             await asyncio.to_thread(drawing.wait)
             handle = await answer.submit()
@@ -284,20 +286,20 @@ async def test_a_terminal_that_takes_nothing_does_not_stop_the_work() -> None:
 # One task
 
 
-def drawn(sight: Sight, width: int, height: int) -> list[str]:
+def drawn(state: TaskState, width: int, height: int) -> list[str]:
     console = Console(width=width, height=height, color_system=None)
     with console.capture() as captured:
-        console.print(picture(sight, width, height))
+        console.print(task_frame(state, console))
     return captured.get().splitlines()
 
 
 @pytest.mark.parametrize(("width", "height"), [(60, 12), (80, 20), (120, 40)])
 @pytest.mark.one_engine("no store is opened")
 def test_many_children_are_summed_where_there_is_no_room_for_lines(width: int, height: int) -> None:
-    children = [record(id, 0.5) for id in range(2, 42)]
+    active = [record(id, 0.5) for id in range(2, 42)]
     parent = record(1, 0.25, status=Status.WAITING)
-    family = Family({"pending": 1000, "running": 400, "completed": 3}, children)
-    shown = drawn(Sight(parent, None, family), width, height)
+    children = Children({"pending": 1000, "running": 400, "completed": 3}, active)
+    shown = drawn(TaskState(parent, None, children), width, height)
     assert len(shown) <= height - 2
     assert all(len(line.rstrip()) <= width for line in shown)
     assert "25%" in shown[1]
@@ -312,6 +314,6 @@ def test_many_children_are_summed_where_there_is_no_room_for_lines(width: int, h
 def test_stored_text_cannot_drive_the_terminal_while_it_is_watched() -> None:
     evil = "\x1b[2J[bold]evil"
     progress = TaskProgress(0.5, evil)
-    shown = "\n".join(drawn(Sight(record(1, label=evil, progress=progress), None, None), 100, 20))
+    shown = "\n".join(drawn(TaskState(record(1, label=evil, progress=progress), None, None), 100, 20))
     assert "\x1b" not in shown
     assert shown.count("\\x1b[2J[bold]evil") == 2

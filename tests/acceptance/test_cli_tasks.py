@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taskmill import Context, Domain, GiveUp, Scheduler
-from tests.acceptance.command_line import Here, answer, taskmill
+from tests.acceptance.command_line import Here
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -16,15 +16,15 @@ pytestmark = pytest.mark.timeout(40)
 # Looking
 
 
-def test_status_counts_tasks_by_status_ending_and_group(template: Path) -> None:
-    text = taskmill("status", template).stdout
+def test_status_counts_tasks_by_status_ending_and_group(here: Here, template: Path) -> None:
+    text = here("status", template)
     assert "active      4: 3 pending, 1 scheduled" in text
     assert "ended       3: 1 completed, 1 failed, 1 dead letter" in text
     assert "nothing runs the tasks" in text
     assert "s3://prod" in text
     assert "(no group)" in text
 
-    document = answer("status", template)
+    document = here.answer("status", template)
     assert document["dispatching"] is False
     assert document["active"]["pending"] == 3
     assert document["active"]["running"] == 0
@@ -33,16 +33,15 @@ def test_status_counts_tasks_by_status_ending_and_group(template: Path) -> None:
     assert document["groups"][""]["pending"] == 1
 
 
-def test_ls_lists_active_tasks_with_readable_times_and_priorities(template: Path) -> None:
-    done = taskmill("ls", template)
-    lines = done.stdout.splitlines()
+def test_ls_lists_active_tasks_with_readable_times_and_priorities(here: Here, template: Path) -> None:
+    lines = here("ls", template).splitlines()
     assert lines[0].split() == ["id", "status", "type", "group", "priority", "attempts", "when", "about"]
     assert len(lines) == 5
     assert " high " in lines[1]
     assert " 100 " in lines[2]
     assert "in 59 min" in lines[3] or "in 1 h" in lines[3]
     assert "ago" in lines[1] or "now" in lines[1]
-    assert [task["id"] for task in answer("ls", template)] == [4, 5, 6, 7]
+    assert [task["id"] for task in here.answer("ls", template)] == [4, 5, 6, 7]
 
 
 def test_stored_text_cannot_drive_the_terminal(here: Here, template: Path) -> None:
@@ -88,7 +87,7 @@ def test_ls_refuses_filters_that_make_no_sense(here: Here, template: Path) -> No
 
 
 def test_show_tells_everything_about_a_task(here: Here, template: Path) -> None:
-    text = taskmill("show", template, 1).stdout
+    text = here("show", template, 1)
     for words in ("completed", "the first", "s3://prod", "normal", "user=ann", "a.jpg", "100%, 1.0 kB of 1.0 kB"):
         assert words in text
     assert '{"size": 5}' in text
@@ -98,7 +97,7 @@ def test_show_tells_everything_about_a_task(here: Here, template: Path) -> None:
     assert "second line" in broken
     assert "retries" in broken
 
-    document = answer("show", template, 1)
+    document = here.answer("show", template, 1)
     assert document["payload"] == {"path": "a.jpg"}
     assert document["result"] == {"size": 5}
     assert document["ending"] == "completed"
@@ -107,10 +106,8 @@ def test_show_tells_everything_about_a_task(here: Here, template: Path) -> None:
     assert here.answer("show", template, 6)["status"] == "scheduled"
 
 
-def test_an_id_nobody_has_is_refused(template: Path) -> None:
-    done = taskmill("show", template, 99)
-    assert done.returncode == 1
-    assert done.stderr == "taskmill: no task has the id 99\n"
+def test_an_id_nobody_has_is_refused(here: Here, template: Path) -> None:
+    assert here.refusal("show", template, 99, code=1) == "no task has the id 99"
 
 
 async def test_graph_shows_a_family_and_what_waits_for_what(tmp_path: Path, here: Here) -> None:
@@ -154,18 +151,16 @@ async def test_graph_shows_a_family_and_what_waits_for_what(tmp_path: Path, here
 
 
 def test_cancel_ends_waiting_tasks_and_refuses_the_rest(here: Here, file: Path) -> None:
-    done = taskmill("cancel", file, 4, 6)
-    assert done.returncode == 0
-    assert done.stdout.splitlines() == ["task 4 is cancelled", "task 6 is cancelled"]
+    assert here("cancel", file, 4, 6).splitlines() == ["task 4 is cancelled", "task 6 is cancelled"]
 
-    mixed = taskmill("cancel", file, 5, 1, 99)
-    assert mixed.returncode == 1
-    assert mixed.stdout.splitlines() == ["task 5 is cancelled"]
-    assert "task 1 had ended already: completed" in mixed.stderr
-    assert "no task has the id 99" in mixed.stderr
+    mixed = here.run("cancel", file, 5, 1, 99)
+    assert mixed.code == 1
+    assert mixed.out.splitlines() == ["task 5 is cancelled"]
+    assert "task 1 had already ended: completed" in mixed.wrong
+    assert "no task has the id 99" in mixed.wrong
 
     assert here.answer("cancel", file, 7) == [{"id": 7, "outcome": "cancelled", "ending": None}]
-    again = answer("cancel", file, 7, 99, code=1)
+    again = here.answer("cancel", file, 7, 99, code=1)
     assert again[0] == {"id": 7, "outcome": "ended", "ending": "cancelled"}
     assert again[1]["outcome"] == "not_found"
     assert here.answer("status", file)["ended"]["cancelled"] == 4

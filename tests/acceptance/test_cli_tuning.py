@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command_line import Here, answer, taskmill
+from tests.acceptance.command_line import Here
 from tests.both_engines import name_of
 
 pytestmark = pytest.mark.timeout(40)
@@ -16,10 +16,8 @@ pytestmark = pytest.mark.timeout(40)
 # Why
 
 
-def test_why_says_it_in_a_sentence_with_its_holds_below(template: Path) -> None:
-    done = taskmill("why", template, 5)
-    assert done.returncode == 0
-    sentence, blank, headings, *rest = done.stdout.splitlines()
+def test_why_says_it_in_a_sentence_with_its_holds_below(here: Here, template: Path) -> None:
+    sentence, blank, headings, *rest = here("why", template, 5).splitlines()
     assert sentence.startswith("Task 5 (sync::send) is pending: no scheduler runs the tasks of this store now")
     assert blank == ""
     assert headings.split() == ["held", "by", "because"]
@@ -32,7 +30,7 @@ def test_why_says_it_in_a_sentence_with_its_holds_below(template: Path) -> None:
     ]
     assert rest[-4].endswith("100")
 
-    document = answer("why", template, 5)
+    document = here.answer("why", template, 5)
     assert document["task_id"] == 5
     assert document["status"] == "pending"
     assert document["holds"][0]["reason"] == "no_dispatcher"
@@ -73,7 +71,7 @@ def test_pausing_everything_is_seen_everywhere_and_undone(here: Here, file: Path
     assert "the scheduler is paused: nothing starts" in here("groups", file)
     assert "scheduler paused  the scheduler has been paused since" in here("why", file, 5)
     assert here.answer("status", file)["paused"] is True
-    assert here("resume", file) == "the scheduler goes on\n"
+    assert here("resume", file) == "the scheduler is resumed\n"
     assert here("resume", file) == "the scheduler was not paused\n"
     assert "paused  " not in here("status", file)
 
@@ -83,15 +81,15 @@ def test_one_domain_can_be_paused(here: Here, file: Path) -> None:
     assert here.answer("status", file)["paused_domains"] == ["sync"]
     assert "domain sync is paused" in here("groups", file)
     here("pause", file)
-    assert here("resume", file) == "the scheduler goes on; still paused: domain sync\n"
+    assert here("resume", file) == "the scheduler is resumed; still paused: domain sync\n"
     assert here.answer("resume", file, "--domain", "sync") == {"paused": False, "domain": "sync", "was_paused": True}
     assert here.refusal("pause", file, "--domain", "snyc", code=2) == "no domain is named 'snyc'"
 
 
-def test_pausing_is_for_programs_too(file: Path) -> None:
-    assert answer("pause", file) == {"paused": True, "domain": None}
-    assert answer("pause", file, "--domain", "sync") == {"paused": True, "domain": "sync"}
-    assert answer("resume", file) == {"paused": False, "domain": None, "was_paused": True}
+def test_pausing_is_for_programs_too(here: Here, file: Path) -> None:
+    assert here.answer("pause", file) == {"paused": True, "domain": None}
+    assert here.answer("pause", file, "--domain", "sync") == {"paused": True, "domain": "sync"}
+    assert here.answer("resume", file) == {"paused": False, "domain": None, "was_paused": True}
 
 
 # Rates
@@ -119,16 +117,14 @@ def test_a_rate_is_written_as_people_say_it(
 
 def test_rates_are_listed_and_lifted(file: Path, here: Here) -> None:
     assert here("rate", file) == "nothing has a rate limit\n"
-    assert taskmill("rate", file, "sync::send", "10/s", "--burst", 3).stdout == (
-        "sync::send starts at most 10/s burst 3\n"
-    )
+    assert here("rate", file, "sync::send", "10/s", "--burst", 3) == "sync::send starts at most 10/s burst 3\n"
     here("groups", file, "set", "s3://prod", "--rate", "5/s")
     lines = here("rate", file).splitlines()
     assert [line.split() for line in lines[1:]] == [
         ["5/s", "5", "group", "s3://prod"],
         ["10/s", "burst", "3", "3", "type", "sync::send"],
     ]
-    assert here("rate", file, "sync::send", "none") == "sync::send starts without a limit of its own\n"
+    assert here("rate", file, "sync::send", "none") == "sync::send has no rate limit of its own\n"
     assert [limit["kind"] for limit in here.answer("rate", file)] == ["group"]
 
 
@@ -146,7 +142,7 @@ def test_a_rate_that_makes_no_sense_is_refused(here: Here, template: Path) -> No
 
 
 def test_a_priority_is_a_number_or_a_name(here: Here, file: Path) -> None:
-    assert taskmill("priority", file, 5, "high").stdout == "task 5 has the priority high now; it was 100\n"
+    assert here("priority", file, 5, "high") == "task 5 now has the priority high; it was 100\n"
     assert here.answer("show", file, 5)["priority"] == 64
     assert here.answer("priority", file, 5, 7) == {"id": 5, "priority": 7, "previous": 64}
     assert here.answer("priority", file, 5, "Background")["priority"] == 192

@@ -1,4 +1,4 @@
-"""Following one task from the command line, whoever runs it, until it ends."""
+"""Following one task from the command line, whichever scheduler runs it, until it ends."""
 
 from __future__ import annotations
 
@@ -6,30 +6,27 @@ import asyncio
 import json
 import signal
 from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from taskmill import Domain, Retention, Scheduler, Submission
-from taskmill.cli.pace import Pace
+from taskmill import Context, Domain, GiveUp, Retention, Scheduler, Submission, blocking
 from taskmill.cli.refusal import Refusal
-from taskmill.cli.sight import Watcher
-from tests.acceptance.command_line import Here, taskmill
-from tests.acceptance.terminal import CURSOR_IS_BACK, heard, needs_a_terminal, on_terminal, started, write_app
+from taskmill.cli.views.polling import Pace, TaskPoller
+from tests.acceptance.command_line import Here
+from tests.acceptance.terminal import CURSOR_IS_BACK, heard, needs_a_terminal, on_terminal, started
 from tests.both_engines import name_of
 
 pytestmark = pytest.mark.timeout(40)
 
-MODULE = """
-import asyncio
-from pathlib import Path
-from taskmill import Context, Domain, GiveUp, Scheduler
-
 work = Domain("work")
+
 
 async def opened(gate: str) -> None:
     while not Path(gate).exists():
         await asyncio.sleep(0.02)
+
 
 @work.task
 async def send(ctx: Context, gate: str) -> str:
@@ -39,40 +36,43 @@ async def send(ctx: Context, gate: str) -> str:
     ctx.progress.advance(600)
     return "sent"
 
+
 @work.task
 async def lose(ctx: Context, gate: str) -> None:
     await opened(gate)
     raise GiveUp("it is gone")
 
+
 @work.task
 async def album(ctx: Context, gates: list[str]) -> None:
-    await ctx.spawn_many(send.options(label=gate).prepare(gate) for gate in gates)
+    await ctx.spawn_many(send.options(label=Path(gate).name).prepare(gate) for gate in gates)
+
 
 @album.finalize
 async def bound(ctx: Context, gates: list[str]) -> int:
     return len(ctx.children)
 
-scheduler = Scheduler("tasks.db", domains=[work], max_concurrency=4, shutdown_grace=0.1)
-"""
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_app(tmp_path, MODULE)
-
-    async def create() -> None:
-        async with Scheduler(tmp_path / "tasks.db"):
-            pass
-
-    asyncio.run(create())
+    """A folder with a store in ``tasks.db`` that knows the task types; nothing dispatches it."""
+    with scheduler(tmp_path):
+        pass
     return tmp_path
 
 
 @pytest.fixture
-def dispatching(folder: Path) -> Generator[Path]:
-    with started(folder, "run", "app:scheduler", "--json") as process:
-        heard(process, '"started"')
-        yield folder
+def dispatching(tmp_path: Path) -> Generator[Path]:
+    """A folder with a store in ``tasks.db`` that is dispatched."""
+    with scheduler(tmp_path):
+        yield tmp_path
+
+
+@contextmanager
+def scheduler(folder: Path) -> Generator[None]:
+    store = folder / "tasks.db"
+    with blocking.Scheduler(store, domains=[work], max_concurrency=4, shutdown_grace=0.1) as running, running.running():
+        yield
 
 
 def submit(folder: Path, type: str, **payload: object) -> int:
@@ -119,37 +119,34 @@ async def test_a_task_that_leaves_history_meanwhile_is_not_waited_for(tmp_path: 
 
     async with Scheduler(tmp_path / "tasks.db", domains=[domain]) as scheduler:
         handle = await wait.submit()
-        watcher = Watcher(scheduler, handle.id)
-        first = await watcher.look()
+        poller = TaskPoller(scheduler, handle.id)
+        first = await poller.read()
         await handle.cancel()
         await scheduler.prune(Retention(max_count=0))
         with pytest.raises(Refusal, match="is no longer in history"):
-            await watcher.look()
+            await poller.read()
     assert first.why is not None
     assert first.reason.startswith(f"Task {handle.id} (work::wait) is pending")
 
 
-# A task that is run by another process
+# A task that is run by another scheduler
 
 
-def test_lines_appear_when_something_changes_and_end_with_the_task(dispatching: Path) -> None:
-    id = submit(dispatching, "send", gate="gate")
-    with started(dispatching, "watch", dispatching / "tasks.db", id) as watching:
-        line = heard(watching, "sending")
+def test_lines_appear_when_something_changes_and_end_with_the_task(here: Here, dispatching: Path) -> None:
+    gate = dispatching / "gate"
+    id = submit(dispatching, "send", gate=str(gate))
+    with here.following("watch", dispatching / "tasks.db", id) as watching:
+        line = watching.heard("sending")
         assert "work::send: running, 40%, 400 B of 1.0 kB" in line
-        (dispatching / "gate").touch()
-        rest, wrong = watching.communicate(timeout=30)
-        assert watching.returncode == 0
-        assert wrong == ""
-    lines = rest.splitlines()
+        gate.touch()
+        lines = watching.rest()
     assert f"task {id} work::send: completed in " in lines[-1]
-    assert "\x1b" not in rest
+    assert "\x1b" not in "".join(lines)
     # Between what was read and the end there is nothing to tell but, if it was seen, the last of the bytes.
     assert len(lines) <= 2
 
 
 def test_a_task_that_waits_says_why_and_an_interrupt_leaves_quietly(folder: Path) -> None:
-    _publish(folder)
     id = submit(folder, "send", gate="gate")
     with started(folder, "watch", folder / "tasks.db", id) as watching:
         line = heard(watching, f"Task {id} (work::send) is pending")
@@ -159,38 +156,30 @@ def test_a_task_that_waits_says_why_and_an_interrupt_leaves_quietly(folder: Path
     assert (watching.returncode, rest, wrong) == (130, "", "")
 
 
-def _publish(folder: Path) -> None:
-    """Run the program for a moment, so that its task types are known."""
-    with started(folder, "run", "app:scheduler", "--json") as process:
-        heard(process, '"started"')
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-
-
-def test_a_program_follows_a_parent_through_its_children(dispatching: Path) -> None:
-    gates = ["a", "b", "c"]
-    id = submit(dispatching, "album", gates=gates)
-    with started(dispatching, "watch", dispatching / "tasks.db", id, "--json") as watching:
-        told = json.loads(heard(watching, '"children":{"running":3}'))
-        assert told["status"] == "waiting"
-        (dispatching / "a").touch()
-        told = json.loads(heard(watching, '"running":2,"completed":1'))
-        assert told["progress"]["fraction"] == pytest.approx(1.8 / 3, abs=0.01)
+def test_a_program_follows_a_parent_through_its_children(here: Here, dispatching: Path) -> None:
+    gates = [dispatching / name for name in "abc"]
+    id = submit(dispatching, "album", gates=[*map(str, gates)])
+    with here.following("watch", dispatching / "tasks.db", id, "--json") as watching:
+        watching.heard('"status":"waiting"', '"children":{"running":3}')
+        gates[0].touch()
+        fraction = 0.0
+        while fraction != pytest.approx(1.8 / 3, abs=0.01):
+            # The task is read a moment before its children are counted; the next line has both.
+            fraction = json.loads(watching.heard('"running":2,"completed":1'))["progress"]["fraction"]
         for gate in gates:
-            (dispatching / gate).touch()
-        ended = json.loads(heard(watching, '"ending":"completed"'))
-        assert watching.wait(30) == 0
+            gate.touch()
+        ended = json.loads(watching.heard('"ending":"completed"'))
     assert ended["children"] == {"completed": 3}
     assert ended["result"] == 3
 
 
-def test_a_task_that_fails_meanwhile_gives_another_exit_code(dispatching: Path) -> None:
-    id = submit(dispatching, "lose", gate="gate")
-    with started(dispatching, "watch", dispatching / "tasks.db", id) as watching:
-        heard(watching, "running")
-        (dispatching / "gate").touch()
-        assert "failed after" in heard(watching, "it is gone")
-        assert watching.wait(30) == 1
+def test_a_task_that_fails_meanwhile_gives_another_exit_code(here: Here, dispatching: Path) -> None:
+    gate = dispatching / "gate"
+    id = submit(dispatching, "lose", gate=str(gate))
+    with here.following("watch", dispatching / "tasks.db", id, code=1) as watching:
+        watching.heard("running")
+        gate.touch()
+        assert "failed after" in watching.heard("it is gone")
 
 
 # On a terminal
@@ -198,14 +187,15 @@ def test_a_task_that_fails_meanwhile_gives_another_exit_code(dispatching: Path) 
 
 @needs_a_terminal
 def test_on_a_terminal_the_last_picture_stays(dispatching: Path) -> None:
-    id = submit(dispatching, "album", gates=["a", "b"])
+    gates = [dispatching / name for name in "ab"]
+    id = submit(dispatching, "album", gates=[*map(str, gates)])
     with on_terminal(dispatching, "watch", dispatching / "tasks.db", id) as terminal:
         terminal.until("children: 2 running")
         drawn = terminal.until("40%")
         assert "waiting" in drawn
         assert "━" in drawn
-        for gate in "ab":
-            (dispatching / gate).touch()
+        for gate in gates:
+            gate.touch()
         seen = terminal.rest()
         assert terminal.process.wait(30) == 0
         assert terminal.process.stderr is not None
@@ -219,7 +209,7 @@ def test_on_a_terminal_the_last_picture_stays(dispatching: Path) -> None:
 
 @needs_a_terminal
 def test_an_interrupt_on_a_terminal_gives_the_cursor_back(dispatching: Path) -> None:
-    id = submit(dispatching, "send", gate="never")
+    id = submit(dispatching, "send", gate=str(dispatching / "never"))
     with on_terminal(dispatching, "watch", dispatching / "tasks.db", id) as terminal:
         terminal.until("running for")
         terminal.process.send_signal(signal.SIGINT)
@@ -231,9 +221,8 @@ def test_an_interrupt_on_a_terminal_gives_the_cursor_back(dispatching: Path) -> 
 
 
 @needs_a_terminal
-def test_plain_lines_can_be_had_on_a_terminal(template: Path) -> None:
-    with on_terminal(template.parent, "watch", template, 1, "--plain") as terminal:
-        seen = terminal.rest()
+def test_plain_lines_can_be_had_on_a_terminal(here: Here, template: Path) -> None:
+    seen = here.on_terminal("watch", template, 1, "--plain")
     assert "completed in" in seen
     assert "\x1b" not in seen
 
@@ -246,12 +235,12 @@ def test_looks_that_are_dear_are_rare() -> None:
     now = 0.0
     pace = Pace(0.5, 0.1, clock=lambda: now)
     assert pace.is_due
-    with pace.look():
+    with pace.read():
         now += 0.001
     assert not pace.is_due
     now = 0.5
     assert pace.is_due
-    with pace.look():
+    with pace.read():
         now += 7
     now += 62
     assert not pace.is_due
@@ -259,7 +248,8 @@ def test_looks_that_are_dear_are_rare() -> None:
     assert pace.is_due
 
 
-def test_watch_may_find_its_file_in_the_environment(template: Path) -> None:
-    done = taskmill("watch", 1, environment={"TASKMILL_STORE": name_of(template)})
-    assert done.returncode == 0
-    assert "completed" in done.stdout
+def test_watch_may_find_its_file_in_the_environment(
+    here: Here, template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKMILL_STORE", name_of(template))
+    assert "completed" in here("watch", 1)

@@ -115,7 +115,7 @@ def test_the_reference_names_no_metric_that_does_not_exist() -> None:
 
 def test_every_reason_and_outcome_is_in_the_reference() -> None:
     from taskmill import Ending
-    from taskmill.observe.meter import GATES
+    from taskmill.observe.counters import HOLDS
 
-    words = {*GATES, *Ending, "retried", "returned", "preempted", "waiting"}
+    words = {*HOLDS, *Ending, "retried", "returned", "preempted", "waiting"}
     assert {word for word in words if f"`{word}`" not in REFERENCE} == set()

@@ -271,6 +271,11 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors_of(target), f"{name_of(page)} links to {link}"
 
 
+def test_the_life_of_a_task_is_drawn_from_its_table() -> None:
+    drawing = [sys.executable, str(ROOT / "tools" / "draw_lifecycle.py"), "--check"]
+    assert subprocess.run(drawing, check=False).returncode == 0, "run tools/draw_lifecycle.py"
+
+
 def test_every_page_can_be_reached_from_the_index() -> None:
     index = DOCS / "index.md"
     linked = {(DOCS / link).resolve() for link in LINK.findall(index.read_text(encoding="utf-8"))}

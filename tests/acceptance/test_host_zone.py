@@ -13,8 +13,8 @@ from zoneinfo import TZPATH, ZoneInfo
 import pytest
 
 from taskmill import ConfigError, Scheduler
-from taskmill.clock import SystemClock
-from taskmill.host_zone import host_zone
+from taskmill.core.clock import SystemClock
+from taskmill.core.host_zone import host_zone
 from taskmill.testing import ManualClock
 
 pytestmark = pytest.mark.one_engine("no store is opened")
@@ -108,7 +108,7 @@ def test_a_file_outside_the_database_is_a_zone(root: Path) -> None:
     ],
 )
 def test_a_misspelled_environment_variable_is_refused(said: str, root: Path) -> None:
-    with pytest.raises(ConfigError, match="environment variable TZ is no zone that is known here") as raised:
+    with pytest.raises(ConfigError, match="environment variable TZ names an unknown time zone") as raised:
         host_zone({"TZ": said}, root)
     assert repr(said) in str(raised.value)
 
@@ -141,7 +141,7 @@ def test_links_are_followed_to_the_first_name_that_is_known(root: Path) -> None:
     assert host_zone({}, root) is BERLIN
 
 
-def test_links_in_a_circle_lead_nowhere(root: Path) -> None:
+def test_links_in_a_cycle_lead_nowhere(root: Path) -> None:
     (root / "etc" / "other").symlink_to("localtime")
     link(root, "other")
     assert host_zone({}, root) is UTC
@@ -157,7 +157,7 @@ def test_a_link_to_a_zone_that_is_not_known_is_read_as_a_file(root: Path) -> Non
 
 def test_a_link_into_nothing_is_refused(root: Path) -> None:
     link(root, "/usr/share/zoneinfo/Moon/Base")
-    with pytest.raises(ConfigError, match="leads to the zone 'Moon/Base', which is not known here: install tzdata"):
+    with pytest.raises(ConfigError, match="links to the zone 'Moon/Base', which is not known here: install tzdata"):
         host_zone({}, root)
 
 

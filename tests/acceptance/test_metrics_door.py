@@ -43,7 +43,7 @@ async def main():
         await scheduler.run_until_idle()
 asyncio.run(main())
 print([name for name in sys.modules if name.startswith(("prometheus_client", "taskmill.metrics"))
-       or name in ("taskmill.observe.meter", "taskmill.runtime.gauges")])
+       or name in ("taskmill.observe.counters", "taskmill.runtime.gauges")])
 """
     done = _python(code)
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr

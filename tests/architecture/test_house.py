@@ -4,46 +4,43 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
+from typing import get_args
 
 import pytest
 
-import taskmill
-
-PACKAGE = Path(taskmill.__file__).parent
-ROOT = Path(__file__).parents[2]
-FILES = sorted(PACKAGE.rglob("*.py"))
-NAMES = [str(file.relative_to(PACKAGE)) for file in FILES]
+from taskmill.store.sql.spelling import Engine
+from taskmill.store.sql.statements import SHARED, named
+from tests.architecture.sources import PACKAGE, ROOT, package_sources
 
 LONGEST_FILE = 400
 VAGUE = {"manager", "util", "utils", "helper", "helpers", "common", "base", "misc"}
 
 
 def test_there_are_files_to_check() -> None:
-    assert len(FILES) > 20
+    assert len(package_sources()) > 20
 
 
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_a_file_fits_in_a_readers_head(file: Path) -> None:
-    assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+def test_a_file_fits_in_a_readers_head() -> None:
+    lengths = {source.name: len(source.text.splitlines()) for source in package_sources()}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
 
 
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_a_module_says_what_it_is_for(file: Path) -> None:
-    if file.name == "_version.py":
-        return
-    said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
-    assert said
-    assert said.strip()
+def test_a_module_says_what_it_is_for() -> None:
+    unexplained = [
+        source.name
+        for source in package_sources()
+        if source.path.name != "_version.py" and not (ast.get_docstring(source.tree) or "").strip()
+    ]
+    assert unexplained == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_no_error_is_swallowed_in_silence(file: Path) -> None:
+def test_no_error_is_swallowed_in_silence() -> None:
     silent = [
-        node.lineno
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ExceptHandler | ast.Call)
-        and (_is_silent(node) if isinstance(node, ast.ExceptHandler) else _suppresses_everything(node))
+        f"{source.name}:{node.lineno}"
+        for source in package_sources()
+        for node in source.nodes
+        if (isinstance(node, ast.ExceptHandler) and _is_silent(node))
+        or (isinstance(node, ast.Call) and _suppresses_everything(node))
     ]
     assert silent == []
 
@@ -70,9 +67,9 @@ def test_the_search_for_silence_finds_it() -> None:
     assert [_suppresses_everything(call) for call in calls if isinstance(call, ast.Call)] == [True, False]
 
 
-@pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_files_are_named_for_what_they_hold(file: Path) -> None:
-    assert not VAGUE & set(file.with_suffix("").relative_to(PACKAGE).parts)
+def test_files_are_named_for_what_they_hold() -> None:
+    names = [source.path.relative_to(PACKAGE).with_suffix("") for source in package_sources()]
+    assert [str(name) for name in names if VAGUE & set(name.parts)] == []
 
 
 def test_type_checkers_may_trust_the_annotations() -> None:
@@ -89,23 +86,23 @@ def test_migrations_are_numbered_without_gaps() -> None:
     assert numbers == list(range(1, len(found) + 1))
 
 
-ENGINES = sorted(folder.parent.name for folder in (PACKAGE / "store").glob("*/queries"))
+ENGINES: tuple[Engine, ...] = get_args(Engine)
 
 
-def _statements(engine: str) -> list[str]:
-    files = sorted((PACKAGE / "store" / engine / "queries").glob("*.sql"))
-    return [name for file in files for name in re.findall(r"^-- name: (\w+)$", file.read_text("utf-8"), re.MULTILINE)]
+def _statements(engine: Engine) -> list[str]:
+    files = [*SHARED.glob("*.sql"), *(PACKAGE / "store" / engine).glob("*.sql")]
+    return [name for file in sorted(files) for name, _ in named(engine, file)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_statement_by_name_has_a_name_of_its_own(engine: str) -> None:
+def test_every_statement_by_name_has_a_name_of_its_own(engine: Engine) -> None:
     names = _statements(engine)
     assert names
     assert sorted(names) == sorted(set(names))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_statement_that_is_called_exists_in_every_engine(engine: str) -> None:
+def test_every_statement_that_is_called_exists_in_every_engine(engine: Engine) -> None:
     texts = [file.read_text(encoding="utf-8") for file in (PACKAGE / "store" / "sql").glob("*.py")]
     called = {name for text in texts for name in re.findall(r'SQL\["(\w+)"\]', text)}
     assert len(called) > 100
@@ -132,8 +129,8 @@ def test_the_command_and_the_plugin_that_are_declared_exist() -> None:
 
 
 def test_a_test_that_runs_on_one_engine_says_why() -> None:
-    files = sorted((ROOT / "tests").rglob("*.py"))
-    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))]
+    nodes = [node for text in texts if "one_engine" in text for node in ast.walk(ast.parse(text))]
     marks = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr == "one_engine"]
     reasons = [
         ast.literal_eval(node.args[0])

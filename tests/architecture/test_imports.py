@@ -4,41 +4,35 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 from typing import NamedTuple
 
 import pytest
 
-import taskmill
-
-PACKAGE = Path(taskmill.__file__).parent
-FILES = sorted(PACKAGE.rglob("*.py"))
+from tests.architecture.sources import PACKAGE, Source, package_sources
 
 # What each room may import of taskmill's own, besides itself.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "exits": set(),
-    "logs": {"exits"},
     "model": {"errors"},
     "policy": {"errors", "model"},
+    "core": {"errors", "model"},
     "define": {"errors", "model", "handle"},
-    "cron_socket": {"errors", "model"},
-    "store_meter": set(),
-    "ports": {"errors", "model", "cron_socket", "store_meter"},
-    "clock": {"errors", "model", "host_zone"},
-    "host_zone": {"errors"},
     "handle": {"errors", "model"},
     "events": {"model"},
-    "store": {"errors", "model", "policy", "define", "ports", "cron_socket", "store_meter", "logs"},
-    "execute": {"errors", "exits", "model", "define", "handle", "ports", "observe"},
-    "observe": {"errors", "model", "policy", "define", "ports", "logs"},
-    "resources": {"errors", "model", "policy", "ports", "logs"},
-    "runtime": {"errors", "exits", "model", "policy", "define", "handle", "ports", "cron_socket", "execute", "observe"},
+    "store": {"errors", "model", "policy", "define", "core"},
+    "execute": {"errors", "model", "define", "handle", "core", "observe"},
+    "observe": {"errors", "model", "policy", "define", "core"},
+    "resources": {"errors", "model", "policy", "core"},
+    "dispatch": {"errors", "model", "policy"},
+    "runtime": {"errors", "model", "policy", "dispatch", "define", "handle", "core", "execute", "observe"},
 }
 DOORS = {"cli", "web", "tui", "metrics"}
 PUBLIC = {"taskmill", "taskmill.events", "taskmill.cron", "taskmill.blocking", "taskmill.metrics", "taskmill.moving"}
 
-IMPURE = {"asyncio", "sqlite3", "pysqlite3", "time", "random", "secrets", "threading", "os", "pathlib", "socket"}
+PURE = ("policy", "model", "dispatch")
+IMPURE = {"asyncio", "logging", "os", "pathlib", "pysqlite3", "random", "secrets", "socket", "sqlite3", "threading"}
+IMPURE |= {"time"}
 
 
 class Import(NamedTuple):
@@ -58,11 +52,6 @@ def room(module: str) -> str:
     return parts[1] if len(parts) > 1 else "taskmill"
 
 
-def module_name(file: Path) -> str:
-    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 def _only_for_type_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
@@ -80,29 +69,30 @@ def _running_nodes(tree: ast.AST) -> Iterator[ast.AST]:
         yield from _running_nodes(child)
 
 
-def imports_of(file: Path) -> list[Import]:
+@cache
+def imports_of(source: Source) -> list[Import]:
     found: list[Import] = []
-    shown = str(file.relative_to(PACKAGE.parent))
-    for node in _running_nodes(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in _running_nodes(source.tree):
         if isinstance(node, ast.Import):
-            found += [Import(shown, node.lineno, alias.name) for alias in node.names]
+            found += [Import(source.name, node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{shown}:{node.lineno} is a relative import; say the whole name"
+            assert node.level == 0, f"{source.name}:{node.lineno} is a relative import; write the full name"
             module = node.module or ""
             for alias in node.names:
                 whole = f"{module}.{alias.name}"
                 is_module = _is_our_module(whole)
-                found.append(Import(shown, node.lineno, whole if is_module else module))
+                found.append(Import(source.name, node.lineno, whole if is_module else module))
     return found
 
 
+@cache
 def _is_our_module(name: str) -> bool:
     path = PACKAGE.parent.joinpath(*name.split("."))
     return name.startswith("taskmill.") and (path.with_suffix(".py").exists() or path.is_dir())
 
 
 def _all_imports(of_room: str) -> list[Import]:
-    return [found for file in FILES if room(module_name(file)) == of_room for found in imports_of(file)]
+    return [found for source in package_sources() if room(source.module) == of_room for found in imports_of(source)]
 
 
 def _ours(imports: list[Import]) -> list[Import]:
@@ -113,7 +103,7 @@ def _shown(imports: list[Import]) -> str:
     return "\n".join(map(str, imports))
 
 
-def test_the_reader_of_imports_sees_what_runs_and_only_that(tmp_path: Path) -> None:
+def test_the_reader_of_imports_sees_what_runs_and_only_that() -> None:
     tree = ast.parse(
         "if TYPE_CHECKING:\n    import a\nelse:\n    import b\ndef f():\n    import c\ntry:\n    import d\n"
         "except ImportError:\n    import e\n"
@@ -125,22 +115,22 @@ def test_the_reader_of_imports_sees_what_runs_and_only_that(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", sorted(ALLOWED))
 def test_a_room_imports_only_what_lies_below_it(name: str) -> None:
     imports = _all_imports(name)
-    assert any(room(module_name(file)) == name for file in FILES), f"there is no room {name}"
+    assert any(room(source.module) == name for source in package_sources()), f"there is no room {name}"
     wrong = [found for found in _ours(imports) if room(found.module) not in ALLOWED[name] | {name}]
     assert wrong == [], _shown(wrong)
 
 
-def test_policy_and_model_have_no_clock_no_chance_and_no_io() -> None:
-    wrong = [found for of in ("policy", "model") for found in _all_imports(of) if found.module.split(".")[0] in IMPURE]
+def test_policy_model_and_dispatch_have_no_clock_no_chance_no_io_and_no_log() -> None:
+    wrong = [found for of in PURE for found in _all_imports(of) if found.module.split(".")[0] in IMPURE]
     assert wrong == [], _shown(wrong)
 
 
 def test_policy_never_asks_what_time_it_is() -> None:
     asked = [
-        f"{file.name}:{node.lineno} {node.attr}"
-        for file in FILES
-        if room(module_name(file)) in ("policy", "model")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        f"{source.name}:{node.lineno} {node.attr}"
+        for source in package_sources()
+        if room(source.module) in ("policy", "model")
+        for node in source.nodes
         if isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today", "time_ns", "monotonic")
     ]
     assert asked == []
@@ -149,9 +139,9 @@ def test_policy_never_asks_what_time_it_is() -> None:
 def test_only_the_store_knows_sqlite() -> None:
     wrong = [
         found
-        for file in FILES
-        if room(module_name(file)) != "store"
-        for found in imports_of(file)
+        for source in package_sources()
+        if room(source.module) != "store"
+        for found in imports_of(source)
         if found.module.split(".")[0] in ("sqlite3", "pysqlite3", "psycopg")
     ]
     assert wrong == [], _shown(wrong)
@@ -160,8 +150,8 @@ def test_only_the_store_knows_sqlite() -> None:
 def test_one_file_chooses_the_sqlite_library() -> None:
     choosing = {
         found.file
-        for file in FILES
-        for found in imports_of(file)
+        for source in package_sources()
+        for found in imports_of(source)
         if found.module.split(".")[0] in ("sqlite3", "pysqlite3")
     }
     assert choosing == {"taskmill/store/sqlite/connection.py"}
@@ -170,9 +160,9 @@ def test_one_file_chooses_the_sqlite_library() -> None:
 def test_only_the_composition_root_knows_the_store() -> None:
     wrong = [
         found
-        for file in FILES
-        if room(module_name(file)) not in ("store", "scheduler", "moving")
-        for found in _ours(imports_of(file))
+        for source in package_sources()
+        if room(source.module) not in ("store", "scheduler", "moving")
+        for found in _ours(imports_of(source))
         if room(found.module) == "store"
     ]
     assert wrong == [], _shown(wrong)
@@ -181,35 +171,55 @@ def test_only_the_composition_root_knows_the_store() -> None:
 def test_only_the_composition_root_knows_where_readings_come_from() -> None:
     wrong = [
         found
-        for file in FILES
-        if room(module_name(file)) not in ("resources", "scheduler", "pressure")
-        for found in _ours(imports_of(file))
+        for source in package_sources()
+        if room(source.module) not in ("resources", "scheduler", "pressure")
+        for found in _ours(imports_of(source))
         if room(found.module) == "resources"
     ]
     assert wrong == [], _shown(wrong)
 
 
+def test_the_random_numbers_of_the_program_are_left_alone() -> None:
+    """A program that has seeded ``random`` gets the numbers it expects, whatever taskmill's threads do."""
+    drawing = [
+        f"{source.name}:{node.lineno}"
+        for source in package_sources()
+        for node in source.nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "random"
+        and node.attr != "Random"
+        and any(found.module == "random" for found in imports_of(source))
+    ]
+    assert drawing == []
+
+
 def test_one_file_makes_loggers() -> None:
     """Any other logger may raise, in the midst of other work; the command line sets logging up for a program."""
     making = {
-        module_name(file)
-        for file in FILES
-        if room(module_name(file)) not in DOORS and "getLogger(" in file.read_text(encoding="utf-8")
+        source.module
+        for source in package_sources()
+        if room(source.module) not in DOORS and "getLogger(" in source.text
     }
-    assert making == {"taskmill.logs"}
+    assert making == {"taskmill.core.logs"}
 
 
 def test_one_file_loads_psutil() -> None:
-    loading = {found.file for file in FILES for found in imports_of(file) if found.module.split(".")[0] == "psutil"}
-    assert loading == {"taskmill/resources/psutil_library.py"}
+    loading = {
+        found.file
+        for source in package_sources()
+        for found in imports_of(source)
+        if found.module.split(".")[0] == "psutil"
+    }
+    assert loading == {"taskmill/resources/samplers.py"}
 
 
 def test_nothing_below_the_composition_root_imports_it() -> None:
     wrong = [
         found
-        for file in FILES
-        if room(module_name(file)) in ALLOWED
-        for found in _ours(imports_of(file))
+        for source in package_sources()
+        if room(source.module) in ALLOWED
+        for found in _ours(imports_of(source))
         if room(found.module) in {"scheduler", "taskmill", "testing", "blocking", "cron", "moving", *DOORS}
     ]
     assert wrong == [], _shown(wrong)
@@ -218,10 +228,10 @@ def test_nothing_below_the_composition_root_imports_it() -> None:
 def test_peoples_doors_use_only_the_public_names() -> None:
     wrong = [
         found
-        for file in FILES
-        if room(module_name(file)) in DOORS
-        for found in _ours(imports_of(file))
-        if found.module not in PUBLIC and room(found.module) != room(module_name(file))
+        for source in package_sources()
+        if room(source.module) in DOORS
+        for found in _ours(imports_of(source))
+        if found.module not in PUBLIC and room(found.module) != room(source.module)
     ]
     assert wrong == [], _shown(wrong)
 
@@ -229,9 +239,9 @@ def test_peoples_doors_use_only_the_public_names() -> None:
 def test_nothing_shipped_imports_the_help_for_tests() -> None:
     wrong = [
         found
-        for file in FILES
-        if room(module_name(file)) != "testing"
-        for found in _ours(imports_of(file))
+        for source in package_sources()
+        if room(source.module) != "testing"
+        for found in _ours(imports_of(source))
         if room(found.module) == "testing"
     ]
     assert wrong == [], _shown(wrong)

@@ -7,7 +7,7 @@ import contextlib
 import time
 from datetime import UTC, datetime, tzinfo
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from tests.crash.journal import boot_time
 
 SPEED = 20
@@ -55,14 +55,14 @@ def minute_of(ms: int) -> int:
 
 def hasten() -> None:
     """Make this process notice in seconds what it would notice in half a minute. In the same proportions."""
-    from taskmill.store.postgres import connection, lease, pulse, writer
+    from taskmill.store.postgres import connection, heartbeat, lease, writer
     from taskmill.store.sql import cluster
 
     # What looks like a clock that was stepped: by the faster clock as long as it really is.
     cluster.CLOCKS_APART_MS = 60_000 * SPEED
     lease.LEASE = LEASE
-    pulse.BEAT = BEAT
-    pulse.ANSWER = 1.0
+    heartbeat.BEAT = BEAT
+    heartbeat.ANSWER = 1.0
     writer.SERVER_PATIENCE = 3 * LEASE
     connection.WRITING["idle_in_transaction_session_timeout"] = "'1500ms'"
     # The shortest that libpq knows.

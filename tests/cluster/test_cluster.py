@@ -31,10 +31,10 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def hastened(monkeypatch: pytest.MonkeyPatch) -> None:
-    from taskmill.store.postgres import connection, lease, pulse, writer
+    from taskmill.store.postgres import connection, heartbeat, lease, writer
     from taskmill.store.sql import cluster
 
-    given = ((lease, "LEASE"), (pulse, "BEAT"), (pulse, "ANSWER"), (writer, "SERVER_PATIENCE"))
+    given = ((lease, "LEASE"), (heartbeat, "BEAT"), (heartbeat, "ANSWER"), (writer, "SERVER_PATIENCE"))
     for module, name in (*given, (cluster, "CLOCKS_APART_MS")):
         monkeypatch.setattr(module, name, getattr(module, name))
     for settings in (connection.WRITING, connection.CONNECTING):

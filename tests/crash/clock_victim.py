@@ -13,8 +13,12 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from taskmill import Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.events import RecurringSkipped
+from taskmill.store.postgres import lease
+
+LEASE = 5.0
+"""Seconds on PostgreSQL until the tasks of a killed process run again."""
 
 work = Domain("work")
 
@@ -76,5 +80,6 @@ async def main(store: str, ahead: float, every: float | None) -> None:
 
 
 if __name__ == "__main__":
+    lease.LEASE = LEASE
     given = json.loads(sys.argv[1])
     asyncio.run(main(given["store"], given["ahead"], given["every"]))

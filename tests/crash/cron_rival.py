@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 
 from taskmill import Context, Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.cron import Cron
 from taskmill.events import CronFired
 

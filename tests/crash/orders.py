@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from taskmill import Handle, Scheduler, Submission
-from taskmill.store.sqlite import log_file
+from taskmill.store.sqlite import log
 from tests.crash import points
 from tests.crash.journal import Journal
 
@@ -39,8 +39,8 @@ def received() -> Order:
     """The order this process was started with; from now on it dies where it was told to."""
     order = msgspec.convert(json.loads(sys.argv[1]), Order)
     # Small, so that there are many checkpoints.
-    log_file.CHECKPOINT_BYTES = 128 * 1024
-    log_file.LOOK_EVERY = 2
+    log.CHECKPOINT_BYTES = 128 * 1024
+    log.LOOK_EVERY = 2
     if order.point is not None:
         points.arm(order.point, order.nth)
     return order

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-from taskmill.model.verdict import TryAgain
+from taskmill.model.attempt import TryAgain
 
 COMMIT = "taskmill.store.sqlite.writer:Writer._commit"
 
 
-def judges_finalize(_connection: Any, turn: Any) -> bool:
+def judges_finalize(_connection: Any, turn: Any, _now: int) -> bool:
     """Whether a turn says what became of a ``finalize``."""
     return any(judged.task.finalizes for judged in turn.judged)
 
@@ -62,30 +62,30 @@ POINTS = [
     # A transaction: its statements are done, the log is not written; the log is on disk, nobody has been told.
     Point("before a commit", COMMIT, "before", 60),
     Point("after a commit", COMMIT, "after", 60),
-    Point("committed, not forced to the disk", "taskmill.store.sqlite.log_file:LogFile.sync", "before", 30),
-    Point("on the disk, nobody told", "taskmill.store.sqlite.log_file:LogFile.sync", "after", 30),
+    Point("committed, not forced to the disk", "taskmill.store.sqlite.log:LogFile.sync", "before", 30),
+    Point("on the disk, nobody told", "taskmill.store.sqlite.log:LogFile.sync", "after", 30),
     Point("commit known to the loop", "taskmill.store.sqlite.writer:Writer._batch_committed", "before", 40),
     # Submitting.
     Point("rows inserted, not committed", "taskmill.store.sql.inbox:insert", "after", 25),
-    Point("submission stored, caller not told", "taskmill.verbs.parts:Parts._handle", "before", 25),
+    Point("submission stored, caller not told", "taskmill.verbs.components:Components._handle", "before", 25),
     # A turn of the loop: verdicts and claims.
     Point("before a turn is written", "taskmill.store.sql.ledger:commit_turn", "before", 40),
     Point("turn written, not committed", "taskmill.store.sql.ledger:commit_turn", "after", 40),
-    Point("turn committed, nothing started", "taskmill.runtime.dispatcher:Dispatcher._apply", "before", 40),
-    Point("turn committed and applied", "taskmill.runtime.dispatcher:Dispatcher._apply", "after", 40),
+    Point("turn committed, nothing started", "taskmill.runtime.loop:DispatchLoop._apply", "before", 40),
+    Point("turn committed and applied", "taskmill.runtime.loop:DispatchLoop._apply", "after", 40),
     Point("tasks moved to history, not committed", "taskmill.store.sql.ledger:end_tasks", "after", 20),
     # An attempt.
-    Point("claimed, handler not started", "taskmill.runtime.workshop:Workshop.launch", "before", 30),
-    Point("handler scheduled", "taskmill.runtime.workshop:Workshop.launch", "after", 30),
-    Point("outcome known, not judged", "taskmill.runtime.workshop:Workshop._hand_on", "before", 30),
+    Point("claimed, handler not started", "taskmill.runtime.attempts:Attempts.launch", "before", 30),
+    Point("handler scheduled", "taskmill.runtime.attempts:Attempts.launch", "after", 30),
+    Point("outcome known, not judged", "taskmill.runtime.attempts:Attempts._hand_on", "before", 30),
     Point("state about to be saved", "taskmill.store.sqlite.store:SqliteStore.save", "before", 8),
     Point("state saved, handler not told", "taskmill.store.sqlite.store:SqliteStore.save", "after", 8),
     # Control.
     Point("cancellation written, not committed", "taskmill.store.sql.ledger:cancel", "after", 6),
     Point("cancellation stored, caller not told", "taskmill.store.sqlite.store:SqliteStore.cancel", "after", 6),
-    Point("on_cancel about to start", "taskmill.runtime.hooks:Hooks._start", "before", 3),
-    Point("on_cancel started", "taskmill.runtime.hooks:Hooks._start", "after", 3),
-    Point("dead letter revived, not committed", "taskmill.store.sql.reviving:revive", "after", 2),
+    Point("on_cancel about to start", "taskmill.runtime.attempts:Attempts._start_hook", "before", 3),
+    Point("on_cancel started", "taskmill.runtime.attempts:Attempts._start_hook", "after", 3),
+    Point("dead letter revived, not committed", "taskmill.store.sql.history:revive", "after", 2),
     Point("dead letter revived, caller not told", "taskmill.store.sqlite.store:SqliteStore.revive", "after", 2),
     # Opening and recovery.
     Point("file created, empty", "taskmill.store.sqlite.store:create_file", "after", 1),
@@ -93,9 +93,9 @@ POINTS = [
     Point("recovery written, not committed", "taskmill.store.sql.recovering:recover", "after", 2),
     Point("recovery committed", "taskmill.store.sqlite.store:SqliteStore.recover", "after", 2),
     # Upkeep.
-    Point("history pruned, not committed", "taskmill.store.sql.pruning:prune", "after", 2),
+    Point("history pruned, not committed", "taskmill.store.sql.history:prune", "after", 2),
     Point("before a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "before", 2),
-    Point("checkpoint copied, lock held", "taskmill.store.sqlite.log_file:LogFile.checkpoint", "after", 2),
+    Point("checkpoint copied, lock held", "taskmill.store.sqlite.log:LogFile.checkpoint", "after", 2),
     Point("after a checkpoint", "taskmill.store.sqlite.writer:Writer._checkpoint", "after", 2),
 ]
 
@@ -115,8 +115,8 @@ FAMILY_POINTS = [
     Point("parent woken, not committed", "taskmill.store.sql.families:_step", "committing", 5),
     Point("parent woken, nobody told", "taskmill.store.sql.families:_step", "committed", 5),
     # Finalize.
-    Point("finalize about to start", "taskmill.runtime.workshop:Workshop._start_finalize", "before", 4),
-    Point("finalize scheduled", "taskmill.runtime.workshop:Workshop._start_finalize", "after", 4),
+    Point("finalize about to start", "taskmill.runtime.attempts:Attempts._start_finalize", "before", 4),
+    Point("finalize scheduled", "taskmill.runtime.attempts:Attempts._start_finalize", "after", 4),
     Point("children read for finalize", "taskmill.store.sqlite.store:SqliteStore.children", "after", 4),
     Point("inside finalize", "tests.crash.family_work:within_finalize", "before", 4),
     Point("finalize over, not judged", "taskmill.store.sql.ledger:commit_turn", "before", 3, judges_finalize),

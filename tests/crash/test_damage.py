@@ -18,7 +18,7 @@ from taskmill import Scheduler
 from tests.crash import damage
 from tests.moving.everything import Book, fill
 
-ROUNDS = int(os.environ.get("TASKMILL_CRASH_ROUNDS", "20"))
+ROUNDS = int(os.environ.get("TASKMILL_CRASH_ROUNDS", "12"))
 """Of each kind of damage."""
 
 

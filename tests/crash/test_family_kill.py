@@ -15,7 +15,7 @@ from tests.crash.evidence import SEED, kept_when_it_fails, rounds_or
 from tests.crash.family_trial import FamilyTrial
 from tests.crash.points import FAMILY_POINTS
 
-ROUNDS = rounds_or(18)
+ROUNDS = rounds_or(12)
 POISON_EVERY = 12
 MOST_DRAINS = 200
 MOST_TOURS = 10

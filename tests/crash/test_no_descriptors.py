@@ -14,10 +14,19 @@ from tests.crash.descriptors_victim import PARTS
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(params=["memory", "file", "postgres"])
+def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the name of a store that the process creates."""
+    if request.param == "postgres":
+        address: str = request.getfixturevalue("postgres_store")
+        return address
+    return ":memory:" if request.param == "memory" else str(tmp_path / "tasks.db")
+
+
 @pytest.mark.parametrize("part", PARTS)
-def test_a_process_without_descriptors_fails_clearly_or_works(any_store: str, part: str) -> None:
+def test_a_process_without_descriptors_fails_clearly_or_works(new_store: str, part: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.descriptors_victim", part, any_store],
+        [sys.executable, "-m", "tests.crash.descriptors_victim", part, new_store],
         cwd=ROOT,
         env=ENVIRONMENT,
         capture_output=True,

@@ -314,7 +314,7 @@ async def test_all_collectors_of_a_scheduler_show_the_same(taskmill_scheduler: S
 async def test_very_many_groups_are_counted_together_beyond_a_bound(
     taskmill_scheduler: SchedulerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("taskmill.observe.meter", "taskmill.runtime.gauges"):
+    for module in ("taskmill.observe.counters", "taskmill.runtime.gauges"):
         monkeypatch.setattr(f"{module}.MOST_NAMES", 3)
     domain = Domain("d")
 

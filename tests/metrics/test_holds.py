@@ -8,7 +8,7 @@ from taskmill import Domain, Group, IoBudget, Priority, RateLimit, Submission
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 from tests.metrics.scraping import Scrape
-from tests.runtime.machine_world import PlayedMachine
+from tests.runtime.backpressure.machine import PlayedMachine
 
 
 class Bench:

@@ -121,7 +121,7 @@ async def _submit(scheduler: Scheduler, chance: random.Random) -> None:
         else:
             await work.options(**options).submit(text, chance.choice([0, 0, 0, 1, 5, -1]))
     except SubmissionError:
-        # A dependency has failed already, or a circle would close: chance may ask for that.
+        # A dependency has failed already, or a cycle would close: chance may ask for that.
         return
 
 

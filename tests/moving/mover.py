@@ -14,8 +14,8 @@ from typing import Any
 
 from taskmill.moving import Step, move
 from taskmill.store.moving import journey
-from taskmill.store.postgres.place import PostgresPlace
-from taskmill.store.sqlite.place import SqlitePlace
+from taskmill.store.postgres.endpoint import PostgresEndpoint
+from taskmill.store.sqlite.endpoint import SqliteEndpoint
 
 BATCH_ROWS = 25
 
@@ -50,7 +50,7 @@ def tell(step: Step) -> None:
 
 def main(source: str, target: str, moments: int) -> None:
     fate = Fate(moments)
-    for kind in (SqlitePlace, PostgresPlace):
+    for kind in (SqliteEndpoint, PostgresEndpoint):
         kind.writing = doomed(fate, kind.writing)  # type: ignore[method-assign]
     journey.BATCH_ROWS = BATCH_ROWS
     move(source, target, watch=tell)

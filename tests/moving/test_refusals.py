@@ -11,7 +11,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from taskmill import AlreadyRunning, ConfigError, InvalidState, SchemaTooNew, StoreCorrupt, StoreError, StoreMoved
+from taskmill import (
+    AlreadyRunning,
+    ConfigError,
+    InvalidState,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreError,
+    StoreMoved,
+    blocking,
+)
 from taskmill.moving import move, undo
 from taskmill.store.moving import journey
 from tests.acceptance.command_line import ENVIRONMENT
@@ -124,8 +133,17 @@ def test_another_schema_is_told_apart_from_this_one(file: Path, postgres_store: 
         connection.execute("DELETE FROM taskmill_schema")
         connection.execute("INSERT INTO taskmill_schema VALUES (0, 'earlier')")
     connection.close()
-    with pytest.raises(StoreError, match=r"has schema 0, .*`taskmill status .*` brings it up to date"):
+    with pytest.raises(StoreError, match=r"has schema 0, .*upgrade it with `taskmill status .*`, then run"):
         move(file, postgres_store)
+
+
+def test_an_old_schema_on_a_server_is_upgraded_by_a_scheduler(tmp_path: Path, postgres_store: str) -> None:
+    with blocking.Scheduler(postgres_store):
+        pass
+    with psycopg.connect(postgres_store) as connection:
+        connection.execute("DELETE FROM taskmill_schema WHERE version = (SELECT max(version) FROM taskmill_schema)")
+    with pytest.raises(StoreError, match="open it with a scheduler whose user may create tables"):
+        move(postgres_store, tmp_path / "other.db")
 
 
 def test_without_the_extra_it_says_which_to_install(file: Path, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from taskmill import Domain, Scheduler, StoreMoved
 from taskmill.moving import move
-from taskmill.store.opening import open_place
+from taskmill.store.opening import open_endpoint
 from tests.moving.everything import Book, rows_of, scheduler_on, work
 from tests.moving.everything import filled as fill_it
-from tests.runtime.cron_bench import Bench
+from tests.runtime.cron.bench import Bench
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -124,7 +124,10 @@ async def _until_somebody_waits(address: str) -> None:
 
 async def _seal(store: str) -> None:
     def seal() -> None:
-        with contextlib.closing(open_place(store, must_exist=True)) as place, place.writing("it is on the moon"):
+        with (
+            contextlib.closing(open_endpoint(store, must_exist=True)) as endpoint,
+            endpoint.writing("it is on the moon"),
+        ):
             pass
 
     await asyncio.to_thread(seal)

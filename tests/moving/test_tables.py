@@ -7,7 +7,7 @@ from pathlib import Path
 
 from taskmill import Scheduler
 from taskmill.store.moving.tables import MAY_BE_THERE, OPEN, OWN_COLUMNS, ROWS, STAY, SUMS, moving
-from taskmill.store.opening import open_place
+from taskmill.store.opening import open_endpoint
 from tests.moving.everything import rows_of
 
 
@@ -20,7 +20,7 @@ def test_every_table_of_either_engine_moves_or_is_said_to_stay(tmp_path: Path, p
     file = tmp_path / "tasks.db"
     asyncio.run(_open(file))
     asyncio.run(_open(postgres_store))
-    here, there = open_place(str(file), must_exist=True), open_place(postgres_store, must_exist=True)
+    here, there = open_endpoint(str(file), must_exist=True), open_endpoint(postgres_store, must_exist=True)
     try:
         shapes = here.shapes(), there.shapes()
         columns = {table.name: set(table.columns) for table in moving(*shapes, "both")}

@@ -10,11 +10,9 @@ import msgspec
 
 from taskmill.model.controls import Bucket, Controls, Declared, Scope, ScopeKind
 from taskmill.model.durations import to_ms
-from taskmill.model.explanation import Explanation
-from taskmill.model.group import Group
+from taskmill.model.explanation import Explanation, Situation, Surroundings
 from taskmill.model.machine import Machine, NodeMachine
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.situation import Situation, Surroundings
+from taskmill.model.settings import Group, RateLimit
 from taskmill.model.status import Status
 from taskmill.policy.explaining import explain
 from taskmill.policy.rules import Rules

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.model.cluster import NOWHERE, Admission, Claim, Elsewhere, Start
+from taskmill.model.cluster import NOWHERE, Admission, Demand, Elsewhere, Start
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.policy.admission import admitted
 from taskmill.policy.shares import allocate
@@ -23,10 +23,10 @@ starts = st.lists(st.tuples(groups, types, st.booleans()), max_size=12).map(
 )
 caps = st.dictionaries(groups, st.integers(0, 8))
 domain_caps = st.dictionaries(st.sampled_from(["d", "e"]), st.integers(0, 8))
-claims = st.none() | st.fixed_dictionaries(
-    {name: st.builds(Claim, few, st.integers(0, 20), st.integers(1, 3)) for name in ("", "a", "b")}
+demands = st.none() | st.fixed_dictionaries(
+    {name: st.builds(Demand, few, st.integers(0, 20), st.integers(1, 3)) for name in ("", "a", "b")}
 )
-plans = st.builds(Admission, starts, elsewheres, held, domains, caps, domain_caps, claims, st.integers(1, 10))
+plans = st.builds(Admission, starts, elsewheres, held, domains, caps, domain_caps, demands, st.integers(1, 10))
 scopes = st.builds(Scope, st.just(ScopeKind.GROUP), groups) | st.builds(Scope, st.just(ScopeKind.TYPE), types)
 permits = st.dictionaries(scopes, few)
 
@@ -71,21 +71,21 @@ def test_under_another_picture_no_cap_and_no_share_is_exceeded(plan: Admission, 
     for domain, cap in plan.domain_caps.items():
         more = sum(start.type.startswith(f"{domain}::") for start in begun)
         assert in_domains[domain] + more <= max(cap, in_domains[domain])
-    if plan.claims is not None:
-        true = {group: claim._replace(running=now[group]) for group, claim in plan.claims.items()}
+    if plan.demands is not None:
+        true = {group: demand._replace(running=now[group]) for group, demand in plan.demands.items()}
         shares = allocate(plan.slots + elsewhere.slots, true)
-        for group in plan.claims:
-            by_turn = sum(start.by_turn for start in begun if start.group == group)
-            if by_turn:
-                assert now[group] + by_turn <= shares[group].limit
+        for group in plan.demands:
+            by_share = sum(start.by_share for start in begun if start.group == group)
+            if by_share:
+                assert now[group] + by_share <= shares[group].limit
 
 
 @given(plans, elsewheres)
 def test_what_nothing_limits_starts_whatever_the_others_do(plan: Admission, elsewhere: Elsewhere) -> None:
-    free = plan._replace(caps={}, domain_caps={}, claims=None)
+    free = plan._replace(caps={}, domain_caps={}, demands=None)
     assert admitted(free, elsewhere, {}) == [start.id for start in plan.starts]
 
 
 def test_a_group_that_only_others_have_work_of_keeps_what_it_holds() -> None:
-    plan = Admission([Start(1, "a", "d::x"), Start(2, "a", "d::x")], NOWHERE, {}, {}, {}, {}, {"a": Claim(0, 9)}, 2)
+    plan = Admission([Start(1, "a", "d::x"), Start(2, "a", "d::x")], NOWHERE, {}, {}, {}, {}, {"a": Demand(0, 9)}, 2)
     assert admitted(plan, Elsewhere({"b": 3}, {"d": 3}, 2), {}) == [1]

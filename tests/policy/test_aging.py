@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from taskmill import Priority
-from taskmill.model.aging import Aging
+from taskmill.model.settings import Aging
 from taskmill.policy.aging import (
     effective_priority,
     is_urgent,

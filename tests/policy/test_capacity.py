@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskmill.model.attempt import TaskProgress
 from taskmill.model.io_budget import MOST_BYTES, IoBudget
-from taskmill.model.machine import MovedIo
-from taskmill.model.progress import TaskProgress
-from taskmill.model.readings import HIGHEST_RATE, UNKNOWN_CAPACITY, Capacity, Reading
+from taskmill.model.machine import HIGHEST_RATE, UNKNOWN_CAPACITY, Capacity, MovedIo, Reading
 from taskmill.policy.capacity import IDLE_BELOW, capacity_in_use, is_news, learned
-from taskmill.policy.io_gate import IoGate, IoLoad
-from taskmill.policy.learned_io import RUNS, LearnedIo, learned_io, mean_io
+from taskmill.policy.io_room import RUNS, IoLoad, IoRoom, LearnedIo, learned_io, mean_io
 from taskmill.policy.progress import extrapolated
 
 MB = 10**6
@@ -109,7 +107,7 @@ def test_tasks_that_compute_more_than_they_read_are_not_held_by_a_fast_disk() ->
     known, fleet = UNKNOWN_CAPACITY, [IoBudget(10 * MB)] * 8
     for busy in (0.016, 0.11, 0.2):
         known = _after(known, Reading(disk_read=busy * 500.0 * MB, disk_busy=busy), IoLoad(fleet), 100)
-        gate = IoGate(known, IoLoad())
+        gate = IoRoom(known, IoLoad())
         assert all(gate.admit(budget) is None for budget in fleet)
     assert known.disk_read == pytest.approx(100 * MB)
 
@@ -125,7 +123,7 @@ def test_the_gate_goes_by_what_was_seen_and_not_by_the_present_moment() -> None:
     known = UNKNOWN_CAPACITY
     for seen in (Reading(disk_read=100.0 * MB), *[Reading()] * 100):
         known = learned(known, seen, IDLE)
-    gate = IoGate(known, IoLoad([IoBudget(100 * MB)]))
+    gate = IoRoom(known, IoLoad([IoBudget(100 * MB)]))
     assert gate.admit(IoBudget(60 * MB)) is None
     hold = gate.admit(IoBudget(1))
     assert hold is not None

@@ -1,4 +1,4 @@
-"""Laws of dependencies: what an ending means for those who wait, circles, and the plan of an inbox that has some."""
+"""Laws of dependencies: what an ending means for those who wait, cycles, and the plan of an inbox that has some."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill.errors import CyclicDependency, DependencyFailed, InvalidDependency, SubmissionError
-from taskmill.model.kin import Kin
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure, OnDuplicate, Status
-from taskmill.policy.dependencies import answer_ending, find_circle
+from taskmill.model.task import Links, NewTask
+from taskmill.policy.dependencies import DependencyState, Needs, answer_ending, find_cycle
 from taskmill.policy.duplicates import Holder
 from taskmill.policy.inbox import InboxPlan, Keys, plan_inbox
-from taskmill.policy.references import DependencyState, Needs
 from tests.policy.test_inbox import new_task
 
 CANCEL, FAIL, IGNORE = OnDependencyFailure.CANCEL, OnDependencyFailure.FAIL, OnDependencyFailure.IGNORE
@@ -28,8 +26,8 @@ def task(
     policy: OnDependencyFailure | None = None,
     on_duplicate: OnDuplicate = OnDuplicate.SUPERSEDE,
 ) -> NewTask:
-    kin = Kin(depends_on=depends_on, ref=ref, on_dependency_failure=policy)
-    return msgspec.structs.replace(new_task(key, 1, on_duplicate, "{}"), kin=kin)
+    links = Links(depends_on=depends_on, ref=ref, on_dependency_failure=policy)
+    return msgspec.structs.replace(new_task(key, 1, on_duplicate, "{}"), links=links)
 
 
 def planned(*request: NewTask, first_id: int = 10, keys: Keys | None = None, **states: DependencyState) -> InboxPlan:
@@ -52,7 +50,7 @@ def test_only_success_and_those_who_do_not_mind_go_on(
 # Circles
 
 
-def on_a_circle(edges: dict[int, list[int]]) -> set[int]:
+def on_a_cycle(edges: dict[int, list[int]]) -> set[int]:
     """By brute force: who can reach itself."""
     found = set[int]()
     for start in edges:
@@ -65,20 +63,20 @@ def on_a_circle(edges: dict[int, list[int]]) -> set[int]:
 
 
 @given(graphs)
-def test_a_circle_is_found_if_and_only_if_there_is_one_and_it_is_one(edges: dict[int, list[int]]) -> None:
-    circle = find_circle(edges)
-    assert (circle is None) == (not on_a_circle(edges))
-    if circle is not None:
-        assert len(circle) == len(set(circle))
-        for node, following in zip(circle, [*circle[1:], circle[0]], strict=True):
+def test_a_cycle_is_found_if_and_only_if_there_is_one_and_it_is_one(edges: dict[int, list[int]]) -> None:
+    cycle = find_cycle(edges)
+    assert (cycle is None) == (not on_a_cycle(edges))
+    if cycle is not None:
+        assert len(cycle) == len(set(cycle))
+        for node, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
             assert following in edges[node]
 
 
 def test_a_long_chain_costs_no_recursion() -> None:
     edges = {n: [n + 1] for n in range(100_000)}
-    assert find_circle(edges) is None
+    assert find_cycle(edges) is None
     edges[100_000] = [99_999]
-    assert sorted(find_circle(edges) or ()) == [99_999, 100_000]
+    assert sorted(find_cycle(edges) or ()) == [99_999, 100_000]
 
 
 # The inbox
@@ -104,7 +102,7 @@ def test_a_request_is_stored_whole_or_refused_whole(
     unknown = any(n < 100 and n >= len(shapes) for (needs,) in shapes for n in needs)
     failed = policy is not IGNORE and any(103 in needs for (needs,) in shapes)
     edges = {index: [n for n in needs if n < 100] for index, (needs,) in enumerate(shapes)}
-    circular = not unknown and bool(on_a_circle(edges))
+    circular = not unknown and bool(on_a_cycle(edges))
     assert isinstance(answer, SubmissionError) == (unknown or failed or circular)
     if isinstance(answer, SubmissionError):
         assert not plan.fresh
@@ -150,5 +148,5 @@ def test_the_ref_of_a_duplicate_is_the_task_that_holds_the_key() -> None:
 def test_submissions_with_one_key_are_one_node() -> None:
     (answer,) = planned(task("b", key="k"), task(ref="b"), task(key="k", ref="c"), task("c")).answers
     assert not isinstance(answer, SubmissionError)
-    (circle,) = planned(task(ref="a", key="k"), task("a", ref="b"), task("b", key="k")).answers
-    assert isinstance(circle, CyclicDependency)
+    (cycle,) = planned(task(ref="a", key="k"), task("a", ref="b"), task("b", key="k")).answers
+    assert isinstance(cycle, CyclicDependency)

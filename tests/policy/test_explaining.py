@@ -6,15 +6,13 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
-from taskmill.model.aging import Aging
 from taskmill.model.controls import EVERYTHING, Declared, Pause
 from taskmill.model.durations import from_ms
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.machine import UNSEEN, Machine
-from taskmill.model.readings import Capacity
+from taskmill.model.machine import UNSEEN, Capacity, Limit, Machine
 from taskmill.model.records import HistoryRecord
+from taskmill.model.settings import Aging
 from taskmill.model.status import Ending, Status
-from taskmill.model.throttle import Limit
 from taskmill.policy.explaining import about_ended
 from tests.policy.explaining_world import MB, MINUTE, NOON, G, asked, running, seen
 

@@ -10,13 +10,10 @@ import pytest
 
 from taskmill.model.controls import EVERYTHING, Bucket, Declared, Pause, Scope, ScopeKind
 from taskmill.model.explanation import Reason
-from taskmill.model.group import Group
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.machine import Machine
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.readings import Capacity
+from taskmill.model.machine import Capacity, Limit, Machine
+from taskmill.model.settings import Group, RateLimit
 from taskmill.model.status import Status
-from taskmill.model.throttle import Limit
 from tests.policy.explaining_world import EMPTY, MB, MINUTE, NOON, ONE_A_MINUTE, SHARED, D, G, asked, running, seen
 
 SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
@@ -52,7 +49,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
     (
         "replaced_task",
         {"situation": {"status": Status.BLOCKED, "gate_id": 5}},
-        "Task 7 (d::t) is blocked: task 5, which it replaces, is still being stopped. Priority 128.",
+        "Task 7 (d::t) is blocked: task 5, which it replaces or follows, has not ended yet. Priority 128.",
     ),
     (
         "children",
@@ -85,20 +82,20 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
     (
         "stopping",
         {"situation": {"status": Status.WAITING, "stop": "fail", "children": 2}},
-        "Task 7 (d::t) is waiting: a child of it has failed, and it ends when its descendants and its hook are done; "
-        "2 children have not ended yet. Priority 128.",
+        "Task 7 (d::t) is waiting: one of its children has failed, and it ends when its descendants and its hook are "
+        "done; 2 children have not ended yet. Priority 128.",
     ),
     (
         "scheduler_paused",
         {"pauses": {EVERYTHING: Pause(NOON - 30_000)}},
-        "Task 7 (d::t) is paused: the scheduler has been paused since 2030-01-01 11:59:30 UTC and stays so until it "
-        "is resumed. Priority 128.",
+        "Task 7 (d::t) is paused: the scheduler has been paused since 2030-01-01 11:59:30 UTC and stays paused until "
+        "it is resumed. Priority 128.",
     ),
     (
         "domain_paused",
         {"pauses": {D: Pause(NOON - 30_000)}, "situation": {"expires_at": NOON + 60_000}},
-        "Task 7 (d::t) is paused: its domain 'd' has been paused since 2030-01-01 11:59:30 UTC and stays so until it "
-        "is resumed. Priority 128. Expires 90 s after it goes on unless it starts before.",
+        "Task 7 (d::t) is paused: its domain 'd' has been paused since 2030-01-01 11:59:30 UTC and stays paused until "
+        "it is resumed. Priority 128. Expires 90 s after it resumes unless it starts before.",
     ),
     (
         "group_paused",
@@ -113,7 +110,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
             "pauses": {Scope(ScopeKind.GROUP, ""): Pause(NOON - 30_000)},
         },
         "Task 7 (d::t) is paused: its group of ungrouped tasks has been paused since 2030-01-01 11:59:30 UTC and "
-        "stays so until it is resumed. Priority 128.",
+        "stays paused until it is resumed. Priority 128.",
     ),
     (
         "series_paused",
@@ -141,7 +138,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
                 "budgets_by_node": {None: [IoBudget(disk_write=120 * MB)]},
             }
         },
-        "Task 7 (d::t) is pending: 80 MB of it are written to disk (disk_write): running tasks have 120 MB, of "
+        "Task 7 (d::t) is pending: it will write 80 MB to disk (disk_write); running tasks already use 120 MB of the "
         "160 MB allowed at once. Priority 128.",
     ),
     (
@@ -150,8 +147,8 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
             "situation": {"status": Status.PAUSED, "preempted": 2, "paused_at": NOON, "attempt": 1},
             "around": {"machines": seen(Machine(returns_below=0.6, pressures={"cpu": 0.71}))},
         },
-        "Task 7 (d::t) is paused: it made way under pressure and returns when that, now 0.71 (cpu), is at most 0.60. "
-        "Priority 128.",
+        "Task 7 (d::t) is paused: it was preempted because of pressure and returns when the pressure, now 0.71 (cpu), "
+        "is at most 0.60. Priority 128.",
     ),
     (
         "preempted",
@@ -165,7 +162,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
                 "attempt": 1,
             }
         },
-        "Task 7 (d::t) is paused: it made way for a more urgent task and returns when none waits or runs. "
+        "Task 7 (d::t) is paused: it was preempted for a more urgent task and returns when no such task waits or runs. "
         "Priority 128.",
     ),
     (
@@ -176,22 +173,22 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
     (
         "no_handler",
         {"around": {"unknown_types": {"d::t"}}},
-        "Task 7 (d::t) is pending: no handler for d::t is registered where tasks are run. Priority 128.",
+        "Task 7 (d::t) is pending: no handler for d::t is registered in any scheduler that runs tasks. Priority 128.",
     ),
     (
         "group_cap",
         {"around": running(g=2), "declared": Declared(groups={"g": Group(cap=2)})},
-        "Task 7 (d::t) is pending: its group 'g' runs 2 of at most 2. Priority 128.",
+        "Task 7 (d::t) is pending: its group 'g' runs 2 of at most 2 tasks. Priority 128.",
     ),
     (
         "domain_cap",
         {"around": running(other=3), "declared": Declared(domain_caps={"d": 3})},
-        "Task 7 (d::t) is pending: its domain 'd' runs 3 of at most 3. Priority 128.",
+        "Task 7 (d::t) is pending: its domain 'd' runs 3 of at most 3 tasks. Priority 128.",
     ),
     (
         "group_rate",
         {"declared": Declared(groups={"g": Group(rate=ONE_A_MINUTE)}), "buckets": {G: EMPTY}},
-        "Task 7 (d::t) is pending: its group 'g' may start 1 per minute; the next permit comes in 40 s "
+        "Task 7 (d::t) is pending: the rate limit of its group 'g' is 1 per minute; the next permit comes in 40 s "
         "(2030-01-01 12:00:40 UTC). Priority 128. Expected to start in 40 s (2030-01-01 12:00:40 UTC).",
     ),
     (
@@ -200,7 +197,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
             "declared": Declared(rates={"d::t": RateLimit(5, 7.5)}),
             "buckets": {Scope(ScopeKind.TYPE, "d::t"): Bucket(0, NOON, 7500)},
         },
-        "Task 7 (d::t) is pending: d::t may start 5 per 7.5 s; the next permit comes in 1.5 s "
+        "Task 7 (d::t) is pending: the rate limit of d::t is 5 per 7.5 s; the next permit comes in 1.5 s "
         "(2030-01-01 12:00:01 UTC). Priority 128. Expected to start in 1.5 s (2030-01-01 12:00:01 UTC).",
     ),
     (
@@ -224,7 +221,7 @@ SITUATIONS: list[tuple[Reason, dict[str, Any], str]] = [
             }
         },
         "Task 7 (d::t) is pending: all 8 slots are taken; 1,234 tasks start before it. Priority 128. "
-        "Expected to start in 20.6 min (2030-01-01 12:20:35 UTC), a guess from the last 101 tasks that ended.",
+        "Expected to start in 20.6 min (2030-01-01 12:20:35 UTC), estimated from the last 101 tasks that ended.",
     ),
 ]
 

@@ -8,11 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.model.kin import Kin
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Family, NewTask
+from taskmill.model.attempt import End, Return, StopReason, TryAgain, Verdict, Wait
 from taskmill.model.status import Ending, OnDuplicate, Status
-from taskmill.model.verdict import End, Return, TryAgain, Verdict, Wait
+from taskmill.model.task import Family, Links, NewTask
 from taskmill.policy.families import (
     Member,
     ParentTraits,
@@ -184,11 +182,11 @@ def test_a_child_is_as_urgent_as_its_parent_no_fresher_and_tagged_alike(
     own_tags: dict[str, str] | None,
     own_ttl: bool,
 ) -> None:
-    changes: dict[str, Any] = {"expires_at": own, "tags": own_tags, "kin": Kin(own_ttl=own_ttl, ref="r")}
+    changes: dict[str, Any] = {"expires_at": own, "tags": own_tags, "links": Links(own_ttl=own_ttl, ref="r")}
     task: NewTask = msgspec.structs.replace(new_task(None, priority, OnDuplicate.SKIP, "{}"), **changes)
     child = inherit(task, 5, ParentTraits(urgency, deadline, parent_tags))
     assert child.priority == min(priority, urgency)
-    assert child.kin is not None
-    assert (child.kin.parent_id, child.kin.ref) == (5, "r")
+    assert child.links is not None
+    assert (child.links.parent_id, child.links.ref) == (5, "r")
     assert child.expires_at == (own if own_ttl or deadline is None else deadline)
     assert (child.tags or {}) == {**(parent_tags or {}), **(own_tags or {})}

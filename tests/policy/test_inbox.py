@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill.errors import DuplicateTask, SubmissionError
-from taskmill.model.stages import NewTask
 from taskmill.model.status import OnDuplicate, Status
+from taskmill.model.task import NewTask
 from taskmill.policy.duplicates import Holder
 from taskmill.policy.inbox import InboxPlan, Keys, Superseding, plan_inbox
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from taskmill.model.cluster import Ask, Host, Runner
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import Capacity
-from taskmill.model.stages import Claimed
-from taskmill.policy.io_gate import IoGate, IoLoad
-from taskmill.policy.preemption import Pressing, cluster_victims, victims
+from taskmill.model.machine import Capacity
+from taskmill.model.task import Claimed
+from taskmill.policy.io_room import IoLoad, IoRoom
+from taskmill.policy.preemption import UrgentTask, cluster_victims, victims
 
 _ROW = [1, 1, "d::t", None, None, "", 128, "{}", None, None, 0, 0, 0, 0, None, None, 0, None, None, None]
 _ROW += [None, None, 128, None, 0, None, 1]
@@ -38,12 +38,12 @@ def crowds(draw: st.DrawFn) -> list[tuple[Claimed, bool]]:
     ]
 
 
-preemptors = st.lists(st.integers(0, 5).map(Pressing), max_size=8).map(sorted)
+preemptors = st.lists(st.integers(0, 5).map(UrgentTask), max_size=8).map(sorted)
 
 
 @given(preemptors, crowds())
 def test_everyone_who_makes_way_is_less_urgent_than_whom_it_makes_way_for(
-    pressing: list[Pressing], crowd: list[tuple[Claimed, bool]]
+    pressing: list[UrgentTask], crowd: list[tuple[Claimed, bool]]
 ) -> None:
     chosen = victims(pressing, crowd)
     by_id = {task.id: (task, asked) for task, asked in crowd}
@@ -58,7 +58,7 @@ def test_everyone_who_makes_way_is_less_urgent_than_whom_it_makes_way_for(
 
 @given(preemptors, crowds())
 def test_the_least_urgent_then_the_youngest_make_way(
-    pressing: list[Pressing], crowd: list[tuple[Claimed, bool]]
+    pressing: list[UrgentTask], crowd: list[tuple[Claimed, bool]]
 ) -> None:
     chosen = victims(pressing, crowd)
     free = [task for task, asked in crowd if not asked]
@@ -69,7 +69,7 @@ def test_the_least_urgent_then_the_youngest_make_way(
 
 
 @given(preemptors, crowds())
-def test_as_many_make_way_as_can_and_must(pressing: list[Pressing], crowd: list[tuple[Claimed, bool]]) -> None:
+def test_as_many_make_way_as_can_and_must(pressing: list[UrgentTask], crowd: list[tuple[Claimed, bool]]) -> None:
     chosen = victims(pressing, crowd)
     stopping = sum(asked for _, asked in crowd)
     left = pressing[stopping + len(chosen) :]
@@ -79,7 +79,7 @@ def test_as_many_make_way_as_can_and_must(pressing: list[Pressing], crowd: list[
 
 @given(preemptors, crowds(), st.randoms())
 def test_the_order_in_which_tasks_run_does_not_matter(
-    pressing: list[Pressing], crowd: list[tuple[Claimed, bool]], chance: object
+    pressing: list[UrgentTask], crowd: list[tuple[Claimed, bool]], chance: object
 ) -> None:
     shuffled = list(crowd)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -88,9 +88,9 @@ def test_the_order_in_which_tasks_run_does_not_matter(
 
 def test_nobody_presses_nobody_makes_way() -> None:
     assert victims([], [(running(1, 255), False)]) == []
-    assert victims([Pressing(0)], []) == []
-    assert victims([Pressing(0)], [(running(1, 0), False)]) == []
-    assert victims([Pressing(0)], [(running(1, 255), True), (running(2, 255), False)]) == [], (
+    assert victims([UrgentTask(0)], []) == []
+    assert victims([UrgentTask(0)], [(running(1, 0), False)]) == []
+    assert victims([UrgentTask(0)], [(running(1, 255), True), (running(2, 255), False)]) == [], (
         "a slot is about to be free"
     )
 
@@ -108,7 +108,7 @@ amounts = st.sampled_from([0, 0, 30, 90, 150, 1000]).map(lambda mb: IoBudget(dis
 def test_nobody_makes_way_in_vain_for_one_whose_io_does_not_fit(
     waiting: list[tuple[int, IoBudget | None]], crowd: list[tuple[int, IoBudget | None, bool]]
 ) -> None:
-    pressing = sorted((Pressing(*each) for each in waiting), key=lambda presser: presser.effective)
+    pressing = sorted((UrgentTask(*each) for each in waiting), key=lambda presser: presser.effective)
     tasks = [
         (msgspec.structs.replace(running(id, effective), budget=budget), asked)
         for id, (effective, budget, asked) in enumerate(crowd)
@@ -116,27 +116,27 @@ def test_nobody_makes_way_in_vain_for_one_whose_io_does_not_fit(
     load = IoLoad(task.budget for task, _ in tasks)
     chosen = victims(pressing, tasks, CAPACITY, load)
     left = load.without(task.budget for task, asked in tasks if asked or task.id in chosen)
-    gate = IoGate(CAPACITY, left)
+    gate = IoRoom(CAPACITY, left)
     stopping = sum(asked for _, asked in tasks)
     could_start = [presser for presser in pressing if gate.admit(presser.budget) is None]
     assert len(chosen) <= max(0, len(could_start) - stopping) or not chosen
-    assert victims(pressing, tasks) == victims([Pressing(each.effective) for each in pressing], tasks)
+    assert victims(pressing, tasks) == victims([UrgentTask(each.effective) for each in pressing], tasks)
 
 
 def test_the_one_whose_going_makes_room_makes_way() -> None:
     write = IoBudget(disk_write=100 * MB)
     quiet, writes = running(1, 255), msgspec.structs.replace(running(2, 192), budget=write)
     crowd, load = [(quiet, False), (writes, False)], IoLoad([write])
-    assert victims([Pressing(0, write)], crowd, CAPACITY, load) == [2]
-    assert victims([Pressing(0)], crowd, CAPACITY, load) == [1]
-    assert victims([Pressing(192, write)], crowd, CAPACITY, load) == []
+    assert victims([UrgentTask(0, write)], crowd, CAPACITY, load) == [2]
+    assert victims([UrgentTask(0)], crowd, CAPACITY, load) == [1]
+    assert victims([UrgentTask(192, write)], crowd, CAPACITY, load) == []
 
 
 def test_nobody_makes_way_for_one_that_stands_behind_another_for_room() -> None:
     large, small = IoBudget(disk_write=150 * MB), IoBudget(disk_write=30 * MB)
     writes = msgspec.structs.replace(running(2, 0), budget=small)
     crowd, load = [(running(1, 0), True), (writes, False), (running(3, 1), False)], IoLoad([small])
-    assert victims([Pressing(0), Pressing(0, large), Pressing(0, small)], crowd, CAPACITY, load) == []
+    assert victims([UrgentTask(0), UrgentTask(0, large), UrgentTask(0, small)], crowd, CAPACITY, load) == []
 
 
 # Nodes that dispatch together

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from taskmill.model.controls import Bucket
 from taskmill.model.durations import LONGEST_MS
-from taskmill.model.rate_limit import MOST_PERMITS, RateLimit
+from taskmill.model.settings import MOST_PERMITS, RateLimit
 from taskmill.policy.rates import carry_over, full_at, full_bucket, next_permit_at, permits_at, take_permits
 
 limits = st.builds(RateLimit, st.integers(1, 50), st.floats(0.001, 100), st.none() | st.integers(1, 80))

@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 
 from taskmill import ConfigError, Priority
 from taskmill.model.io_budget import AXES, MOST_BYTES, NO_IO, IoBudget
-from taskmill.model.readings import Capacity, Reading
-from taskmill.model.resources import (
+from taskmill.model.machine import (
+    DEFAULT_LIMITS,
+    Capacity,
     PressureSource,
+    Reading,
     Resources,
     ResourceSampler,
+    ThrottlePolicy,
     checked_bandwidth,
     checked_resources,
     checked_sources,
 )
-from taskmill.model.throttle import DEFAULT_LIMITS, ThrottlePolicy
 
 NAN = float("nan")
 amounts = st.integers(0, MOST_BYTES)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill import ConfigError, Retry
-from taskmill.policy.retry import retry_delay_ms
+from taskmill.policy.verdicts import retry_delay_ms
 
 seconds = st.floats(min_value=0, max_value=10_000, allow_nan=False)
 policies = st.one_of(

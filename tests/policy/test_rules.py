@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from taskmill.model.controls import EVERYTHING, NO_CONTROLS, Change, Controls, Declared, Pause, Scope, ScopeKind
-from taskmill.model.group import Group
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.settings import Group, RateLimit
+from taskmill.policy.paused_time import paused_ms
 from taskmill.policy.rules import Rules, changed, combined, declared_here, equal_weights, still_valid
-from taskmill.policy.standstill import stood_still
 
 NAMES = ["", "a", "b", "c"]
 weights = st.sampled_from([0.5, 1, 2, 3])
@@ -198,4 +197,4 @@ def test_time_stands_still_while_anything_is_paused(spans: list[tuple[int, int |
     counted = sum(
         any(begin <= moment and (end is None or moment < end) for begin, end in spans) for moment in range(since, now)
     )
-    assert stood_still(pauses, since, now) == counted
+    assert paused_ms(pauses, since, now) == counted

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.model.readings import HIGHEST_RATE, Reading
-from taskmill.policy.smoothing import ALPHA, clean_rate, clean_share, smoothed
+from taskmill.model.machine import HIGHEST_RATE, Reading
+from taskmill.policy.pressure import ALPHA, clean_rate, clean_share, smoothed
 
 shares = st.floats(0, 1)
 rates = st.floats(0, HIGHEST_RATE)

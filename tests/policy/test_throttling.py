@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill import Priority
-from taskmill.model.readings import Reading
-from taskmill.model.throttle import Limit, ThrottlePolicy
-from taskmill.policy.throttling import (
+from taskmill.model.machine import Limit, Reading, ThrottlePolicy
+from taskmill.policy.pressure import (
     UNTHROTTLED,
     aggregate,
     bandwidth_pressure,
@@ -152,5 +151,5 @@ def test_a_hold_says_the_numbers() -> None:
         "the pressure is 0.80 (disk), and tasks of priority 192 or less urgent wait until it is at most 0.50"
     )
     eased = pressure_hold(Limit(192, 0.5), 0.1, {"cpu": 0.45})
-    assert eased.detail.endswith("until it is at most 0.40, having been above 0.50")
+    assert eased.detail.endswith("until it is at most 0.40, because it was above 0.50")
     assert "0.00 (no source)" in pressure_hold(Limit(192, 0.5), 0.1, {}).detail

@@ -9,9 +9,7 @@ import msgspec
 import pytest
 
 from taskmill import ConfigError, Priority
-from taskmill.model.aging import Aging
-from taskmill.model.group import Group
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.settings import Aging, Group, RateLimit
 
 NAN = float("nan")
 

@@ -6,21 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmill import Ending, Retry
-from taskmill.model.outcome import (
+from taskmill.model.attempt import (
     Crashed,
+    End,
     Failed,
     GaveUp,
     Interrupted,
+    MakeWay,
     Outcome,
     RawOutcome,
+    Return,
     Stopped,
     StopReason,
     Succeeded,
+    TryAgain,
     Unstarted,
+    Wait,
 )
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
-from taskmill.policy.outcomes import settled
-from taskmill.policy.verdicts import MOST_CRASHES, PAUSE_MS, judge
+from taskmill.policy.verdicts import MOST_CRASHES, PAUSE_MS, judge, settled
 
 outcomes: st.SearchStrategy[Outcome] = st.one_of(
     st.just(Succeeded("1")),

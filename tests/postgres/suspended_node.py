@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from taskmill import Context, Domain, InvalidState, Scheduler
-from taskmill.ports import Turn, TurnResult
+from taskmill.model.turn import Turn, TurnResult
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.store import PostgresStore
 

@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskmill.clock import SystemClock
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Claimed
+from taskmill.core.clock import SystemClock
+from taskmill.model.attempt import End, MakeWay, Return, StopReason, TryAgain, Verdict, Wait
 from taskmill.model.status import Ending
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict, Wait
-from taskmill.ports import Judged, Origin, Turn
+from taskmill.model.task import Claimed, Origin
+from taskmill.model.turn import Judged, Starts, Turn
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
+from tests.store.contract.samples import NOW, add, claim, new_task
 
 DONE = End(Ending.COMPLETED, "1")
 
@@ -68,6 +67,6 @@ async def test_plain_tasks_begin_and_end_without_the_exclusive_lock(store: Postg
     with psycopg.connect(postgres_store) as other:
         other.execute("LOCK TABLE taskmill_writing IN SHARE MODE")
         ids = await add(store, new_task())
-        result = await store.turn(Turn(NOW, judged=[Judged(first, DONE, 1)], claims=ids))
+        result = await store.turn(Turn(NOW, judged=[Judged(first, DONE, 1)], starts=Starts(claims=ids)))
         assert [task.id for task in result.claimed] == ids
     assert store.restarts == 0

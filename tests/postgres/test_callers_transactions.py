@@ -15,7 +15,7 @@ import pytest
 from taskmill import Domain, DuplicateTask, Scheduler, Submission
 from taskmill.blocking import Scheduler as BlockingScheduler
 from taskmill.errors import StoreBusy, SubmissionError
-from taskmill.store.postgres import callers_session
+from taskmill.store.postgres import callers
 
 Connection = psycopg.AsyncConnection[Any]
 
@@ -184,7 +184,7 @@ async def test_a_transaction_that_sees_the_past_cannot_tell_who_holds_a_key(
 async def test_nobody_waits_for_ever_for_another_callers_transaction(
     scheduler: Scheduler, connection: Connection, postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callers_session, "PATIENCE_MS", 100)
+    monkeypatch.setattr(callers, "PATIENCE_MS", 100)
     await connection.execute("INSERT INTO orders VALUES (1)")
     async with await psycopg.AsyncConnection.connect(postgres_store) as other:
         await scheduler.submit(_work(1, key="k"), connection=other)

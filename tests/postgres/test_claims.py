@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from taskmill.clock import SystemClock
-from taskmill.model.stages import Lane
-from taskmill.ports import Turn
+from taskmill.core.clock import SystemClock
+from taskmill.model.task import Lane
+from taskmill.model.turn import Starts, Turn
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.cron import DAWN, begin, declaration, fire, the_row
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, new_task
+from tests.store.contract.cron import DAWN, begin, declaration, fire, the_row
+from tests.store.contract.samples import NOW, TYPE, active, add, new_task
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def test_a_task_that_was_about_to_start_when_it_was_stopped_runs_its_hook(
     with psycopg.connect(postgres_store) as connection:
         connection.execute("UPDATE taskmill_task SET stop = 'cancel', attempt = 1 WHERE id = %s", (stopped,))
     place = Lane("", 128, TYPE), 0
-    turn = Turn(now=NOW, hooks=[stopped], claims=[stopped, other], lanes={stopped: place, other: place})
+    turn = Turn(now=NOW, starts=Starts(hooks=[stopped], claims=[stopped, other], lanes={stopped: place, other: place}))
     claimed = (await store.turn(turn)).claimed
     assert {(task.id, task.stop) for task in claimed} == {(stopped, "cancel"), (other, None)}
 
@@ -40,8 +40,8 @@ async def test_an_attempt_of_a_firing_is_noted(store: PostgresStore) -> None:
     (fired,) = (await fire(store)).fired
     record = await active(store, fired.id)
     place = Lane(record.group, record.priority, record.type), 0
-    turn = Turn(now=DAWN + 10, claims=[fired.id], lanes={fired.id: place})
+    turn = Turn(now=DAWN + 10, starts=Starts(claims=[fired.id], lanes={fired.id: place}))
     result = await store.turn(turn)
     assert [task.id for task in result.claimed] == [fired.id]
     assert (await the_row(store)).state.last_attempt_at == DAWN + 10
-    assert [state.last_attempt_at for state in result.effects.crons] == [DAWN + 10]
+    assert [state.last_attempt_at for state in result.commit.crons] == [DAWN + 10]

@@ -13,14 +13,14 @@ import psycopg
 import pytest
 
 from taskmill import Context, Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.events import TaskDispatched
-from taskmill.store.postgres import lease, pulse
+from taskmill.store.postgres import heartbeat, lease
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
 from tests.postgres.keeper import Server
 from tests.postgres.killed_node import domain, note
 from tests.postgres.server import address
+from tests.store.contract.samples import NOW, add, claim, new_task
 
 
 def _shorten_lease(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -53,7 +53,7 @@ async def test_the_tasks_of_a_killed_node_run_elsewhere(
 async def test_what_runs_under_no_node_that_is_known_returns_while_nodes_live(
     postgres_store: str, node: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulse, "LOOK_ANYWAY", 2)
+    monkeypatch.setattr(heartbeat, "LOOK_ANYWAY", 2)
     domain = Domain("d")
 
     @domain.task
@@ -86,7 +86,7 @@ async def test_a_node_that_was_taken_for_dead_claims_nothing_until_it_has_anothe
             connection.execute("DELETE FROM taskmill_node")
         assert await claim(store, second) == []
         for _ in range(500):
-            if store._pulse.is_lost:
+            if store._heartbeat.is_lost:
                 break
             await asyncio.sleep(0.02)
         assert [task.id for task in await claim(store, second)] == [second]

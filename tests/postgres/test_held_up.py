@@ -6,16 +6,18 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from taskmill import RateLimit
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
+from taskmill.core.ports import DispatchRight
 from taskmill.model.cluster import NOWHERE, Admission, Start
 from taskmill.model.controls import Scope, ScopeKind
+from taskmill.model.turn import Look, Starts, Turn, TurnResult
 from taskmill.policy.rates import full_bucket
-from taskmill.ports import DispatchRight, Turn, TurnResult
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, TYPE, add, new_task
+from tests.store.contract.samples import NOW, TYPE, add, new_task
 
 STALL = 61
 """Seconds: more than the clocks of nodes may differ."""
@@ -63,13 +65,13 @@ async def nodes(postgres_store: str) -> AsyncIterator[_Nodes]:
 
 def _plan(ids: list[int], now: int) -> Turn:
     admission = Admission([Start(id, "g", TYPE) for id in ids], NOWHERE, {}, {}, {}, {}, None, 8)
-    meters = [(Scope(ScopeKind.GROUP, "g"), LIMIT, full_bucket(LIMIT, now))]
-    return Turn(now=now, claims=ids, admission=admission, slots=8, meters=meters)
+    buckets = [(Scope(ScopeKind.GROUP, "g"), LIMIT, full_bucket(LIMIT, now))]
+    return Turn(now=now, starts=Starts(claims=ids, admission=admission, rates=buckets), look=Look(slots=8))
 
 
 async def _held_up(nodes: _Nodes, turn: Turn) -> asyncio.Task[TurnResult]:
     """A turn of the first node, which time has overtaken."""
-    turn.planned_at = nodes.clock.monotonic()
+    turn = msgspec.structs.replace(turn, planned_at=nodes.clock.monotonic())
     nodes.hold_up()
     late = asyncio.create_task(nodes.one.turn(turn))
     while not nodes.one._writer._working:
@@ -100,6 +102,6 @@ async def test_what_a_turn_that_was_held_up_takes_is_taken_when_its_tasks_start(
 
 async def test_a_turn_that_was_held_up_starts_nothing_after_its_deadline(nodes: _Nodes) -> None:
     (id,) = await add(nodes.one, new_task(expires_at=NOW + 30_000, ttl_ms=30_000))
-    late = await _held_up(nodes, Turn(now=NOW, claims=[id]))
+    late = await _held_up(nodes, Turn(now=NOW, starts=Starts(claims=[id])))
     nodes.go_on()
     assert (await late).claimed == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.store.sql.connection import Connection
 

@@ -11,14 +11,14 @@ from statistics import mean, median
 from typing import Any
 
 from taskmill import Domain, Group, RateLimit, Scheduler, Submission
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.model.cluster import NOWHERE, Admission, Elsewhere, Start
 from taskmill.model.controls import Scope, ScopeKind
+from taskmill.model.turn import Look, Starts, Turn
 from taskmill.policy.rates import full_bucket
-from taskmill.ports import Turn
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, TYPE, add, new_task
 from tests.metrics.scraping import Scrape
+from tests.store.contract.samples import NOW, TYPE, add, new_task
 
 
 class Watch:
@@ -143,7 +143,7 @@ async def test_a_plan_that_knows_nothing_of_the_others_claims_what_the_true_numb
     def plan(wanted: list[int], planned: Elsewhere) -> Turn:
         starts = [Start(id, "g", TYPE) for id in wanted]
         admission = Admission(starts, planned, {}, {}, {"g": 4}, {}, None, 8)
-        return Turn(now=NOW, claims=wanted, admission=admission, slots=8)
+        return Turn(now=NOW, starts=Starts(claims=wanted, admission=admission), look=Look(slots=8))
 
     first = await one.turn(plan(ids[:3], NOWHERE))
     assert ([task.id for task in first.claimed], first.refused, first.elsewhere) == (ids[:3], False, NOWHERE)
@@ -166,8 +166,8 @@ async def test_time_fills_a_bucket_once_though_a_turn_that_was_planned_earlier_i
 
     def plan(wanted: list[int], now: int) -> Turn:
         admission = Admission([Start(id, "g", TYPE) for id in wanted], NOWHERE, {}, {}, {}, {}, None, 8)
-        meters = [(scope, limit, full_bucket(limit, now))]
-        return Turn(now=now, claims=wanted, admission=admission, slots=8, meters=meters)
+        buckets = [(scope, limit, full_bucket(limit, now))]
+        return Turn(now=now, starts=Starts(claims=wanted, admission=admission, rates=buckets), look=Look(slots=8))
 
     turns = [plan(ids[:1], later), plan(ids[1:2], NOW), plan(ids[2:4], later), plan(ids[2:4], later + 1000)]
     claimed = [len((await store.turn(turn)).claimed) for turn in turns]

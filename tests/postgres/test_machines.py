@@ -9,11 +9,10 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Priority, Scheduler, Submission, ThrottlePolicy
-from taskmill.model.machine import Machine
-from taskmill.model.readings import Capacity
+from taskmill.model.machine import Capacity, Machine
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.store import PostgresStore
-from tests.runtime.machine_world import PlayedMachine
+from tests.runtime.backpressure.machine import PlayedMachine
 
 LONG = 30.0
 

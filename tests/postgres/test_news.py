@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Scheduler, Submission
-from taskmill.store.postgres import pulse
+from taskmill.store.postgres import heartbeat
 
 QUIET = 1.5
 """Seconds in which nothing is committed; whoever wakes another does so within a fraction of that."""
@@ -58,7 +58,7 @@ async def test_what_a_producer_submits_reaches_an_idle_node_by_notification(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody looks by itself before the test is over.
-    monkeypatch.setattr(pulse, "BEAT", 15.0)
+    monkeypatch.setattr(heartbeat, "BEAT", 15.0)
     began: list[float] = []
     took: list[float] = []
     async with (

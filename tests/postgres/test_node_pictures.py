@@ -8,10 +8,10 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Group, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import add, claim, new_task
+from tests.store.contract.samples import add, claim, new_task
 
 LONG = 20
 

@@ -10,19 +10,18 @@ import psycopg
 import pytest
 
 from taskmill import Context, Domain, HistoryRecord, Scheduler, Submission
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.errors import InvalidState, SubmissionError
 from taskmill.events import TaskDispatched
+from taskmill.model.attempt import End
 from taskmill.model.cluster import Ask, Preemption
 from taskmill.model.filters import Filters
-from taskmill.model.kin import Kin
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDuplicate
-from taskmill.model.verdict import End
-from taskmill.ports import Judged, Origin, Turn
-from taskmill.store.postgres import lease, pulse
+from taskmill.model.task import Links, NewTask, Origin
+from taskmill.model.turn import Judged, Look, Starts, Turn
+from taskmill.store.postgres import heartbeat, lease
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, TYPE, add, claim, commit, ended, new_task
+from tests.store.contract.samples import NOW, TYPE, add, claim, commit, ended, new_task
 
 OpenStore = Callable[[], Awaitable[PostgresStore]]
 
@@ -107,7 +106,7 @@ async def test_a_dependent_is_released_whichever_nodes_its_dependencies_end_on(o
     one, two = await open_node(), await open_node()
     for _ in range(10):
         first, second = await add(one, new_task(), new_task())
-        waits = new_task(kin=Kin(depends_on=(first, second)))
+        waits = new_task(links=Links(depends_on=(first, second)))
         (dependent,) = await add(two, waits)
         (a,), (b,) = await claim(one, first), await claim(two, second)
         await asyncio.gather(commit(one, a, End(Ending.COMPLETED, "1")), commit(two, b, End(Ending.COMPLETED, "1")))
@@ -120,7 +119,7 @@ async def test_a_dependency_that_ends_while_its_dependent_is_stored_is_not_waite
         (first,) = await add(one, new_task())
         (task,) = await claim(one, first)
         dependent, _ = await asyncio.gather(
-            add(two, new_task(kin=Kin(depends_on=(first,)))),
+            add(two, new_task(links=Links(depends_on=(first,)))),
             commit(one, task, End(Ending.COMPLETED, "1")),
         )
         assert [task.id for task in await claim(one, *dependent)] == dependent
@@ -156,7 +155,7 @@ async def test_the_tasks_of_a_live_node_are_nobody_elses(open_node: OpenStore) -
 async def test_the_tasks_of_a_dead_node_return_and_its_late_word_counts_for_nothing(
     open_node: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulse, "BEAT", 3600.0)
+    monkeypatch.setattr(heartbeat, "BEAT", 3600.0)
     one, two = await open_node(), await open_node()
     rights = [await store.acquire_dispatch() for store in (one, two)]
     (id,) = await add(one, new_task())
@@ -289,12 +288,14 @@ async def test_nodes_that_ask_at_once_preempt_one_task_for_one_that_must_not_wai
     for store, priority in zip(stores, (192, 128), strict=True):
         await store.publish_types({TYPE: "{}"})
         await store.acquire_dispatch()
-        await store.turn(Turn(NOW, slots=1, survey=True))
+        await store.turn(Turn(NOW, look=Look(slots=1, survey=True)))
         (task,) = await claim(store, *await add(store, new_task(priority=priority)))
         tasks.append(task.id)
     (urgent,) = await add(stores[0], new_task(priority=0))
     plan = Preemption([Ask(urgent, 0, TYPE)], (), None)
-    results = await asyncio.gather(*(store.turn(Turn(NOW, preempt=plan)) for store in (*stores, *stores)))
+    results = await asyncio.gather(
+        *(store.turn(Turn(NOW, starts=Starts(preempt=plan))) for store in (*stores, *stores))
+    )
     assert sum(len(result.stops) for result in results) <= 1
-    surveys = [await store.turn(Turn(NOW, slots=1, survey=True)) for store in stores]
+    surveys = [await store.turn(Turn(NOW, look=Look(slots=1, survey=True))) for store in stores]
     assert [survey.stops for survey in surveys] == [[(tasks[0], "preempt")], []]

@@ -9,15 +9,15 @@ import psycopg
 import pytest
 
 from taskmill import ConfigError, Context, Domain, Scheduler, StoreError
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.cron import Cron
 from taskmill.moving import move
-from taskmill.store.postgres import pulse
-from taskmill.store.postgres.address import parsed
+from taskmill.store.postgres import heartbeat
+from taskmill.store.postgres.connection import parsed_address
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import add, new_task
 from tests.acceptance.command_line import taskmill
 from tests.postgres.pooler import Pooler
+from tests.store.contract.samples import add, new_task
 
 LONG = 30
 
@@ -44,15 +44,15 @@ async def endless() -> None:
 
 
 def test_the_address_says_what_is_for_us() -> None:
-    assert parsed("postgresql://a@b/c") == ("postgresql://a@b/c", True, True)
-    assert parsed("postgresql://a@b/c?notifications=off") == ("postgresql://a@b/c", False, True)
-    assert parsed("postgresql://a@b/c?x=1&notifications=on&y=2&create=off") == (
+    assert parsed_address("postgresql://a@b/c") == ("postgresql://a@b/c", True, True)
+    assert parsed_address("postgresql://a@b/c?notifications=off") == ("postgresql://a@b/c", False, True)
+    assert parsed_address("postgresql://a@b/c?x=1&notifications=on&y=2&create=off") == (
         "postgresql://a@b/c?x=1&y=2",
         True,
         False,
     )
     with pytest.raises(ConfigError, match="notifications must be on or off, got 'no'"):
-        parsed("postgresql://a@b/c?notifications=no")
+        parsed_address("postgresql://a@b/c?notifications=no")
 
 
 async def test_two_nodes_run_everything_through_a_pooler(postgres_store: str) -> None:
@@ -133,14 +133,14 @@ async def test_without_notifications_work_is_seen_within_the_interval_of_polling
             took.append(time.monotonic() - began)
             # Another moment of the interval each time.
             await asyncio.sleep(0.17)
-    assert max(took) < pulse.BEAT + 0.7, took
+    assert max(took) < heartbeat.BEAT + 0.7, took
 
 
 async def test_nodes_that_were_started_together_do_not_ask_together() -> None:
-    pauses = {pulse._until_next_beat() for _ in range(200)}
+    pauses = {heartbeat._until_next_beat() for _ in range(200)}
     assert len(pauses) > 150
-    assert min(pauses) >= pulse.BEAT * pulse.SOONEST
-    assert max(pauses) <= pulse.BEAT
+    assert min(pauses) >= heartbeat.BEAT * heartbeat.SOONEST
+    assert max(pauses) <= heartbeat.BEAT
 
 
 async def test_without_notifications_nobody_listens_and_nobody_tells(postgres_store: str) -> None:
@@ -152,7 +152,7 @@ async def test_without_notifications_nobody_listens_and_nobody_tells(postgres_st
             assert row is not None
             connection.execute(f"LISTEN {row[0]}".encode())
             await add(store, new_task())
-            await asyncio.sleep(5 * pulse.MOMENT)
+            await asyncio.sleep(5 * heartbeat.MOMENT)
             assert list(connection.notifies(timeout=0)) == []
     finally:
         await store.close()

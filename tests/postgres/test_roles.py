@@ -11,13 +11,13 @@ import psycopg
 import pytest
 
 from taskmill import Domain, HistoryRecord, Scheduler, StoreError, Submission
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.cron import Cron
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import claim
 from tests.acceptance.command_line import taskmill
 from tests.postgres.keeper import Server
 from tests.postgres.server import SUPERUSER, address
+from tests.store.contract.samples import claim
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-on-postgresql.md"
 LONG = 20

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.errors import ConfigError, SchemaTooNew, StoreError, SubmissionError
 from taskmill.model.filters import Filters
 from taskmill.store.postgres import migrate as postgres_migrate
@@ -26,7 +26,7 @@ from taskmill.store.postgres.session import STATEMENTS
 from taskmill.store.postgres.store import PostgresStore
 from taskmill.store.sqlite.migrate import migrate as migrate_sqlite
 from taskmill.store.sqlite.session import STATEMENTS as SQLITE_STATEMENTS
-from taskmill.testing.store_contract.samples import new_task
+from tests.store.contract.samples import new_task
 from tests.store.fragments import FRAGMENTS
 
 # What only a cluster needs.
@@ -39,8 +39,8 @@ MORE_STATEMENTS = {
     "heartbeat",
     "bury_nodes",
     "has_orphans",
-    "works_for_nobody",
-    "pulse",
+    "news",
+    "is_abandoned",
     "transaction_states",
     "machines",
     "names_of_nodes",

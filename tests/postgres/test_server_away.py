@@ -11,16 +11,16 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
+from taskmill.model.attempt import End
 from taskmill.model.filters import Filters
 from taskmill.model.status import Ending
-from taskmill.model.verdict import End
 from taskmill.store.postgres import writer
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import add, claim, commit, new_task
 from tests.postgres.keeper import Server
 from tests.postgres.server import address
+from tests.store.contract.samples import add, claim, commit, new_task
 
 
 class _Cut:

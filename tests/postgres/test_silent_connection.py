@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import psycopg
 import pytest
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.errors import StoreBusy
 from taskmill.model.filters import Filters
-from taskmill.store.postgres import pulse, silence, writer
+from taskmill.store.postgres import heartbeat, session, writer
 from taskmill.store.postgres.connection import RawConnection
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import add, new_task
 from tests.postgres.keeper import Server
 from tests.postgres.network import Network
 from tests.postgres.pooler import Pooler
 from tests.postgres.server import SUPERUSER, address
+from tests.store.contract.samples import add, new_task
 
 SOON = 20.0
 """Seconds within which a call must have been given up and repeated, well under a lease."""
@@ -56,9 +56,9 @@ def _writing(store: PostgresStore) -> RawConnection:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds takes a part of one."""
-    monkeypatch.setattr(silence, "UNHEARD", 0.5)
-    monkeypatch.setattr(silence, "NOTHING_TO_DO", 0.2)
-    monkeypatch.setattr(pulse, "BEAT", 0.1)
+    monkeypatch.setattr(session, "UNHEARD", 0.5)
+    monkeypatch.setattr(session, "NOTHING_TO_DO", 0.2)
+    monkeypatch.setattr(heartbeat, "BEAT", 0.1)
 
 
 @pytest.mark.parametrize("after", [None, b"INSERT INTO taskmill_commit"], ids=["nothing is heard", "it was committed"])
@@ -66,13 +66,13 @@ async def test_a_submission_on_a_connection_that_fell_silent_is_stored_once_and_
     network: Network, open_store: OpenThrough, after: bytes | None
 ) -> None:
     store = await open_store(network.address)
-    beating = store._pulse._session
+    beating = store._heartbeat._session
     network.silence(_writing(store), after)
     since = time.monotonic()
     (id,) = await asyncio.wait_for(add(store, new_task()), 60)
     assert time.monotonic() - since < SOON
     assert [task.id for task in await store.tasks(Filters())] == [id]
-    assert store._pulse._session is beating, "the server was heard all the time"
+    assert store._heartbeat._session is beating, "the server was heard all the time"
 
 
 @pytest.mark.usefixtures("impatient")
@@ -107,13 +107,13 @@ async def test_who_may_not_see_what_sessions_are_at_waits_and_beats_on(
         admin.execute("CREATE ROLE ann LOGIN; CREATE SCHEMA ann AUTHORIZATION ann")
         admin.execute("REVOKE SELECT ON pg_stat_activity FROM PUBLIC")
         store = await open_store(everything.replace(f"{SUPERUSER}@", "ann@"))
-        beating = store._pulse._session
+        beating = store._heartbeat._session
         admin.execute("BEGIN; LOCK TABLE ann.taskmill_writing IN EXCLUSIVE MODE")
         adding = asyncio.create_task(add(store, new_task()))
         await asyncio.sleep(2)
         admin.execute("COMMIT")
         await asyncio.wait_for(adding, SOON)
-    assert store._pulse._session is beating
+    assert store._heartbeat._session is beating
 
 
 @pytest.mark.usefixtures("impatient")

@@ -10,17 +10,17 @@ import psycopg
 import pytest
 
 from taskmill import Context, Domain, HistoryRecord, Scheduler, Submission
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.errors import StoreError
 from taskmill.model.filters import Filters
-from taskmill.ports import Turn
+from taskmill.model.turn import Look, Turn
 from taskmill.store.postgres import connection as connections
 from taskmill.store.postgres import lease, writer
 from taskmill.store.postgres import store as store_module
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
 from tests.postgres.network import Network
+from tests.store.contract.samples import NOW, add, claim, new_task
 
 SOON = 15.0
 """Seconds within which a server that does not answer must have been noticed, on a busy machine."""
@@ -224,7 +224,7 @@ async def test_what_was_claimed_by_a_turn_that_seemed_to_fail_is_returned(postgr
     try:
         known, unknown = await add(store, new_task(), new_task())
         await claim(store, known, unknown)
-        await store.turn(Turn(now=NOW, survey=True, slots=4, at_work=[known]))
+        await store.turn(Turn(now=NOW, at_work=[known], look=Look(survey=True, slots=4)))
         found = {task.id: task.status for task in await store.tasks(Filters())}
         assert found == {known: "running", unknown: "pending"}
     finally:

@@ -14,10 +14,10 @@ import psycopg
 import pytest
 
 from taskmill import Scheduler, Submission
-from taskmill.ports import Turn
-from taskmill.store.postgres import lease, pulse
-from taskmill.testing.store_contract.samples import NOW, add, claim, new_task
+from taskmill.model.turn import Look, Turn
+from taskmill.store.postgres import heartbeat, lease
 from tests.postgres.test_nodes import OpenStore, open_node
+from tests.store.contract.samples import NOW, add, claim, new_task
 
 __all__ = ["open_node"]
 
@@ -206,7 +206,7 @@ async def test_a_node_that_was_taken_for_dead_and_works_again_leaves_when_it_sto
     monkeypatch.setattr(lease, "LEASE", 3600.0)
     async with asyncio.timeout(30):
         while nodes() in ([], [first]):
-            await one.turn(Turn(now=NOW, survey=True))
+            await one.turn(Turn(now=NOW, look=Look(survey=True)))
             await asyncio.sleep(0.02)
         right.release()
         while nodes():
@@ -216,7 +216,7 @@ async def test_a_node_that_was_taken_for_dead_and_works_again_leaves_when_it_sto
 async def test_a_claim_that_is_given_back_late_takes_the_task_from_nobody(
     open_node: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulse, "BEAT", 3600.0)
+    monkeypatch.setattr(heartbeat, "BEAT", 3600.0)
     one, two = await open_node(), await open_node()
     rights = [await store.acquire_dispatch() for store in (one, two)]
     (id,) = await add(one, new_task())
@@ -225,7 +225,7 @@ async def test_a_claim_that_is_given_back_late_takes_the_task_from_nobody(
     await two.recover(NOW)
     monkeypatch.setattr(lease, "LEASE", 3600.0)
     (new,) = await claim(two, id)
-    await one.turn(Turn(now=NOW, returns=[old], at_work=[], survey=True))
+    await one.turn(Turn(now=NOW, returns=[old], at_work=[], look=Look(survey=True)))
     assert (await two.get(id)) is not None
     assert await two.save(id, new.attempt, "{}"), "it is still the second's"
     for right in rights:

@@ -11,7 +11,7 @@ import pytest
 
 from taskmill import Context, Domain, Priority, Scheduler, Submission
 from taskmill.policy.preemption import PATIENCE_MS
-from taskmill.store.postgres import pulse
+from taskmill.store.postgres import heartbeat
 
 LONG = 30.0
 
@@ -227,7 +227,7 @@ async def test_a_node_makes_way_at_once_though_it_hears_of_nothing_else_meanwhil
     postgres_store: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody looks by itself before the test is over.
-    monkeypatch.setattr(pulse, "BEAT", 15.0)
+    monkeypatch.setattr(heartbeat, "BEAT", 15.0)
     nodes = [_Node(postgres_store, "long", "short urgent") for _ in range(2)]
     took: list[float] = []
     async with stack:
@@ -274,7 +274,7 @@ async def test_nobody_makes_way_before_it_has_looked_for_nodes_of_which_it_has_n
         await full.scheduler.submit(Submission("d::long", {}, priority=Priority.LOW))
         await full.has_begun(1)
         # The word that there is another comes late.
-        full.scheduler._store._pulse._news = lambda: None  # type: ignore[attr-defined]
+        full.scheduler._store._heartbeat._news = lambda: None  # type: ignore[attr-defined]
         await _open(stack, free)
         await free.has_told_its_slots()
         for count in range(1, 5):

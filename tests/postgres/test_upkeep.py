@@ -7,12 +7,12 @@ import asyncio
 import psycopg
 
 from taskmill import Retention, Scheduler
-from taskmill.clock import SystemClock
-from taskmill.model.retention import PRUNE_BITE
+from taskmill.core.clock import SystemClock
+from taskmill.model.settings import PRUNE_BITE
 from taskmill.store.postgres.store import PostgresStore
-from taskmill.testing.store_contract.samples import NOW, add, new_task
 from tests.postgres.keeper import Server
 from tests.postgres.server import address
+from tests.store.contract.samples import NOW, add, new_task
 
 # Of each table that changes all the time: the part of it, and the number besides, that may be dead before it is cleaned
 # up, and how full its pages are made.

@@ -10,7 +10,7 @@ from pathlib import Path
 from taskmill import InvalidState, TaskmillError
 from taskmill.moving import move, undo
 from taskmill.store.moving import journey
-from taskmill.store.sqlite import log_file
+from taskmill.store.sqlite import log
 from tests.moving.everything import Book, Rows, nothing_ran_twice, rows_of, run_to_the_end
 from tests.moving.test_killed import is_open
 from tests.power.promises import Promises
@@ -69,8 +69,8 @@ def _settled(source: Path, target: Path, *, give_up: bool) -> Path:
 def main() -> None:
     source, target = json.loads(sys.argv[1])
     journey.BATCH_ROWS = BATCH_ROWS
-    log_file.CHECKPOINT_BYTES = 128 * 1024
-    log_file.LOOK_EVERY = 2
+    log.CHECKPOINT_BYTES = 128 * 1024
+    log.LOOK_EVERY = 2
     notes = Notes()
     notes.write("asking", register=MOVED, value=True)
     move(source, target)

@@ -24,7 +24,7 @@ from taskmill.errors import InvalidState, StoreError, SubmissionError, TaskFaile
 from taskmill.events import TaskCancelled, TaskCompleted, TaskSuperseded
 from taskmill.events import TaskFailed as AttemptFailed
 from taskmill.observe.bus import Listener
-from taskmill.store.sqlite import log_file
+from taskmill.store.sqlite import log
 from tests.power.recorder import Notes
 
 ACTORS = 3
@@ -369,8 +369,8 @@ async def act_together(scheduler: Scheduler, order: Order) -> None:
 
 def main() -> None:
     # Small, so that there are many checkpoints; not too small, because each of them forces the log to the disk.
-    log_file.CHECKPOINT_BYTES = 512 * 1024
-    log_file.LOOK_EVERY = 2
+    log.CHECKPOINT_BYTES = 512 * 1024
+    log.LOOK_EVERY = 2
     asyncio.run(live(msgspec.convert(json.loads(sys.argv[1]), Order)))
 
 

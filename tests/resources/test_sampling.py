@@ -9,27 +9,34 @@ from typing import Any
 import pytest
 
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.readings import Reading
-from taskmill.resources import psutil_sampler
+from taskmill.model.machine import Reading
+from taskmill.resources import samplers
 from taskmill.resources.cgroup import Cgroup
-from taskmill.resources.counters import SHORTEST, Counters, Counts
-from taskmill.resources.machine import disk_counts, is_disk, link_speed, network_counts
-from taskmill.resources.psutil_sampler import PsutilSampler
+from taskmill.resources.samplers import (
+    SHORTEST,
+    Counts,
+    DeviceRates,
+    PsutilSampler,
+    disk_counts,
+    is_disk,
+    link_speed,
+    network_counts,
+)
 from tests.resources.imagined import ImaginedPsutil, Seconds, SimpleTimes, disk, nic
 
 
 @pytest.fixture
 def psutil(monkeypatch: pytest.MonkeyPatch) -> ImaginedPsutil:
     imagined = ImaginedPsutil()
-    monkeypatch.setattr(psutil_sampler, "psutil_for", lambda what: imagined)
-    monkeypatch.setattr(psutil_sampler, "disk_counts", lambda psutil: disk_counts(psutil, Path("/nowhere")))
-    monkeypatch.setattr(psutil_sampler, "network_counts", lambda psutil: network_counts(psutil, Path("/nowhere")))
+    monkeypatch.setattr(samplers, "psutil_for", lambda what: imagined)
+    monkeypatch.setattr(samplers, "disk_counts", lambda psutil: disk_counts(psutil, Path("/nowhere")))
+    monkeypatch.setattr(samplers, "network_counts", lambda psutil: network_counts(psutil, Path("/nowhere")))
     return imagined
 
 
 def test_rates_are_what_was_counted_over_the_time_that_passed() -> None:
     seconds, counts = Seconds(), dict[str, tuple[float, ...]](a=(10, 20), b=(0, 0))
-    counters = Counters(lambda: dict(counts), seconds)
+    counters = DeviceRates(lambda: dict(counts), seconds)
     seconds.pass_by(2)
     counts |= {"a": (30, 20), "b": (1, 4)}
     assert counters.rates() == {"a": (10, 0), "b": (0.5, 2)}
@@ -43,7 +50,7 @@ def test_whoever_asks_too_soon_waits_once_and_then_gets_the_last_rates() -> None
         seconds.pass_by(span)
         counts["a"] = (1,)
 
-    counters = Counters(lambda: dict(counts), seconds, sleep)
+    counters = DeviceRates(lambda: dict(counts), seconds, sleep)
     assert counters.rates()["a"] == pytest.approx([1 / SHORTEST])
     counts["a"] = (1000,)
     assert counters.rates()["a"] == pytest.approx([1 / SHORTEST])
@@ -52,7 +59,7 @@ def test_whoever_asks_too_soon_waits_once_and_then_gets_the_last_rates() -> None
 
 def test_a_device_that_comes_goes_or_counts_anew_is_no_burst() -> None:
     seconds, counts = Seconds(), dict[str, tuple[float, ...]](a=(100,), b=(5,))
-    counters = Counters(lambda: dict(counts), seconds)
+    counters = DeviceRates(lambda: dict(counts), seconds)
     steps: list[tuple[Counts, Counts]] = [
         ({"a": (110.0,), "new": (10.0**12,)}, {"a": (10,)}),
         ({"a": (3.0,), "new": (10.0**12 + 7,)}, {"new": (7,)}),

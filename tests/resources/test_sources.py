@@ -9,10 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from taskmill import ConfigError
-from taskmill.resources import psutil_sampler, sources
+from taskmill.resources import samplers, sources
 from taskmill.resources.cgroup import Cgroup
-from taskmill.resources.machine import disk_counts, link_speed, network_counts
-from taskmill.resources.psi import PsiPressure, some_avg10
+from taskmill.resources.samplers import disk_counts, link_speed, network_counts
 from taskmill.resources.sources import (
     BatteryPressure,
     CpuPressure,
@@ -20,6 +19,8 @@ from taskmill.resources.sources import (
     MemoryPressure,
     NetworkPressure,
     Pressure,
+    PsiPressure,
+    some_avg10,
 )
 from tests.resources.imagined import ImaginedPsutil, Seconds, SimpleTimes, disk, nic
 
@@ -30,7 +31,7 @@ NO_CGROUP = Cgroup(NOWHERE, NOWHERE)
 @pytest.fixture
 def psutil(monkeypatch: pytest.MonkeyPatch) -> ImaginedPsutil:
     imagined = ImaginedPsutil()
-    for module in (psutil_sampler, sources):
+    for module in (samplers, sources):
         monkeypatch.setattr(module, "psutil_for", lambda what: imagined)
     monkeypatch.setattr(sources, "disk_counts", lambda psutil: disk_counts(psutil, NOWHERE))
     monkeypatch.setattr(sources, "network_counts", lambda psutil: network_counts(psutil, NOWHERE))
@@ -120,7 +121,7 @@ def test_a_battery_presses_by_what_it_lacks_while_it_is_used(
         (lambda: Pressure("x", 0.5), "function must be callable"),  # type: ignore[arg-type]
         (lambda: MemoryPressure(comfortable=1), "comfortable must be a number from 0 to less than 1"),
         (lambda: MemoryPressure(comfortable="x"), "comfortable must be a number"),  # type: ignore[arg-type]
-        (NetworkPressure, "no link says how fast it is: give NetworkPressure a limit"),
+        (NetworkPressure, "no link reports its speed: give NetworkPressure a limit"),
         (lambda: NetworkPressure(0), "limit must be bytes per second"),
         (lambda: NetworkPressure("1M"), "limit must be bytes per second"),  # type: ignore[arg-type]
         (lambda: PsiPressure("disk"), "resource must be one of 'cpu', 'io' and 'memory', got 'disk'"),  # type: ignore[arg-type]
@@ -151,5 +152,5 @@ def test_stalls_of_our_own_group_count_where_there_is_one(tmp_path: Path) -> Non
 
 
 def test_a_kernel_that_does_not_tell_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"does not tell its pressure: .*io cannot be read.*CONFIG_PSI.*psi=1"):
+    with pytest.raises(ConfigError, match=r"does not report its pressure: .*io cannot be read.*CONFIG_PSI.*psi=1"):
         PsiPressure("io", system=tmp_path, cgroup=NO_CGROUP)

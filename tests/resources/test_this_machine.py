@@ -12,15 +12,19 @@ import psutil
 import pytest
 
 from taskmill import ConfigError
-from taskmill.clock import SystemClock
-from taskmill.model.readings import HIGHEST_RATE
-from taskmill.model.resources import PressureSource, ResourceSampler
+from taskmill.core.clock import SystemClock
+from taskmill.model.machine import HIGHEST_RATE, PressureSource, ResourceSampler
 from taskmill.resources.cgroup import own_cgroup
-from taskmill.resources.machine import disk_counts, network_counts
-from taskmill.resources.process_io import process_io
-from taskmill.resources.psi import PsiPressure, PsiResource
-from taskmill.resources.psutil_sampler import PsutilSampler
-from taskmill.resources.sources import BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure
+from taskmill.resources.samplers import PsutilSampler, disk_counts, network_counts, process_io
+from taskmill.resources.sources import (
+    BatteryPressure,
+    CpuPressure,
+    DiskPressure,
+    MemoryPressure,
+    NetworkPressure,
+    PsiPressure,
+    PsiResource,
+)
 from taskmill.resources.watch import ResourceWatch
 
 MIB = 2**20
@@ -111,9 +115,9 @@ def test_the_kernel_tells_its_stalls(resource: PsiResource) -> None:
     try:
         text = Path(f"/proc/pressure/{resource}").read_text(encoding="ascii")
     except OSError as missing:
-        with pytest.raises(ConfigError, match="does not tell its pressure"):
+        with pytest.raises(ConfigError, match="does not report its pressure"):
             PsiPressure(resource)
-        pytest.skip(f"this kernel does not tell its pressure: {missing}")
+        pytest.skip(f"this kernel does not report its pressure: {missing}")
     source = PsiPressure(resource)
     assert source.name == f"psi_{resource}"
     assert 0 <= source.pressure() <= 1
@@ -177,10 +181,10 @@ import taskmill
 names = [m.name for m in pkgutil.walk_packages(taskmill.__path__, "taskmill.") if not m.name.endswith("__main__")]
 for name in names:
     importlib.import_module(name)
-from taskmill.resources.psutil_sampler import PsutilSampler
+from taskmill.resources.samplers import PsutilSampler
 from taskmill.resources.sources import BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure
 from taskmill.resources.sources import Pressure
-from taskmill.resources.process_io import process_io
+from taskmill.resources.samplers import process_io
 assert Pressure("mine", lambda: 0.5).pressure() == 0.5
 sources = (BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure)
 assert process_io(1) is None, "a sampler of your own does without"

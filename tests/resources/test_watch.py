@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import Capacity, Reading
-from taskmill.policy.io_gate import IoLoad
+from taskmill.model.machine import Capacity, Reading
+from taskmill.policy.io_room import IoLoad
 from taskmill.resources.sources import Pressure
 from taskmill.resources.watch import PATIENCE, ResourceWatch
 from taskmill.testing import ManualClock
@@ -162,7 +162,7 @@ async def test_a_source_that_fails_is_left_out_and_named_once(
     assert failing == {"fine": 0.3}
     assert mended == {"broken": 0.7, "fine": 0.3}
     assert _messages(caplog) == [
-        f"broken failed ({why}); until it answers again, it is left out",
+        f"broken failed ({why}); it is ignored until it answers again",
         "broken answers again",
     ]
 
@@ -204,7 +204,9 @@ async def test_a_source_that_does_not_answer_holds_up_neither_the_loop_nor_work_
     finally:
         gate.set()
     assert pressures == [1.0, 0.0]
-    assert _messages(caplog) == ["stuck has not answered for 30 s; until it does, tasks start regardless"]
+    assert _messages(caplog) == [
+        "stuck has not answered for 30 s; until it does, tasks start without regard to pressure"
+    ]
 
 
 async def test_the_loop_goes_on_while_a_source_is_asked(manual_clock: ManualClock) -> None:

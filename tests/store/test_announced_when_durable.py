@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from taskmill import Domain, Scheduler
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.events import TaskSubmitted, TaskSuperseded
 from taskmill.store.sqlite import handover
-from taskmill.store.sqlite.log_file import LogFile
+from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.store import SqliteStore
-from taskmill.testing.store_contract import new_task
+from tests.store.contract import new_task
 
 
 async def test_a_replaced_task_is_announced_once_its_ending_is_on_the_disk(

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskmill.clock import SystemClock
-from taskmill.ports import Store
+from taskmill.core.clock import SystemClock
+from taskmill.core.ports import Store
 from taskmill.store.opening import open_store
-from taskmill.testing.store_contract import StoreContract
+from tests.store.contract import StoreContract
 
 
 class TestStores(StoreContract):

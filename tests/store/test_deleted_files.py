@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from taskmill import AlreadyRunning, Domain, HistoryRecord, Scheduler, StoreError
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.store.sqlite.connection import Durability
 from taskmill.store.sqlite.store import SqliteStore
-from taskmill.testing.store_contract import new_task
+from tests.store.contract import new_task
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from taskmill import Domain, Scheduler, StoreError
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.events import Event, TaskCompleted
 from taskmill.model.filters import Filters
-from taskmill.store.sqlite import log_file
+from taskmill.store.sqlite import log as log_module
 from taskmill.store.sqlite.store import SqliteStore
-from taskmill.testing.store_contract import new_task
+from tests.store.contract import new_task
 
 BLOCK = 4096
 
@@ -83,8 +83,8 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     disk = Disk(path)
-    monkeypatch.setattr(log_file, "_force", disk.force)
-    monkeypatch.setattr(log_file, "_write", disk.write, raising=False)
+    monkeypatch.setattr(log_module, "_force", disk.force)
+    monkeypatch.setattr(log_module, "_write", disk.write, raising=False)
     yield disk
     disk.always = None
 
@@ -193,13 +193,13 @@ async def test_a_log_that_cannot_be_read_back_closes_the_store(
     really_force = disk.force
 
     def lose(descriptor: int) -> None:
-        monkeypatch.setattr(log_file, "_force", really_force)
+        monkeypatch.setattr(log_module, "_force", really_force)
         with Path(f"{path}-wal").open("r+b") as log:
             log.seek(-2000, os.SEEK_END)
             log.write(b"\xff" * 500)
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(log_file, "_force", lose)
+    monkeypatch.setattr(log_module, "_force", lose)
     with pytest.raises(StoreError, match="may or may not be stored"):
         await store.add([new_task()])
     with pytest.raises(StoreError, match="closed"):

@@ -7,15 +7,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
+from taskmill.core.ports import Store
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
-from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Ending, OnDuplicate, Status
-from taskmill.ports import Store, Turn
+from taskmill.model.task import Lane, Place
+from taskmill.model.turn import Look, Turn, TurnUpkeep
 from taskmill.store.opening import open_store
 from taskmill.store.sql import paused_time
-from taskmill.testing.store_contract.paused_time import PausedTime
-from taskmill.testing.store_contract.samples import NOW, TYPE, active, add, claim, ended, new_task
+from tests.repetition import seeds
+from tests.store.contract.paused_time import PausedTime
+from tests.store.contract.samples import NOW, TYPE, active, add, claim, ended, new_task
 
 G = Scope(ScopeKind.GROUP, "g")
 LANE = Lane("g", 128, TYPE)
@@ -44,10 +46,10 @@ async def give_back_everything(store: Store) -> int:
 
 
 async def places(store: Store, now: int) -> list[Place]:
-    return (await store.turn(Turn(now=now, survey=True))).fronts.get(LANE, [])
+    return (await store.turn(Turn(now=now, look=Look(survey=True)))).fronts.get(LANE, [])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(20))
 async def test_whatever_happens_between_two_bites_each_pause_counts_once(store: Store, seed: int) -> None:
     chance = random.Random(seed)
     trial = PausedTime(store, seed)
@@ -83,14 +85,14 @@ async def test_nothing_expires_before_it_was_given_its_time_back(store: Store) -
     (other,) = await add(store, new_task(expires_at=NOW + 100))
     await store.pause(G, NOW + 20, None)
     await store.resume(G, NOW + 1020)
-    await store.turn(Turn(now=NOW + 1050, expire=True))
+    await store.turn(Turn(now=NOW + 1050, upkeep=TurnUpkeep(expire=True)))
     assert (await ended(store, other)).ending == Ending.EXPIRED
     assert [(await active(store, id)).status for id in ids] == [Status.PENDING] * 9
     await give_back_everything(store)
-    result = await store.turn(Turn(now=NOW + 1099, expire=True))
-    assert (result.effects.ended, result.next_expiry) == ([], NOW + 1100)
+    result = await store.turn(Turn(now=NOW + 1099, upkeep=TurnUpkeep(expire=True)))
+    assert (result.commit.ended, result.next_expiry) == ([], NOW + 1100)
     for _ in range(2):
-        await store.turn(Turn(now=NOW + 1100, expire=True))
+        await store.turn(Turn(now=NOW + 1100, upkeep=TurnUpkeep(expire=True)))
     assert [(await ended(store, id)).ending for id in ids] == [Ending.EXPIRED] * 9
 
 

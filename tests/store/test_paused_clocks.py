@@ -6,15 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from taskmill.model.aging import Aging
 from taskmill.model.controls import Declared
 from taskmill.model.durations import to_ms
 from taskmill.model.records import TaskRecord
+from taskmill.model.settings import Aging
 from taskmill.policy.aging import effective_priority
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing import ManualClock
-from taskmill.testing.store_contract.paused_time import Account, PausedTime
-from taskmill.testing.store_contract.samples import NOW
+from tests.repetition import seeds
+from tests.store.contract.paused_time import Account, PausedTime
+from tests.store.contract.samples import NOW
 
 AGING = Aging(grace=0, interval=0.001, step=1, ceiling=0)
 
@@ -35,7 +36,7 @@ async def _shown(store: SqliteStore, account: Account) -> TaskRecord:
     return record
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(15))
 async def test_records_show_clocks_as_they_stand(seed: int) -> None:
     clock = _SetClock()
     store = SqliteStore(":memory:", "process", clock)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from taskmill.clock import SystemClock
-from taskmill.store.sqlite import log_file
+from taskmill.core.clock import SystemClock
+from taskmill.store.sqlite import log
 from taskmill.store.sqlite.store import SqliteStore
-from taskmill.testing.store_contract import new_task
+from tests.store.contract import new_task
 
 MIB = 1 << 20
 PAYLOAD = '"' + "x" * 9000 + '"'
@@ -93,7 +93,7 @@ async def test_what_is_acknowledged_after_a_sync_that_the_disk_refused_survives_
     disk: ThinDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, refused = asyncio.get_running_loop(), asyncio.Event()
-    really_force = log_file._force
+    really_force = log._force
 
     def force(descriptor: int) -> None:
         try:
@@ -102,7 +102,7 @@ async def test_what_is_acknowledged_after_a_sync_that_the_disk_refused_survives_
             loop.call_soon_threadsafe(refused.set)
             raise
 
-    monkeypatch.setattr(log_file, "_force", force)
+    monkeypatch.setattr(log, "_force", force)
     database = disk.mounted / "tasks.db"
     store = SqliteStore(database, "full", SystemClock())
     await store.open()

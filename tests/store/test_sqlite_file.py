@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 
 from taskmill import Domain, Scheduler, SchemaTooNew, StoreBusy, StoreError
-from taskmill.clock import SystemClock
+from taskmill.core.clock import SystemClock
 from taskmill.model.controls import Pause, Scope, ScopeKind
 from taskmill.model.filters import Filters
-from taskmill.ports import Turn
+from taskmill.model.turn import Starts, Turn
 from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sql.group_commit import Request
 from taskmill.store.sqlite import store as store_module
 from taskmill.store.sqlite import writer as writer_module
 from taskmill.store.sqlite.connection import Connection, connect
-from taskmill.store.sqlite.log_file import CHECKPOINT_BYTES, LogFile
+from taskmill.store.sqlite.log import CHECKPOINT_BYTES, LogFile
 from taskmill.store.sqlite.migrate import MIGRATIONS, NEWEST_VERSION, statements
 from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing import ManualClock
-from taskmill.testing.store_contract import new_task
+from tests.store.contract import new_task
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def test_a_file_of_an_older_version_keeps_its_tasks_and_its_pauses(path: s
     group = Scope(ScopeKind.GROUP, "g")
     assert (await store.controls()).pauses == {group: Pause(2000)}
     assert await store.resume(group, 9000)
-    (task,) = (await store.turn(Turn(now=9000, claims=[1]))).claimed
+    (task,) = (await store.turn(Turn(now=9000, starts=Starts(claims=[1])))).claimed
     assert (task.queued_at, task.expires_at) == (8000, 12000)
     await store.close()
 
@@ -257,7 +257,7 @@ async def test_with_full_durability_nobody_is_answered_before_the_disk_has_it(
     await store.durable()
     monkeypatch.setattr(LogFile, "sync", slow_sync)
     told: list[int] = []
-    store.watch_added = lambda arrived: told.extend(id for id, _ in arrived.fresh)
+    store.committed = lambda arrived: told.extend(id for id, _ in arrived.fresh)
     adding = asyncio.ensure_future(store.add([new_task()]))
     while not told:
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Rates, durations, instants and priorities as people type them."""
+"""Parses rates, durations, instants, priorities and numbers as people type them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RATE = re.compile(rf"(\d{{1,12}})\s*/\s*(?:{_NUMBER}\s*)?([a-z]+)", re.ASCII)
 
 
 def rate(text: str, name: str, burst: int | None = None) -> RateLimit | None:
-    """``10/s``, ``100/min``, ``1/30s``; ``none`` is no limit."""
+    """Parse ``10/s``, ``100/min``, ``1/30s``; ``none`` is no limit."""
     if text == NONE:
         if burst is not None:
             raise Refusal("--burst needs a rate, and none is given", WRONG)
@@ -33,7 +33,7 @@ def rate(text: str, name: str, burst: int | None = None) -> RateLimit | None:
 
 
 def duration(text: str, name: str) -> timedelta:
-    """``90s``, ``10m``, ``1h30m``; a number alone is seconds."""
+    """Parse ``90s``, ``10m``, ``1h30m``; a plain number is seconds."""
     given = text.strip().lower()
     if re.fullmatch(_NUMBER, given, re.ASCII):
         return timedelta(seconds=float(given))
@@ -47,7 +47,7 @@ def duration(text: str, name: str) -> timedelta:
 
 
 def instant(text: str, name: str) -> datetime:
-    """ISO 8601; without an offset it is local time."""
+    """Parse ISO 8601; without an offset it is local time."""
     try:
         return datetime.fromisoformat(text.strip()).astimezone()
     except (ValueError, OverflowError):
@@ -57,7 +57,7 @@ def instant(text: str, name: str) -> datetime:
 
 
 def priority(text: str) -> int:
-    """A number from 0 to 255, or the name of a level."""
+    """Parse a number from 0 to 255, or the name of a level."""
     given = text.strip()
     if given.isascii() and given.isdigit() and len(given) <= 9:
         return int(given)
@@ -69,7 +69,7 @@ def priority(text: str) -> int:
 
 
 def number(text: str, name: str) -> float:
-    """An int stays one."""
+    """Parse a number; a whole number becomes an int."""
     try:
         return float(text) if "." in text or "e" in text.lower() else int(text)
     except ValueError:
@@ -84,7 +84,7 @@ def slots(text: str, name: str) -> int:
 
 
 def cap(text: str, name: str) -> int | None:
-    """A number of slots; ``none`` is no cap."""
+    """Parse a number of slots; ``none`` is no cap."""
     if text == NONE:
         return None
     try:

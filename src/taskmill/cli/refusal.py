@@ -1,4 +1,4 @@
-"""How a command says no: one sentence on stderr and an exit code a script can rely on."""
+"""Exit codes, and the exception that ends a command with a sentence on stderr."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from taskmill import AlreadyRunning, InvalidState, StoreBusy, StoreMoved, Taskmi
 
 DONE = 0
 REFUSED = 1
-"""The command was understood, but there is no such task, a problem was found, or somebody else is in the way."""
+"""The command was understood, but there is no such task, a problem was found, or another process dispatches."""
 WRONG = 2
 """The command line or the file is wrong; argparse uses the same code."""
 INTERRUPTED = 130
 
 
 class Refusal(Exception):
-    """Ends a command with a sentence for the person who typed it."""
+    """Ends a command: ``main`` prints the message and returns the code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""Text for people: aligned columns anywhere, colours where a terminal and rich are there.
+"""Prints lines and tables, with colours on a terminal if rich is installed.
 
-Without rich, or into a pipe, the same words appear in plain columns and nothing is shortened.
+Without rich, or into a pipe, the same text appears in plain columns and nothing is cut off.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from taskmill.cli.words import printable
+from taskmill.cli.text import printable
 
 INSTALL_RICH = "pip install 'taskmill[cli]'"
 
@@ -47,19 +47,30 @@ def is_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def allows_live_view(*, plain: bool = False) -> bool:
+    """True if a live view may be drawn; complain if only rich is missing for it."""
+    if plain or not is_terminal():
+        return False
+    if not has_rich():
+        complain(f"the live view needs rich: {INSTALL_RICH}; continuing with plain lines")
+        return False
+    return True
+
+
 def say(text: str = "") -> None:
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 
 
 def paragraph(text: str, *, indent: str = "") -> None:
-    """Text that breaks between words on a terminal; its further lines are indented."""
+    """Print text, on a terminal wrapped between words; its further lines are indented."""
     width = shutil.get_terminal_size().columns if is_terminal() else sys.maxsize
     for line in textwrap.wrap(text, width, subsequent_indent=indent):
         say(line)
 
 
 def complain(text: str) -> None:
+    """Print one line to stderr."""
     sys.stdout.flush()
     sys.stderr.write(f"taskmill: {printable(text)}\n")
     sys.stderr.flush()
@@ -72,9 +83,10 @@ def table(
     numbers: frozenset[str] = frozenset(),
     wrap: frozenset[str] = frozenset(),
 ) -> None:
-    """Rows under headings, ``numbers`` flush right. On a terminal the columns of ``wrap`` break between words.
+    """Print rows under headings, the columns of ``numbers`` aligned right.
 
-    What is still too wide is cut off, in the last column first.
+    On a terminal the columns of ``wrap`` are wrapped between words, and what is still too wide is cut off, in the last
+    column first.
     """
     cleaned = [[printable(cell) for cell in row] for row in rows]
     if is_terminal() and has_rich():
@@ -84,7 +96,7 @@ def table(
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> None:
-    """Names and values, one pair to a line; further lines of a value are indented below its first."""
+    """Print names and values, one pair per line; the further lines of a value are indented below its first."""
     listed = list(pairs)
     width = max((len(name) for name, _ in listed), default=0)
     for name, value in listed:

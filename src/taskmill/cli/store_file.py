@@ -1,7 +1,7 @@
-"""The FILE of a command: found, checked and opened without ever creating one.
+"""The FILE of a command: finds, checks and opens it, and never creates one.
 
-A scheduler creates what it does not find, which is right for programs and wrong here: a mistyped name must not leave
-a new database behind, and another program's database must not gain our tables.
+A scheduler creates a missing database, which is right for programs and wrong here: a mistyped name must not create a
+new database, and another program's database must not gain our tables.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def add_file_and_ids(parser: argparse.ArgumentParser, ids: str) -> None:
 
 
 def chosen_file(given: str | None) -> str:
-    """The FILE of the command line, else the environment's; it exists and is a taskmill database."""
+    """Return the given FILE, else the environment's; raise ``Refusal`` unless it is a taskmill database."""
     file = given or os.environ.get(VARIABLE, "")
     if not file:
         raise Refusal(f"no FILE is given and {VARIABLE} is not set", WRONG)
@@ -44,7 +44,7 @@ def chosen_file(given: str | None) -> str:
 
 
 def chosen_file_and_ids(words: list[str]) -> tuple[str, list[int]]:
-    """A first word that is not a number is the FILE; a file named by digits alone can be written ``./12``."""
+    """Split FILE and ids: a first word that is not a number is the FILE. A file named ``12`` is written ``./12``."""
     given = None if words[0].isascii() and words[0].isdigit() else words[0]
     ids = words if given is None else words[1:]
     for word in ids:
@@ -58,7 +58,7 @@ def chosen_file_and_ids(words: list[str]) -> tuple[str, list[int]]:
 
 
 def chosen_file_and_id(words: list[str], verb: str, takes: str = "one id") -> tuple[str, int]:
-    """Like :func:`chosen_file_and_ids`, for a verb that is about one task."""
+    """Split FILE and id, for a command about one task."""
     file, ids = chosen_file_and_ids(words)
     if len(ids) != 1:
         raise Refusal(f"{verb} takes {takes}", WRONG)
@@ -66,7 +66,7 @@ def chosen_file_and_id(words: list[str], verb: str, takes: str = "one id") -> tu
 
 
 def shown(file: str) -> str:
-    """An address as it may be shown, without its password; a file name as it is."""
+    """Return an address without its password; a file name as it is."""
     if "://" not in file:
         return file
     return re.sub(r"(?<=[?&])(password|sslpassword)=[^&]*", r"\1=***", re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", file))
@@ -74,18 +74,18 @@ def shown(file: str) -> str:
 
 @contextlib.asynccontextmanager
 async def opened(file: str) -> AsyncGenerator[Scheduler]:
-    """A scheduler that only looks and controls; history is not its to prune."""
+    """Open a scheduler for reading and control only; it does not prune history."""
     async with Scheduler(_existing(file), retention=None) as scheduler:
         yield scheduler
 
 
 def _existing(file: str) -> str:
-    """A file was looked at before; of a database the store is told not to make tables in it."""
+    """Return the store's name, with ``create=off`` for a database; a file was checked before."""
     return f"{file}{'&' if '?' in file else '?'}create=off" if "://" in file else file
 
 
 async def dispatcher_of(scheduler: Scheduler) -> str | None:
-    """The process that dispatches the file, or ``None``."""
+    """Return the process that dispatches the store, or ``None``."""
     process = (await scheduler.facts())["dispatcher"]
     return None if process is None else f"process {process}"
 
@@ -108,10 +108,10 @@ def _check(file: str) -> None:
 
 
 def _has_our_tables(path: Path) -> bool:
-    """Whether the name of our schema table is written in the file, or in the log beside it.
+    """True if the name of our schema table is in the file, or in the write-ahead log beside it.
 
-    Reading bytes takes no lock and changes nothing. In a file of ours the name is found at once, in the first pages;
-    only a stranger's file is read to its end.
+    Reading bytes takes no lock and changes nothing. A taskmill file has the name in its first pages; only a file of
+    another program is read to its end.
     """
     needles = [SCHEMA_TABLE.encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be")]
     log = path.with_name(path.name + "-wal")

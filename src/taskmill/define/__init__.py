@@ -1,1 +1,1 @@
-"""The front door: domains, task types, handler signatures, and how their options become one task's settings."""
+"""Domains, task types and handler signatures, and how their options become the settings of one task."""

@@ -1,7 +1,7 @@
-"""``Context``: what a handler knows about its task and may ask of the scheduler while it runs.
+"""``Context``: a running handler's access to its task and to the scheduler.
 
-The same class serves handlers on the loop, in threads and in processes. What differs is the :class:`AttemptLink`
-behind it, which carries requests to the scheduler: directly, across threads, or through a pipe.
+The same class serves handlers on the event loop, in threads and in processes. Only the :class:`AttemptLink` differs,
+which carries requests to the scheduler directly, across threads, or through a pipe.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Spawned, SpawnedHandle
+from taskmill.model.attempt import ProgressReport
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.submission import Submission, checked_submissions
 
@@ -25,30 +25,30 @@ T = TypeVar("T")
 
 
 class AttemptLink(Protocol):
-    """What an attempt's Context needs from whoever runs it."""
+    """The requests that a Context sends to the scheduler."""
 
     @property
     def stop_requested(self) -> bool: ...
 
     def report(self, progress: ProgressReport) -> None:
-        """Take note of progress; cheap, may be called a million times."""
+        """Record progress; cheap enough to be called a million times."""
         ...
 
     def record_io(self, moved: IoBudget) -> None:
-        """Take note of what was moved; cheap."""
+        """Record moved bytes; cheap."""
         ...
 
     def save(self, saved: str) -> Awaitable[None]:
-        """Make the saved state durable. Blocks and returns a finished awaitable off the loop."""
+        """Make the saved state durable. Outside the event loop, block and return a finished awaitable."""
         ...
 
     def spawn(self, submissions: Sequence[Submission], *, sibling: bool) -> Spawned:
-        """Store children, or siblings. Blocks and returns them off the loop; to be awaited on it."""
+        """Store children or siblings. On the event loop, await the result; outside it, this blocks."""
         ...
 
 
 class _AlreadyDone:
-    """What a blocking call gives back: it may be awaited and need not be, unlike a coroutine, which then warns."""
+    """The result of a blocking call. Unlike a coroutine, it may be left unawaited without a warning."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -58,7 +58,7 @@ ALREADY_DONE = _AlreadyDone()
 
 
 class Context:
-    """Given to handlers whose first parameter is annotated with it."""
+    """A running handler's view of its task, passed to handlers whose first parameter is annotated with this class."""
 
     __slots__ = ("_children", "_link", "_progress", "_record", "_replaced", "_saved", "_state", "_task")
 
@@ -89,12 +89,12 @@ class Context:
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt, from 1; unique to it among all attempts of the task."""
+        """The number of this attempt, from 1; unique among all attempts of the task."""
         return self.task.attempt
 
     @property
     def cancelled(self) -> bool:
-        """Whether this attempt has been asked to stop. Handlers in threads must look at it."""
+        """True if this attempt was asked to stop. Handlers in threads must check it."""
         return self._link.stop_requested
 
     def check_cancelled(self) -> None:
@@ -104,25 +104,25 @@ class Context:
 
     @property
     def progress(self) -> Progress:
-        """``ctx.progress(0.5, "halfway")``, ``ctx.progress.of(3, 10)``, ``ctx.progress.bytes(total)``."""
+        """Reports progress, as ``ctx.progress(0.5, "halfway")``, ``ctx.progress.of(3, 10)`` or ``.bytes(total)``."""
         return self._progress
 
     def record_io(self, disk_read: int = 0, disk_write: int = 0, net_rx: int = 0, net_tx: int = 0) -> None:
-        """Say what was read from and written to disk, received and sent, in bytes; what is said adds up."""
+        """Report bytes read from disk, written to disk, received and sent; calls add up."""
         self._link.record_io(IoBudget(disk_read, disk_write, net_rx, net_tx))
 
     @property
     def saved(self) -> Mapping[str, Any]:
-        """What earlier attempts and this one have saved."""
+        """The values saved by earlier attempts and by this one."""
         return MappingProxyType(self._saved)
 
     @property
     def replaced(self) -> Mapping[str, Any] | None:
-        """What the task that this one replaces had saved, or ``None`` if it replaces none."""
+        """The saved values of the task that this one replaces, or ``None`` if it replaces none."""
         return None if self._replaced is None else MappingProxyType(self._replaced)
 
     def save(self, **values: Any) -> Awaitable[None]:
-        """Merge ``values`` into :attr:`saved`, durably. ``await`` it on the loop; in a ``def`` handler it blocks."""
+        """Merge ``values`` into :attr:`saved` durably. ``await`` it in ``async def``; in ``def`` handlers it blocks."""
         merged = {**self._saved, **values}
         try:
             encoded = json_encode(merged)
@@ -135,15 +135,15 @@ class Context:
 
     @property
     def children(self) -> Sequence[HistoryRecord]:
-        """In ``finalize``: the records of all children, in the order they were spawned. Elsewhere there are none."""
+        """The records of all children, in the order they were spawned; empty outside ``finalize``."""
         return self._children
 
     def spawn(self, submission: Submission) -> SpawnedHandle[Any]:
-        """Store a child of this task. ``await`` it on the loop; in a ``def`` handler it blocks."""
+        """Store a child of this task. ``await`` it in ``async def``; in a ``def`` handler it blocks."""
         return SpawnedHandle(self.spawn_many([submission]))
 
     def spawn_many(self, submissions: Iterable[Submission]) -> Spawned:
-        """Store children of this task in one transaction; handles in input order."""
+        """Store children of this task in one transaction; the handles are in input order."""
         return self._link.spawn(checked_submissions(submissions), sibling=False)
 
     def spawn_sibling(self, submission: Submission) -> SpawnedHandle[Any]:
@@ -155,17 +155,20 @@ class Context:
         return self._link.spawn(checked_submissions(submissions), sibling=True)
 
     def state(self, kind: type[T]) -> T:
-        """The shared object of this type given to the domain, else to the scheduler."""
+        """Return the shared object of this type given to the domain, else the one given to the scheduler."""
         if kind in self._state:
             return cast("T", self._state[kind])
         for candidate, value in self._state.items():
             if issubclass(candidate, kind):
                 return cast("T", value)
-        raise ConfigError(f"no state of type {kind.__name__} was given to the domain or the scheduler")
+        raise ConfigError(
+            f"no state of type {kind.__name__} was given to the domain or the scheduler; "
+            "pass one with Domain(..., state=[...]) or Scheduler(..., state=[...])"
+        )
 
 
 class Progress:
-    """Reports how far the attempt has come. Reporting is cheap; writing is throttled."""
+    """Reports the progress of an attempt. Reports are cheap, because writes are throttled."""
 
     __slots__ = ("_done", "_report", "_total")
 
@@ -175,26 +178,26 @@ class Progress:
         self._total: int | None = None
 
     def __call__(self, fraction: float, message: str | None = None) -> None:
-        """``fraction`` from 0 to 1."""
+        """Report a fraction from 0 to 1."""
         if not 0.0 <= fraction <= 1.0:
             fraction = _clamped(fraction)
         self._report(ProgressReport(fraction, message))
 
     def of(self, done: float, total: float, message: str | None = None) -> None:
-        """``done`` of ``total`` things."""
+        """Report ``done`` of ``total`` items."""
         if 0 <= done <= total and total:
             self._report(ProgressReport(done / total, message))
         else:
             self._report(ProgressReport(_clamped(done / total if total > 0 else 1.0), message))
 
     def bytes(self, total: int) -> None:
-        """Announce how many bytes there are; :meth:`advance` counts them off."""
+        """Set the total number of bytes; :meth:`advance` counts the bytes done."""
         self._total = int(total)
         self._done = 0
         self._report_bytes(None)
 
     def advance(self, n: int, message: str | None = None) -> None:
-        """``n`` more bytes are done."""
+        """Report ``n`` more bytes as done."""
         self._done += n
         self._report_bytes(message)
 
@@ -205,5 +208,5 @@ class Progress:
 
 
 def _clamped(fraction: float) -> float:
-    """Into the range from 0 to 1; what is no number at all is no progress."""
+    """Limit a fraction to the range from 0 to 1; NaN becomes 0."""
     return 1.0 if fraction > 1.0 else 0.0 if not fraction >= 0.0 else float(fraction)

@@ -27,10 +27,9 @@ from taskmill.model.arguments import check_arguments
 from taskmill.model.durations import Duration
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options, text
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.retry import Retry
+from taskmill.model.settings import RateLimit, Retry
 from taskmill.model.status import RunIn
-from taskmill.model.task_name import SEPARATOR, full_name
+from taskmill.model.task import SEPARATOR, full_name
 
 if TYPE_CHECKING:
     from taskmill.handle import Handle
@@ -72,17 +71,17 @@ class TypeOptions(TypedDict, total=False):
     rate: RateLimit | None
 
 
-class Submits(Protocol):
-    """An open scheduler, as far as a domain needs one."""
+class SubmitsTasks(Protocol):
+    """The part of an open scheduler that a domain uses."""
 
     async def submit(self, submission: Submission) -> Handle[Any]: ...
 
 
-current_scheduler: ContextVar[Submits | None] = ContextVar("taskmill_current_scheduler", default=None)
+current_scheduler: ContextVar[SubmitsTasks | None] = ContextVar("taskmill_current_scheduler", default=None)
 
 
 class _Decorator(Protocol):
-    """What ``@domain.task(...)`` returns; it keeps the handler's own signature, without its Context."""
+    """The decorator that ``@domain.task(...)`` returns; it keeps the handler's signature, without its Context."""
 
     @overload
     def __call__(self, handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
@@ -95,7 +94,10 @@ class _Decorator(Protocol):
 
 
 class Domain:
-    """``Domain("sync", group="s3://prod")``: task types register with its :meth:`task` decorator."""
+    """A named bundle of task types and defaults, such as ``Domain("sync", group="s3://prod")``.
+
+    The :meth:`task` decorator registers task types.
+    """
 
     @check_arguments
     def __init__(self, name: str, *, state: Iterable[Any] = (), **options: Unpack[DomainOptions]) -> None:
@@ -103,10 +105,10 @@ class Domain:
         self.name = name
         self.options = checked_options(options, DomainOptions.__annotations__)
         self.max_concurrency: int | None = self.options.pop("max_concurrency", None)
-        """How many of its tasks may run at once."""
+        """The most tasks of this domain that may run at once; ``None`` for no limit."""
         self.state = checked_state(state)
         self.types: dict[str, TaskType] = {}
-        self._schedulers: list[Submits] = []
+        self._schedulers: list[SubmitsTasks] = []
 
     def __repr__(self) -> str:
         return f"<Domain {self.name}: {len(self.types)} task types>"
@@ -136,21 +138,21 @@ class Domain:
 
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
             if isinstance(function, Task):
-                raise ConfigError(f"{function.name} is a task already; decorate the plain function")
+                raise ConfigError(f"{function.name} is already a task; decorate the plain function")
             if not inspect.isroutine(function):
                 raise ConfigError(f"task must decorate a function, not {type(function).__name__}")
             short = function.__name__ if name is None else name
             check_name(short, "a task's name")
             task_type = TaskType(full_name(self.name, short), function, checked, local_names)
             if task_type.name in self.types:
-                raise ConfigError(f"{task_type.name} is registered already; give one of them another name=")
+                raise ConfigError(f"{task_type.name} is already registered; give one of the two another name=")
             self.types[task_type.name] = task_type
             return Task(self, task_type)
 
         return register if handler is None else register(handler)
 
-    def scheduler(self) -> Submits:
-        """The open scheduler this domain belongs to, the one of the current context if there are several."""
+    def scheduler(self) -> SubmitsTasks:
+        """Return the open scheduler of this domain; of several, the one of the current context."""
         match self._schedulers:
             case []:
                 raise ConfigError(
@@ -165,13 +167,13 @@ class Domain:
                     return current
                 raise ConfigError(
                     f"domain {self.name!r} belongs to {len(several)} open schedulers; "
-                    "say which one with scheduler.submit(task.prepare(...))"
+                    "choose one with scheduler.submit(task.prepare(...))"
                 )
 
-    def bind(self, scheduler: Submits) -> None:
+    def bind(self, scheduler: SubmitsTasks) -> None:
         self._schedulers.append(scheduler)
 
-    def unbind(self, scheduler: Submits) -> None:
+    def unbind(self, scheduler: SubmitsTasks) -> None:
         self._schedulers.remove(scheduler)
 
 

@@ -1,4 +1,4 @@
-"""The task types of one scheduler, and how a submission becomes a task: defaults applied once, here.
+"""The registry of a scheduler's task types. It turns submissions into rows and applies all defaults.
 
 Precedence, for every option: call > task type > domain > scheduler > built-in.
 """
@@ -16,15 +16,11 @@ from taskmill.define.task import TaskType, computed_options
 from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
 from taskmill.model.durations import LAST_INSTANT_MS, milliseconds
 from taskmill.model.io_budget import budget_to_store
-from taskmill.model.kin import Kin, OnParentExpiry
-from taskmill.model.options import checked_options, decoded_options, merged
-from taskmill.model.priority import Priority
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.retry import DEFAULT_RETRY, Retry
-from taskmill.model.stages import NO_OVERRIDES, NewTask, Overrides
+from taskmill.model.options import checked_options, decoded_options, merged, valid_tags
+from taskmill.model.settings import DEFAULT_RETRY, Priority, RateLimit, Retry
 from taskmill.model.status import OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
-from taskmill.model.tags import valid_tags
+from taskmill.model.task import NO_OVERRIDES, Links, NewTask, OnParentExpiry, Overrides
 
 BUILT_IN: Mapping[str, Any] = {
     "key": None,
@@ -45,7 +41,7 @@ BUILT_IN: Mapping[str, Any] = {
     "io": None,
 }
 
-# What a process that lacks the handler needs to submit by name as the handler's owner would.
+# Options that a process without the handler needs in order to submit by name with the right defaults.
 PUBLISHED = ("key", "priority", "group", "ttl", "ttl_from", "on_duplicate", "tags", "label", "io", "on_parent_expiry")
 
 
@@ -115,7 +111,7 @@ class Registry:
             if not isinstance(domain, Domain):
                 raise ConfigError(f"domains must be Domain objects, not {type(domain).__name__}")
             if sum(other.name == domain.name for other in self.domains) > 1:
-                raise ConfigError(f"two domains are named {domain.name!r}")
+                raise ConfigError(f"two domains are named {domain.name!r}; give each its own name")
             for name, handler in domain.types.items():
                 self._types[name] = RegisteredType(handler, domain, self._scheduler_options, shared)
 
@@ -126,11 +122,11 @@ class Registry:
         return self._types.get(name)
 
     def published(self) -> dict[str, str]:
-        """Every type and its defaults, for processes that submit by name."""
+        """Return every type with its defaults as JSON, for processes that submit by name."""
         return {name: registered.published() for name, registered in self._types.items()}
 
     def learn_foreign(self, published: Mapping[str, str]) -> None:
-        """Accept types that other processes of the store have registered."""
+        """Add the types that other processes of the store have registered."""
         for name, defaults in published.items():
             if name not in self._types:
                 known = decoded_options(msgspec.json.decode(defaults))
@@ -140,9 +136,10 @@ class Registry:
         return name in self._types or name in self._foreign
 
     def resolve(self, submission: Submission, now: int, *, spawning: bool = False, has_looked: bool = False) -> NewTask:
-        """Return the row that this submission asks for.
+        """Return the row to store for this submission.
 
-        An unknown type is accepted, if the submission says so, once the caller ``has_looked`` for published ones.
+        An unknown type is accepted if the submission has ``check=False`` and the caller ``has_looked`` for types
+        published in the store.
         """
         registered = self._types.get(submission.type)
         options = submission.options
@@ -167,11 +164,11 @@ class Registry:
             key = settings["key"]
             if key is True:
                 key = payload_digest(json_encode({**settings["payload"], **submission.payload}))
-        kin = None
+        links = None
         if spawning or not options.keys().isdisjoint(TIES):
             has_own_ttl = settings["has_own_ttl"] if registered is None else registered.has_own_ttl
-            kin = _kin(settings, options, has_own_ttl=has_own_ttl, spawning=spawning)
-        return _new_task(submission.type, key, payload, settings, options, kin, now)
+            links = _links(settings, options, has_own_ttl=has_own_ttl, spawning=spawning)
+        return _new_task(submission.type, key, payload, settings, options, links, now)
 
     def _unpublished(self, submission: Submission, *, has_looked: bool) -> dict[str, Any]:
         """Return the defaults of a type that no scheduler has published, or refuse the submission."""
@@ -179,8 +176,8 @@ class Registry:
             known = ", ".join(sorted(self.known_names)) or "none"
             raise UnknownTaskType(
                 f"no task type is named {submission.type!r}; registered are: {known}. If the name is right, "
-                "start a scheduler with its domain once, or submit with Submission(..., check=False), which does "
-                "without the defaults of the task type"
+                "start a scheduler with its domain once, or submit with Submission(..., check=False), which does not "
+                "apply the defaults of the task type"
             )
         return merged(BUILT_IN, self._scheduler_options, {"payload": {}, "has_own_ttl": False})
 
@@ -190,21 +187,21 @@ class Registry:
 
 
 TIES = frozenset({"depends_on", "ref", "every", "max_runs"})
-"""Options of a call that tie its task to others."""
+"""Options of a call that connect its task to other tasks."""
 
 
-def _kin(settings: Mapping[str, Any], call: Mapping[str, Any], *, has_own_ttl: bool, spawning: bool) -> Kin:
+def _links(settings: Mapping[str, Any], call: Mapping[str, Any], *, has_own_ttl: bool, spawning: bool) -> Links:
     if "every" in call and spawning:
         raise SubmissionError(
-            "every: a child cannot recur, its parent would wait for ever, and no other task that a handler spawns can, "
-            "a sibling neither; submit it with the scheduler instead"
+            "every: a child cannot recur, because its parent would wait forever; neither can a sibling that a handler "
+            "spawns. Submit it with scheduler.submit() instead"
         )
     if "every" in call and "depends_on" in call:
         raise SubmissionError("every and depends_on exclude each other; give one of them")
     if call.get("max_runs") is not None and "every" not in call:
-        raise SubmissionError("max_runs is for recurring tasks; give every as well")
+        raise SubmissionError("max_runs is for recurring tasks; set every as well")
     cancels = settings["on_parent_expiry"] == OnParentExpiry.CANCEL
-    return Kin(
+    return Links(
         on_dependency_failure=call.get("on_dependency_failure"),
         on_parent_expiry=OnParentExpiry.CANCEL if spawning and cancels else None,
         depends_on=call.get("depends_on", ()),
@@ -221,23 +218,23 @@ def _new_task(
     payload: str,
     settings: Mapping[str, Any],
     call: Mapping[str, Any],
-    kin: Kin | None,
+    links: Links | None,
     now: int,
 ) -> NewTask:
     due_at = call.get("run_at")
     relative = False
     if (delay := call.get("run_after")) is not None:
         due_at, relative = now + delay, True
-    recurs = kin is not None and kin.every_ms is not None
+    recurs = links is not None and links.every_ms is not None
     status = Status.PENDING if due_at is None or due_at <= now else Status.SCHEDULED
     if status is Status.PENDING and not recurs:
-        # A first occurrence that is late keeps its beat.
+        # A recurring task keeps the due time of a late first occurrence: its beats are counted from it.
         due_at = None
     ttl = settings["ttl"]
     from_first_attempt = settings["ttl_from"] is TtlFrom.FIRST_ATTEMPT
-    # The time-to-live of recurring work counts from when each occurrence is due.
+    # The TTL of recurring work counts from when each occurrence is due.
     counts_from = max(due_at, now) if due_at is not None and recurs else now
-    # A time-to-live of zero leaves the present millisecond to start in.
+    # A TTL of zero still allows a start in the current millisecond.
     deadline = None if ttl is None else counts_from + max(ttl, 1)
     for name, at in (("run_after", due_at), ("ttl", deadline)):
         if at is not None and at > LAST_INSTANT_MS:
@@ -253,7 +250,7 @@ def _new_task(
         tags=valid_tags(settings["tags"]) if settings["tags"] else None,
         overrides=overrides_of(call),
         created_at=now,
-        # A task that is not due yet does not wait yet.
+        # Waiting time counts from when the task is due.
         queued_at=now if due_at is None else max(due_at, now),
         due_at=due_at,
         due_is_relative=relative,
@@ -262,13 +259,13 @@ def _new_task(
         gate_id=None,
         stop=None,
         on_duplicate=settings["on_duplicate"],
-        kin=kin,
+        links=links,
         io=None if (io := settings["io"]) is None else budget_to_store(io),
     )
 
 
 def overrides_of(call: Mapping[str, Any]) -> str | None:
-    """What the call says about running the task, as it is stored with it."""
+    """Return the retry, timeout and fail_fast options of a call as stored JSON, or ``None`` if it has none."""
     if "retry" not in call and "timeout" not in call and "fail_fast" not in call:
         return None
     return json_encode(

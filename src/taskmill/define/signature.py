@@ -1,8 +1,9 @@
-"""A handler's signature as the schema of its payload.
+"""Use a handler's signature as the schema of its payload.
 
 The parameters after an optional first ``Context`` are the payload: a JSON object that maps their names to values.
-Encoding binds the caller's arguments to the signature and checks them against the annotations, so that what cannot
-be decoded later is refused at the call. Unannotated parameters, ``*args`` and ``**kwargs`` hold plain JSON values.
+Encoding binds the caller's arguments to the signature and checks them against the annotations, so that arguments that
+could not be decoded later are refused at the call. Unannotated parameters, ``*args`` and ``**kwargs`` hold plain JSON
+values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 
-from taskmill.define.storable import unstorable
 from taskmill.errors import ConfigError, PayloadTooLarge, SubmissionError
 
 LARGEST_PAYLOAD = 1024 * 1024
@@ -27,7 +27,7 @@ _Parameter = inspect.Parameter
 
 
 def to_plain(value: object) -> object:
-    """What msgspec cannot encode by itself but a path-handling program will want to pass."""
+    """Convert paths to text; msgspec cannot encode them itself."""
     if isinstance(value, PurePath):
         return str(value)
     raise TypeError(f"{type(value).__name__} values cannot be stored as JSON")
@@ -40,7 +40,7 @@ def from_plain(kind: type, value: object) -> object:
 
 
 NOT_JSON = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
-"""What encoding raises for values that JSON cannot hold."""
+"""The exceptions that encoding raises for values that JSON cannot hold."""
 
 json_encode = msgspec.json.Encoder(enc_hook=to_plain).encode
 
@@ -90,7 +90,7 @@ class HandlerSignature:
             raise ConfigError(f"{self.type_name}: a parameter cannot be stored as JSON: {wrong}") from wrong
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """The bound arguments and the payload text of a call, checked against the annotations."""
+        """Return the bound arguments and the payload text of a call, checked against the annotations."""
         if not kwargs and self._plain_positional and len(args) == len(self._names):
             arguments = dict(zip(self._names, args, strict=True))
         else:
@@ -109,7 +109,7 @@ class HandlerSignature:
         return sized_payload(encoded, self.type_name)
 
     def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments for the handler."""
+        """Return the positional and keyword arguments for the handler."""
         values = self._decoder.decode(payload)
         args = self._positional_values(values)
         if self._plain_positional:
@@ -122,9 +122,10 @@ class HandlerSignature:
         return args, kwargs
 
     def computing(self, function: Callable[..., Any]) -> Callable[[str], Any]:
-        """``function`` of the handler's arguments, as ``key=lambda path: …`` means it, made to read a payload.
+        """Adapt a function of the handler's arguments, such as ``key=lambda path: …``, to take a payload.
 
-        A function that names some of the handler's parameters gets those; any other gets all, in order.
+        If all parameters of the function are named like parameters of the handler, it gets those. Otherwise it gets
+        all arguments, in order.
         """
         wanted = inspect.signature(function).parameters
         named = {_Parameter.POSITIONAL_OR_KEYWORD, _Parameter.KEYWORD_ONLY}
@@ -145,7 +146,7 @@ class HandlerSignature:
         return compute_in_order
 
     def defaults(self) -> dict[str, Any]:
-        """The values of parameters that a payload may leave out, as JSON would hold them."""
+        """Return the default values of parameters as JSON values."""
         given = {p.name: p.default for p in self._signature.parameters.values() if p.default is not _Parameter.empty}
         try:
             plain: dict[str, Any] = msgspec.json.decode(json_encode(given))
@@ -154,11 +155,11 @@ class HandlerSignature:
         return plain
 
     def digest(self, payload: str) -> str:
-        """A short text that is equal for equal arguments, defaults included."""
+        """Return a hash that is equal for equal arguments, defaults included."""
         return payload_digest(json_encode(self._decoder.decode(payload)))
 
     def decode_result(self, result: Any) -> Any:
-        """A stored result as the handler's return annotation describes it."""
+        """Convert a stored result to the type of the handler's return annotation, if possible."""
         if self.returns is Any or self.returns is None:
             return result
         try:
@@ -168,7 +169,7 @@ class HandlerSignature:
 
 
 def _values_of(names: Sequence[str]) -> Callable[[Any], list[Any]]:
-    """A function that reads these attributes in order; every attempt of every task calls it."""
+    """Return a function that reads these attributes in order. It is called for every attempt, so it must be fast."""
     match names:
         case ():
             return lambda _values: []
@@ -180,12 +181,12 @@ def _values_of(names: Sequence[str]) -> Callable[[Any], list[Any]]:
 
 
 def _is_context(annotation: Any, context_type: type) -> bool:
-    """``Context``, or ``Context | None`` for handlers that are also called by hand."""
+    """True for ``Context``, and for ``Context | None``, which suits handlers that are also called directly."""
     return annotation is context_type or context_type in get_args(annotation)
 
 
 def _field(parameter: _Parameter, annotation: Any) -> tuple[Any, ...]:
-    """A parameter as a field of the payload struct."""
+    """Return the field of the payload struct for a parameter."""
     match parameter.kind:
         case _Parameter.VAR_POSITIONAL:
             return parameter.name, GenericAlias(list, (annotation,)), msgspec.field(default_factory=list[Any])
@@ -199,13 +200,13 @@ def _field(parameter: _Parameter, annotation: Any) -> tuple[Any, ...]:
 
 
 def payload_digest(payload: str | bytes) -> str:
-    """The key that ``key=True`` stands for."""
+    """Return the key that ``key=True`` derives from a payload."""
     canonical = msgspec.json.encode(msgspec.json.decode(payload), order="deterministic")
     return hashlib.blake2b(canonical, digest_size=16).hexdigest()
 
 
 def encoded_arguments(arguments: Mapping[str, Any], type_name: str) -> bytes:
-    """Arguments as JSON, or an error that names the one that cannot be."""
+    """Encode arguments as JSON; raise an error that names the argument that cannot be encoded."""
     try:
         encoded = json_encode(arguments)
     except NOT_JSON:
@@ -216,10 +217,10 @@ def encoded_arguments(arguments: Mapping[str, Any], type_name: str) -> bytes:
                 raise SubmissionError(f"{type_name}: argument {name!r} cannot be stored as JSON: {wrong}") from None
         raise
     if b"null" in encoded:
-        # JSON has no NaN and no infinity; they would silently become null.
+        # JSON has neither NaN nor infinity; they would silently become null.
         for name, value in arguments.items():
             if _has_unwritable_float(msgspec.to_builtins(value, enc_hook=to_plain)):
-                raise SubmissionError(f"{type_name}: argument {name!r} holds NaN or infinity, which JSON cannot")
+                raise SubmissionError(f"{type_name}: argument {name!r} holds NaN or infinity, which JSON cannot store")
     return encoded
 
 
@@ -258,3 +259,35 @@ def _resolved_hints(
             f"{type_name}: an annotation cannot be resolved: {wrong}. "
             "Import the name at run time, not only for type checking."
         ) from wrong
+
+
+def unstorable(annotation: Any) -> str | None:
+    """Return the name of a type inside ``annotation`` that cannot be stored as JSON, or ``None``."""
+    if annotation in _PLAIN:
+        return None
+    # Imported here, so that only programs with rich handler types pay for it.
+    from msgspec import inspect as types
+
+    seen: set[int] = set()
+
+    def search(found: Any) -> str | None:
+        if isinstance(found, types.CustomType):
+            return None if issubclass(found.cls, PurePath) else str(found.cls)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if isinstance(found, types.DictType) and isinstance(
+            found.key_type, types.StructType | types.DataclassType | types.CollectionType | types.DictType
+        ):
+            return repr(annotation)
+        if isinstance(found, list | tuple):
+            return next((strange for part in cast("list[Any]", found) if (strange := search(part)) is not None), None)
+        if isinstance(found, types.Type | types.Field) and id(found) not in seen:
+            seen.add(id(found))
+            return search([getattr(found, name) for name in found.__struct_fields__ if name != "default"])
+        return None
+
+    try:
+        return search(types.type_info(annotation))
+    except (TypeError, msgspec.MsgspecError):
+        return repr(annotation)
+
+
+_PLAIN = (Any, str, int, float, bool, bytes, list, dict, object)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unp
 from taskmill.define.context import Context
 from taskmill.define.signature import HandlerSignature
 from taskmill.errors import ConfigError, SubmissionError
-from taskmill.model.exception_text import exception_text
+from taskmill.model.attempt import exception_text
 from taskmill.model.options import CHECKS, checked_options, merged
 from taskmill.model.submission import CALL_OPTIONS, CallOptions, Submission
 
@@ -23,7 +23,7 @@ Hook = TypeVar("Hook", bound=Callable[..., Any])
 
 
 class TaskType:
-    """What the engine knows about a registered handler, shared by every view of the same :class:`Task`."""
+    """A registered handler with its options and hooks, shared by every :class:`Task` made from it with ``options``."""
 
     __slots__ = (
         "computing",
@@ -55,7 +55,7 @@ class TaskType:
         self.finalize: Part | None = None
 
     def renamed(self, name: str, function: Callable[..., Any]) -> TaskType:
-        """The same type under another name, for a function of the same signature."""
+        """Return this type under another name, for a function of the same signature."""
         other = TaskType.__new__(TaskType)
         other.name, other.function = name, function
         other.options, other.signature, other.computing = self.options, self.signature, self.computing
@@ -64,13 +64,13 @@ class TaskType:
         return other
 
     def part(self, name: PartName) -> Part:
-        """The function that is called for this part of a task's life."""
+        """Return the function to call for this part of a task's life."""
         if name == "finalize" and self.finalize is not None:
             return self.finalize
         return self.main
 
     def hook(self, function: Callable[..., Any], name: str) -> Part:
-        """A function that is called with the arguments of the handler."""
+        """Return a hook, which is called with the arguments of the handler."""
         signature = HandlerSignature(function, Context, f"{self.name}.{name}")
         return Part(function, wants_context=signature.wants_context)
 
@@ -79,7 +79,7 @@ PartName = Literal["main", "finalize"]
 
 
 class Part:
-    """A function to call with the arguments of a task: its handler, or one of its hooks."""
+    """A function called with the arguments of a task: its handler or one of its hooks."""
 
     __slots__ = ("function", "is_async", "wants_context")
 
@@ -90,7 +90,7 @@ class Part:
 
 
 class Task(Generic[P, R]):
-    """A task type. Calling it calls the plain function; ``submit`` makes it durable work."""
+    """A task type. Calling it calls the plain function; ``submit`` stores a durable task."""
 
     def __init__(self, domain: Domain, type: TaskType, overrides: Mapping[str, Any] | None = None) -> None:
         self.domain = domain
@@ -112,7 +112,7 @@ class Task(Generic[P, R]):
         return f"<Task {self.name}>"
 
     def options(self, **options: Unpack[CallOptions]) -> Task[P, R]:
-        """The same task with these options for what is submitted through it."""
+        """Return this task with options that apply to everything submitted through it."""
         return Task(
             self.domain,
             self.type,
@@ -120,31 +120,31 @@ class Task(Generic[P, R]):
         )
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
-        """A submission with these arguments, checked, for ``submit_many`` or another scheduler."""
+        """Return a checked submission with these arguments, for ``submit_many`` or another scheduler."""
         arguments, encoded = self.type.signature.encode(args, kwargs)
         return Submission.prepared(self.type.name, arguments, self._overrides, encoded)
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Store one task; returns when it is durable."""
+        """Store one task and return when it is durable."""
         return await self.domain.scheduler().submit(self.prepare(*args, **kwargs))
 
     def on_cancel(self, hook: Hook) -> Hook:
-        """Decorator: called with the handler's arguments after a running attempt was cancelled."""
+        """Decorate a hook that runs, with the handler's arguments, after a started task was cancelled."""
         if self.type.on_cancel is not None:
-            raise ConfigError(f"{self.name} has an on_cancel hook already")
+            raise ConfigError(f"{self.name} already has an on_cancel hook")
         self.type.on_cancel = self.type.hook(hook, "on_cancel")
         return hook
 
     def finalize(self, hook: Hook) -> Hook:
-        """Decorator: called with the handler's arguments once all its children have ended."""
+        """Decorate a hook that runs, with the handler's arguments, once all children of a task have ended."""
         if self.type.finalize is not None:
-            raise ConfigError(f"{self.name} has a finalize hook already")
+            raise ConfigError(f"{self.name} already has a finalize hook")
         self.type.finalize = self.type.hook(hook, "finalize")
         return hook
 
 
 def computed_options(type: TaskType, payload: str) -> dict[str, Any]:
-    """The options this type computes from a payload, checked like any other."""
+    """Return the checked options that this type computes from a payload."""
     values: dict[str, Any] = {}
     for option, compute in type.computing.items():
         try:

@@ -1,1 +1,1 @@
-"""Running handlers: on the loop, in threads, in processes. No policy here: whatever happens becomes an outcome."""
+"""Run handlers on the event loop, in threads and in processes. No policy: every result becomes an outcome."""

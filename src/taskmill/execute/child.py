@@ -1,7 +1,11 @@
-"""The worker process: takes calls from its scheduler through a socket and runs them, one at a time.
+"""The worker process: receives calls from its scheduler through a socket and runs them, one at a time.
 
-Laws: it never outlives its scheduler, because its attempts would run beside those of the next one; it answers
-each call once; it decides nothing about cancellation, which is a signal that ends the process.
+Laws: it never outlives its scheduler, because its attempts would run beside those of the next scheduler; it answers
+each call once; cancellation is not its decision but a signal that ends the process.
+
+The Context of a handler reaches the scheduler through :class:`ChildLink`. It throttles progress reports before they
+cost anything: a report is sent at once if none was sent recently; otherwise the latest one is sent after the interval,
+or when the handler ends.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import itertools
 import os
 import queue
 import signal
@@ -17,31 +22,56 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from taskmill.define.context import Context
+from taskmill.define.context import ALREADY_DONE, Context
 from taskmill.define.task import TaskType
-from taskmill.errors import ConfigError
-from taskmill.execute.child_link import ChildLink
-from taskmill.execute.handler_address import Address, find_handler
-from taskmill.execute.messages import LENGTH_BYTES, Answer, Call, FromWorker, decode_to_worker, framed
-from taskmill.execute.results import error_text, outcome_of_exception, outcome_of_result
-from taskmill.model.outcome import RawOutcome
-from taskmill.model.signals import GiveUp, RetryLater
+from taskmill.errors import ConfigError, InvalidState
+from taskmill.execute.address import HandlerAddress, find_handler
+from taskmill.execute.messages import (
+    LENGTH_BYTES,
+    Answer,
+    Call,
+    FromWorker,
+    MovedBytes,
+    Reported,
+    RequestAnswer,
+    SaveRequest,
+    SpawnRequest,
+    WireSubmission,
+    decode_to_worker,
+    framed,
+)
+from taskmill.execute.work import error_text, outcome_of_exception, outcome_of_result
+from taskmill.handle import Handle, Spawned
+from taskmill.model.attempt import GiveUp, ProgressReport, RawOutcome, RetryLater
+from taskmill.model.durations import Duration
+from taskmill.model.explanation import Explanation
+from taskmill.model.io_budget import NO_IO, IoBudget
+from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.submission import Submission
+from taskmill.model.task import Stored
 
-# How long an idle worker may take to end in good order once its scheduler has let it go.
+# Seconds that an idle worker has to exit gracefully once its scheduler has closed the socket.
 FAREWELL = 2.0
 LONGEST_TRACEBACK = 20_000
+REPORT_INTERVAL = 0.05
+
+# One sequence for all calls, so that a late answer to an earlier call is never taken for an answer to this one.
+_numbers = itertools.count()
+_encode = msgspec.json.Encoder().encode
+_check = msgspec.json.Decoder(ProgressReport).decode
 
 
 def main(channel: int, inherited: Sequence[int], argv: Sequence[str]) -> None:
-    """Serve calls. On Linux the kernel ends this process with its scheduler; the end of the socket tells too."""
+    """Serve calls until the scheduler closes the socket or, on Linux, until the kernel ends this process with it."""
     _reset_signals()
-    # What this process starts in turn must not hold the socket or the right to dispatch.
+    # Child processes of this process must not keep the socket or the dispatch lock open.
     for descriptor in (channel, *inherited):
         os.set_inheritable(descriptor, False)
     os.register_at_fork(after_in_child=partial(_close_once, list(inherited)))
@@ -50,13 +80,13 @@ def main(channel: int, inherited: Sequence[int], argv: Sequence[str]) -> None:
 
 
 def _close_once(descriptors: list[int]) -> None:
-    """Close descriptors in a forked child; in a child of that child their numbers may belong to other files."""
+    """Close descriptors in a forked child, but not in its own children: the numbers may belong to other files there."""
     while descriptors:
         os.close(descriptors.pop())
 
 
 def _reset_signals() -> None:
-    """Whatever the scheduler's process does with signals, SIGTERM ends this one and Ctrl-C does not."""
+    """Make SIGTERM end this process and Ctrl-C not, whatever handlers the scheduler's process has."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -69,25 +99,25 @@ class _Worker:
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._busy = False
         self._link: ChildLink | None = None
-        self._handlers: dict[Address, TaskType] = {}
+        self._handlers: dict[HandlerAddress, TaskType] = {}
 
     def serve(self) -> None:
         threading.Thread(target=self._listen, name="taskmill-scheduler-watch", daemon=True).start()
         while (call := self._calls.get()) is not None:
             answer = self._run(call)
-            # Prints of a handler must not wait in a buffer that a later kill would drop.
+            # Flush, because a later kill would drop buffered output of the handler.
             for stream in (sys.stdout, sys.stderr):
                 _flush(stream)
             self._busy = False
             self._send(answer)
 
     def _listen(self) -> None:
-        """In a thread of its own, so that the end of the scheduler is noticed in the midst of a call."""
+        """Read messages in a separate thread, so that the end of the scheduler is noticed during a call."""
         try:
             # A broken channel means the same as a closed one: the scheduler is gone.
             with contextlib.suppress(OSError):
                 self._receive()
-        except Exception:  # noqa: BLE001 - a worker that cannot listen must end, whatever the reason
+        except Exception:  # noqa: BLE001 - a worker that cannot read messages must end, whatever the reason
             traceback.print_exc()
         if not self._busy:
             self._calls.put(None)
@@ -110,7 +140,7 @@ class _Worker:
             with self._sending:
                 self._channel.sendall(data)
         except OSError:
-            # Nobody is there any more.
+            # The scheduler is gone.
             os._exit(1)
 
     def _run(self, call: Call) -> Answer:
@@ -135,7 +165,7 @@ def _call(handler: TaskType, call: Call, link: ChildLink) -> Any:
     if part.wants_context:
         stripped = call.record
         if stripped is None:
-            raise ConfigError(f"{call.handler.type_name}: its worker process found another handler of that name")
+            raise ConfigError(f"{call.handler.type_name}: the worker process found another handler of that name")
         record = msgspec.structs.replace(stripped, payload=msgspec.json.decode(call.payload))
         args = [Context(lambda: record, link, call.saved, _NoState(), call.replaced, call.children), *args]
     context = contextvars.copy_context()
@@ -153,7 +183,7 @@ def _answer(outcome: RawOutcome, raised: BaseException | None) -> Answer:
 
 
 def _traceback(raised: BaseException) -> str:
-    """Format the traceback of what a handler raised, as far as its own classes let that happen."""
+    """Format the traceback of an exception; return a note if the exception's own methods prevent that."""
     try:
         told = "".join(traceback.format_exception(raised))
     except BaseException as broken:  # noqa: BLE001 - the answer must be sent
@@ -162,7 +192,7 @@ def _traceback(raised: BaseException) -> str:
 
 
 def _flush(stream: Any) -> None:
-    """Flush an output, which a handler may have closed or replaced by anything."""
+    """Flush an output stream, which a handler may have closed or replaced."""
     try:
         stream.flush()
     except Exception:  # noqa: BLE001 - the answer must be sent
@@ -170,10 +200,148 @@ def _flush(stream: Any) -> None:
 
 
 class _NoState(dict[type, Any]):
-    """State objects live in the scheduler's process."""
+    """Raises an error for every lookup, because state objects live in the scheduler's process."""
 
     def __contains__(self, kind: object) -> bool:
         raise ConfigError(
             f"{getattr(kind, '__name__', kind)} lives in the scheduler's process and cannot be reached by a "
             'handler with run_in="process"; create it in the handler\'s module'
         )
+
+
+class ChildLink:
+    """Serves one call. A thread that outlives its handler finds the link closed."""
+
+    stop_requested = False
+    """Always False: a worker process is not asked to stop, it is killed."""
+
+    def __init__(self, send: Callable[[FromWorker], None]) -> None:
+        self._send = send
+        self._closed = False
+        self._reporting = threading.Lock()
+        self._held_back: ProgressReport | None = None
+        self._moved = NO_IO
+        self._next_report = 0.0
+        self._timer: threading.Thread | None = None
+        self._has_held_back = threading.Event()
+        self._asked: dict[int, Future[Any]] = {}
+        """Unanswered requests, by number."""
+
+    def report(self, progress: ProgressReport) -> None:
+        self._held_back = progress
+        if time.monotonic() >= self._next_report:
+            with self._reporting:
+                self._send_held_back()
+        elif not self._has_held_back.is_set():
+            self._has_held_back.set()
+            if self._timer is None:
+                self._timer = threading.Thread(target=self._send_in_time, name="taskmill-progress", daemon=True)
+                self._timer.start()
+
+    def record_io(self, moved: IoBudget) -> None:
+        with self._reporting:
+            self._moved += moved
+
+    def save(self, saved: str) -> Awaitable[None]:
+        future = self._ask(lambda number: SaveRequest(number, saved))
+        if not _on_a_loop():
+            future.result()
+            return ALREADY_DONE
+        return asyncio.wrap_future(future)
+
+    def spawn(self, submissions: Sequence[Submission], *, sibling: bool) -> Spawned:
+        wire = [WireSubmission.of(submission) for submission in submissions]
+        future = self._ask(lambda number: SpawnRequest(number, sibling, wire))
+        if not _on_a_loop():
+            return Spawned(_handles(future.result()))
+        return Spawned(pending=_awaited(future))
+
+    def _ask(self, request: Callable[[int], FromWorker]) -> Future[Any]:
+        if self._closed:
+            raise InvalidState("the attempt is over; nothing was stored")
+        number, future = next(_numbers), Future[Any]()
+        self._asked[number] = future
+        try:
+            self._send(request(number))
+        except BaseException:
+            # It was not sent, so no answer will come.
+            del self._asked[number]
+            raise
+        return future
+
+    def answered(self, answer: RequestAnswer) -> None:
+        future = self._asked.pop(answer.number, None)
+        # The handler cancels the future when it stops waiting.
+        if future is not None and future.set_running_or_notify_cancel():
+            if answer.refusal is not None:
+                future.set_exception(answer.refusal.unpacked())
+            else:
+                future.set_result(answer.stored)
+
+    def close(self) -> None:
+        """Send the last report and the moved bytes, and wait for the answers that the handler did not wait for."""
+        with self._reporting:
+            self._send_held_back()
+            if self._moved != NO_IO:
+                self._send(MovedBytes(self._moved))
+            self._closed = True
+        self._has_held_back.set()
+        wait(list(self._asked.values()))
+
+    def _send_in_time(self) -> None:
+        while not self._closed:
+            self._has_held_back.wait()
+            # Clear before taking the report, so that a report made in between is not missed.
+            self._has_held_back.clear()
+            time.sleep(max(0.0, self._next_report - time.monotonic()))
+            with self._reporting:
+                self._send_held_back()
+
+    def _send_held_back(self) -> None:
+        held_back, self._held_back = self._held_back, None
+        if held_back is None or self._closed:
+            return
+        self._next_report = time.monotonic() + REPORT_INTERVAL
+        # A malformed report must not fail the handler.
+        with contextlib.suppress(TypeError, ValueError):
+            _check(_encode(held_back))
+            self._send(Reported(held_back))
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _awaited(future: Future[Any]) -> list[Handle[Any]]:
+    return _handles(await asyncio.wrap_future(future))
+
+
+def _handles(stored: Sequence[Stored]) -> list[Handle[Any]]:
+    return [Handle(_OUT_OF_REACH, one) for one in stored]
+
+
+class OutOfReach:
+    """Stands in for the scheduler, which a worker process cannot reach: every method raises ``InvalidState``."""
+
+    async def cancel(self, id: int) -> bool:
+        raise _out_of_reach(id)
+
+    async def get(self, id: int) -> TaskRecord | HistoryRecord:
+        raise _out_of_reach(id)
+
+    async def explain(self, id: int) -> Explanation:
+        raise _out_of_reach(id)
+
+    async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:  # noqa: ARG002 - a protocol's
+        raise _out_of_reach(id)
+
+
+_OUT_OF_REACH = OutOfReach()
+
+
+def _out_of_reach(id: int) -> InvalidState:
+    return InvalidState(f"task {id} cannot be watched from a worker process; use finalize or depends_on instead")

@@ -1,7 +1,7 @@
-"""Handlers with ``run_in="process"`` run in worker processes: CPU work, and work that can be killed.
+"""Run handlers with ``run_in="process"`` in worker processes: for CPU work, and for work that must be killable.
 
-A worker runs one handler at a time and is kept for the next one. Interrupting ends the process, so an
-interrupted worker is never used again. Workers inherit the right to dispatch and die with their scheduler.
+A worker runs one handler at a time and is reused. Interrupting a handler ends its process, so an interrupted worker is
+never reused. Workers inherit the dispatch lock and die with their scheduler.
 """
 
 from __future__ import annotations
@@ -13,44 +13,43 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from taskmill.core.ports import Clock
 from taskmill.errors import InvalidState
-from taskmill.execute.handler_address import address_of, check_importable
+from taskmill.execute.address import address_of, check_importable
 from taskmill.execute.messages import (
     Answer,
     Call,
     FromWorker,
-    Moved,
-    Refusal,
+    MovedBytes,
+    Refused,
     Reported,
     RequestAnswer,
     SaveRequest,
     SpawnRequest,
     framed,
 )
-from taskmill.execute.results import error_text
-from taskmill.execute.work import HOLD, Ended, Work
-from taskmill.execute.worker_process import PATIENCE, WorkerProcess
+from taskmill.execute.work import HOLD, Ended, Work, error_text
+from taskmill.execute.worker import PATIENCE, WorkerProcess
+from taskmill.model.attempt import Crashed, Interrupted, RawOutcome, Unstarted
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.outcome import Crashed, Interrupted, RawOutcome, Unstarted
-from taskmill.model.stages import Stored
+from taskmill.model.task import Stored
 from taskmill.observe.log import about, logger
-from taskmill.ports import Clock
 
 __all__ = ["ProcessExecutor", "ProcessRunning", "check_importable"]
 
-# More workers than this are not kept while there is nothing to do; the next burst starts them again.
+# The most idle workers to keep; the next burst starts more.
 MOST_IDLE = max(2, os.cpu_count() or 1)
 
 
 MeasureIo = Callable[[int], IoBudget | None]
-"""What the process with an id has moved so far, if the system tells."""
+"""Returns the bytes that a process has moved so far, or ``None`` if the system does not report them."""
 
 
 class ProcessExecutor:
-    """A worker process per running handler, kept for the next one when it is done.
+    """Runs each handler in a worker process of its own and reuses the process afterwards.
 
-    ``inherit`` names the descriptors that workers hold as long as they live: the right to dispatch. An executor
-    serves one such right, and is closed before that is released. ``measure`` tells what a process has moved so far.
+    ``inherit`` returns the descriptors that workers hold open while they live: the dispatch lock. An executor serves
+    one such lock and is closed before the lock is released. ``measure`` returns the bytes a process has moved so far.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class ProcessExecutor:
         try:
             worker = running.worker = self._worker()
         except (OSError, RuntimeError) as wrong:
-            # No descriptors, no processes or no threads are left, which is not the task's fault.
+            # The system has no descriptors, processes or threads left, which is not the task's fault.
             unstarted = Unstarted(f"no worker process could be started: {error_text(wrong)}")
             _log_unstarted(unstarted, work)
             asyncio.get_running_loop().call_later(HOLD, self._end, running, unstarted)
@@ -91,7 +90,7 @@ class ProcessExecutor:
         return running
 
     async def close(self) -> None:
-        """End all workers, the idle ones in good order, and wait until they are dead."""
+        """End all workers, idle ones gracefully, and wait until they are dead."""
         self._idle.clear()
         for worker, running in list(self._workers.items()):
             if running is None:
@@ -103,7 +102,7 @@ class ProcessExecutor:
             worker.kill()
         await self._wait_for_workers()
         for worker in self._workers:
-            logger.error("%r does not die", worker)
+            logger.error("%r did not die within %g s after SIGKILL", worker, PATIENCE)
 
     async def _wait_for_workers(self) -> None:
         if self._workers:
@@ -122,7 +121,7 @@ class ProcessExecutor:
             case Reported():
                 if running is not None:
                     running.work.link.report(message.progress)
-            case Moved():
+            case MovedBytes():
                 if running is not None:
                     running.moved += message.io
             case SaveRequest() | SpawnRequest():
@@ -163,7 +162,7 @@ class ProcessExecutor:
 
 
 class ProcessRunning:
-    """A handler in a worker process, until it is over."""
+    """A running handler in a worker process."""
 
     __slots__ = ("ended", "moved", "moved_before", "work", "worker")
 
@@ -172,12 +171,12 @@ class ProcessRunning:
         self.ended = ended
         self.worker: WorkerProcess | None = None
         self.moved = NO_IO
-        """What the handler says it has moved."""
+        """The bytes that the handler reported as moved."""
         self.moved_before: IoBudget | None = None
-        """What the process had moved before it."""
+        """The bytes that the process had moved before this handler."""
 
     def record_io(self, moved_by_process: IoBudget | None) -> None:
-        """What the handler has moved: what it says, and what was measured where it says nothing."""
+        """Record the bytes moved: on each axis the handler's report, else the measured amount."""
         moved = self.moved
         if moved_by_process is not None and self.moved_before is not None:
             measured = moved_by_process - self.moved_before
@@ -186,13 +185,13 @@ class ProcessRunning:
             self.work.link.record_io(moved)
 
     def interrupt(self) -> None:
-        """End its process: by SIGTERM first, by SIGKILL if asked again or after a while."""
+        """End the process: with SIGTERM first, with SIGKILL on the second call or after five seconds."""
         if self.worker is not None:
             self.worker.terminate()
 
 
 async def _serve(worker: WorkerProcess, running: ProcessRunning | None, request: SaveRequest | SpawnRequest) -> None:
-    """Do what a handler asks for, and tell it that it is done, or why it is not."""
+    """Execute a request of a handler and send the answer or the error."""
     answer = RequestAnswer(request.number, [], None)
     try:
         if running is None:
@@ -203,8 +202,8 @@ async def _serve(worker: WorkerProcess, running: ProcessRunning | None, request:
             submissions = [submission.unpacked() for submission in request.submissions]
             handles = await running.work.link.spawn(submissions, sibling=request.sibling)
             answer.stored = [Stored(handle.id, handle.kind, handle.replaced_id) for handle in handles]
-    except Exception as wrong:  # noqa: BLE001 - the handler is told, whatever it was
-        answer.refusal = Refusal.of(wrong)
+    except Exception as wrong:  # noqa: BLE001 - every error is reported to the handler
+        answer.refusal = Refused.of(wrong)
     worker.send(framed(answer))
 
 
@@ -219,7 +218,7 @@ def _log_unstarted(unstarted: Unstarted, work: Work) -> None:
 
 
 def _log(answer: Answer, work: Work) -> None:
-    """The traceback was made in the worker; it is logged here, where logging is set up."""
+    """Log an exception with the traceback made in the worker; only this process has logging configured."""
     if answer.raised is None:
         return
     logger.log(

@@ -1,8 +1,7 @@
-"""``def`` handlers run in threads of our own.
+"""Run ``def`` handlers in threads.
 
-They are daemon threads: Python joins the threads of ``concurrent.futures`` at exit, and one handler that never
-returns would keep the program alive for ever. A thread cannot be stopped from outside; its handler is expected to
-look at ``ctx.cancelled``.
+They are daemon threads: Python joins the threads of ``concurrent.futures`` at exit, so one handler that never returns
+would keep the program alive forever. A thread cannot be stopped from outside; its handler must check ``ctx.cancelled``.
 """
 
 from __future__ import annotations
@@ -15,17 +14,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from taskmill.execute.results import error_text, outcome_of_exception, outcome_of_result
-from taskmill.execute.work import HOLD, Ended, Work
-from taskmill.model.outcome import RawOutcome, Unstarted
+from taskmill.core.ports import Clock
+from taskmill.execute.work import HOLD, Ended, Work, error_text, outcome_of_exception, outcome_of_result
+from taskmill.model.attempt import RawOutcome, Unstarted
 from taskmill.observe.log import log_exception, logger
-from taskmill.ports import Clock
 
 Job = Callable[[], None]
 
 
 class ThreadExecutor:
-    """A thread per running handler, kept for the next one when it is done."""
+    """Runs each handler in a thread of its own and reuses the thread afterwards."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -40,12 +38,12 @@ class ThreadExecutor:
         )
 
     def call(self, function: Callable[[], Any], log: Callable[[BaseException], None], ended: Ended) -> ThreadRunning:
-        """Run ``function`` in a thread; ``ended`` is called on the loop."""
+        """Run ``function`` in a thread; ``ended`` is called on the event loop."""
         loop = asyncio.get_running_loop()
         try:
             worker = self._idle.pop() if self._idle else _Worker()
         except RuntimeError as wrong:
-            # The system has no more threads, which is not the task's fault.
+            # The system has no threads left, which is not the task's fault.
             unstarted = Unstarted(f"no thread could be started: {error_text(wrong)}")
             logger.error("a task returns to the queue: %s", unstarted.error)
             loop.call_later(HOLD, ended, unstarted)
@@ -59,28 +57,28 @@ class ThreadExecutor:
             except BaseException as wrong:  # noqa: BLE001 - it becomes the outcome
                 log(wrong)
                 outcome = outcome_of_exception(wrong)
-            # A loop that has been closed meanwhile has nobody left to be told.
+            # If the loop was closed meanwhile, nothing waits for the outcome.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(done, outcome)
 
         def done(outcome: RawOutcome) -> None:
-            self._clock.work_ends(may_block=True)
+            self._clock.work_ends(may_block=True, thread=worker.thread)
             self._idle.append(worker)
             ended(outcome)
 
-        self._clock.work_begins(may_block=True)
+        self._clock.work_begins(may_block=True, thread=worker.thread)
         worker.give(job)
         return ThreadRunning()
 
     async def close(self) -> None:
-        """Let idle threads go; busy ones end with their handler, or with the process."""
+        """End idle threads; busy ones end with their handler or with the process."""
         for worker in self._idle:
             worker.give(None)
         self._idle.clear()
 
 
 class ThreadRunning:
-    """Its interruption is ``ctx.cancelled``, which the attempt has set already."""
+    """A running handler in a thread. The attempt sets ``ctx.cancelled``, so :meth:`interrupt` does nothing."""
 
     def interrupt(self) -> None:
         return
@@ -89,7 +87,8 @@ class ThreadRunning:
 class _Worker:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, name="taskmill-handler", daemon=True).start()
+        self.thread = threading.Thread(target=self._serve, name="taskmill-handler", daemon=True)
+        self.thread.start()
 
     def give(self, job: Job | None) -> None:
         self._jobs.put(job)

@@ -1,4 +1,4 @@
-"""What a scheduler and a worker process say to each other: JSON messages, each behind its length."""
+"""The messages between a scheduler and a worker process: JSON, each prefixed with its length."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from taskmill import errors
 from taskmill.define.signature import encoded_arguments
 from taskmill.define.task import PartName
 from taskmill.errors import InvalidState, TaskmillError
-from taskmill.execute.handler_address import Address
-from taskmill.execute.results import error_text
+from taskmill.execute.address import HandlerAddress
+from taskmill.execute.work import error_text
+from taskmill.model.attempt import Failed, GaveUp, Interrupted, ProgressReport, RawOutcome, Succeeded
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import decoded_options
-from taskmill.model.outcome import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
-from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.stages import Stored
 from taskmill.model.submission import Submission
+from taskmill.model.task import Stored
 
 LENGTH_BYTES = 4
 
@@ -27,9 +26,9 @@ _ANSWERS: dict[str, type[RawOutcome]] = {kind.__name__: kind for kind in (Succee
 
 
 class Call(msgspec.Struct, tag=True):
-    """To the worker: run this handler. ``record`` lacks the payload, which travels as text, once."""
+    """To the worker: run this handler. ``record`` lacks the payload, which is sent once, as text."""
 
-    handler: Address
+    handler: HandlerAddress
     part: PartName
     payload: str
     saved: str | None
@@ -38,15 +37,15 @@ class Call(msgspec.Struct, tag=True):
     children: Sequence[HistoryRecord]
 
 
-class Refusal(msgspec.Struct):
-    """Why a request was refused: the error that its caller gets, as it would on the loop."""
+class Refused(msgspec.Struct):
+    """The error that a refused request raises in the handler, the same as on the event loop."""
 
     error: str
     message: str
     about: int | str | None
 
     @classmethod
-    def of(cls, wrong: Exception) -> Refusal:
+    def of(cls, wrong: Exception) -> Refused:
         kind = type(wrong).__name__ if isinstance(wrong, TaskmillError) else InvalidState.__name__
         about = getattr(wrong, "existing_id", getattr(wrong, "id", None))
         return cls(kind, str(wrong) if isinstance(wrong, TaskmillError) else error_text(wrong), about)
@@ -57,11 +56,11 @@ class Refusal(msgspec.Struct):
 
 
 class RequestAnswer(msgspec.Struct, tag=True):
-    """To the worker: what it asked for is durable, or was refused."""
+    """To the worker: a request is durable or was refused."""
 
     number: int
     stored: list[Stored]
-    refusal: Refusal | None
+    refusal: Refused | None
 
 
 class Reported(msgspec.Struct, tag=True):
@@ -70,8 +69,8 @@ class Reported(msgspec.Struct, tag=True):
     progress: ProgressReport
 
 
-class Moved(msgspec.Struct, tag=True):
-    """From the worker: what the handler says it has moved."""
+class MovedBytes(msgspec.Struct, tag=True):
+    """From the worker: the bytes that the handler reported as moved."""
 
     io: IoBudget
 
@@ -84,14 +83,14 @@ class SaveRequest(msgspec.Struct, tag=True):
 
 
 class WireSubmission(msgspec.Struct):
-    """A submission. Unless its payload ``is_checked`` already, the scheduler checks it against the handler."""
+    """A submission. The scheduler checks its payload against the handler unless it ``is_checked`` already."""
 
     type: str
     payload: str
     is_checked: bool
     options: dict[str, Any]
     check: bool
-    """False if the type need not be known."""
+    """False if the task type need not be registered."""
 
     @classmethod
     def of(cls, submission: Submission) -> WireSubmission:
@@ -131,7 +130,7 @@ class Answer(msgspec.Struct, tag=True):
 
 
 ToWorker = Call | RequestAnswer
-FromWorker = Reported | Moved | SaveRequest | SpawnRequest | Answer
+FromWorker = Reported | MovedBytes | SaveRequest | SpawnRequest | Answer
 
 _encode = msgspec.json.Encoder().encode
 decode_to_worker = msgspec.json.Decoder(ToWorker).decode
@@ -143,8 +142,8 @@ def framed(message: ToWorker | FromWorker) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
-class Unframer:
-    """Cuts a stream of bytes into message bodies."""
+class FrameReader:
+    """Splits a stream of bytes into message bodies."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()

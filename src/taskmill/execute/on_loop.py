@@ -1,8 +1,8 @@
-"""``async def`` handlers run on the event loop as asyncio tasks.
+"""Run ``async def`` handlers on the event loop as asyncio tasks.
 
-The handler's coroutine is driven from inside a coroutine of ours. What it raises ends there, ``SystemExit`` and
-``KeyboardInterrupt`` included: asyncio would carry those out of the event loop, and the program would end for one
-handler. And a handler that refuses to end can be left where it stands, so that the loop can end without it.
+A wrapper coroutine drives the handler's coroutine, for two reasons. It catches every exception, also a ``SystemExit``
+or ``KeyboardInterrupt`` that the handler raises: asyncio would raise those out of the event loop and end the program.
+And it can abandon a handler that refuses to end, so that the loop can end without it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
-from taskmill.execute.results import error_text, outcome_of_exception, outcome_of_result
-from taskmill.execute.work import Ended, Work
-from taskmill.exits import ends_program
-from taskmill.model.outcome import Failed, Interrupted, RawOutcome
+from taskmill.core.exits import ends_program
+from taskmill.execute.work import Ended, Work, error_text, outcome_of_exception, outcome_of_result
+from taskmill.model.attempt import Failed, Interrupted, RawOutcome
 from taskmill.observe.log import log_exception, logger
 
 Log = Callable[[BaseException], None]
@@ -37,7 +36,7 @@ class LoopExecutor:
         return self.call(coroutine, work.type.name, log, ended)
 
     def call(self, coroutine: Coroutine[Any, Any, Any], name: str, log: Log, ended: Ended) -> LoopRunning:
-        """Run a coroutine as an asyncio task called ``name``."""
+        """Run a coroutine as an asyncio task named ``name``."""
         return LoopRunning(self._loop, coroutine, name, log, ended)
 
     async def close(self) -> None:
@@ -45,7 +44,7 @@ class LoopExecutor:
 
 
 class LoopRunning:
-    """A coroutine at work, until it has ended or has been left."""
+    """A running coroutine, until it has ended or was abandoned."""
 
     __slots__ = ("_coroutine", "_ended", "_interrupted", "_left", "_log", "task")
 
@@ -61,19 +60,19 @@ class LoopRunning:
         self.task.add_done_callback(self._done)
 
     def interrupt(self) -> None:
-        """Cancel it; asked again, leave it where it stands."""
+        """Cancel the coroutine; on the second call, abandon it."""
         if self._interrupted:
             self._leave()
         self._interrupted = True
         self.task.cancel()
 
     def _leave(self) -> None:
-        """Run no more of it, whatever it catches, than what it does about being closed."""
+        """Abandon the coroutine: close it and never resume it, even if it catches the exception."""
         self._left = True
         try:
             self._coroutine.close()
         except (RuntimeError, ValueError):
-            # It catches even that, or it is what asks for this. It has no more steps in either case.
+            # It ignores GeneratorExit, or it is itself the caller. In both cases it is never resumed.
             _keep_forever(self._coroutine)
         except BaseException as wrong:
             if ends_program(wrong):
@@ -93,7 +92,7 @@ class LoopRunning:
 
     @types.coroutine
     def _steps(self) -> Generator[Any, Any, Any]:
-        """Run the coroutine step by step, as ``await`` does, until it has ended or was left."""
+        """Run the coroutine step by step, as ``await`` does, until it has ended or was abandoned."""
         coroutine = self._coroutine
         try:
             waits_for = coroutine.send(None)
@@ -113,7 +112,7 @@ class LoopRunning:
 
     def _done(self, task: asyncio.Task[RawOutcome]) -> None:
         if task.cancelled():
-            # It was cancelled before its first step.
+            # Cancelled before its first step.
             self._coroutine.close()
             outcome: RawOutcome = Interrupted(from_outside=not self._interrupted)
         elif (wrong := task.exception()) is None:
@@ -124,17 +123,18 @@ class LoopRunning:
 
 
 def _keep_forever(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Keep Python from closing a coroutine that refuses it, at the latest when the program exits.
+    """Keep a reference, so that Python never tries to close this coroutine again.
 
-    With no event loop left, a loop around an ``await`` that catches everything would never leave that exit.
+    At program exit there is no event loop left, and a coroutine that catches everything around an ``await`` in a loop
+    would hang the interpreter.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(coroutine))
 
 
 def _was_cancelled(wrong: BaseException) -> bool:
-    """True if something has cancelled the asyncio task that runs now, and ``wrong`` is how its handler took it.
+    """True if the current asyncio task was cancelled and ``wrong`` is the handler's reaction to that.
 
-    A handler that raises ``CancelledError`` of its own accord has cancelled nothing but itself.
+    False if the handler raised ``CancelledError`` itself.
     """
     task = asyncio.current_task()
     if task is None or not task.cancelling():

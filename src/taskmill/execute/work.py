@@ -1,21 +1,39 @@
-"""What an executor gets and gives: a piece of work, and a handle to interrupt it."""
+"""The interface of executors: they take a piece of work, return a handle to interrupt it, and report its outcome.
+
+:func:`outcome_of_result` and :func:`outcome_of_exception` never raise, whatever the handler's classes do.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from taskmill.define.context import AttemptLink, Context
+from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
 from taskmill.define.task import PartName, TaskType
-from taskmill.model.outcome import RawOutcome
+from taskmill.model.attempt import (
+    Failed,
+    GaveUp,
+    GiveUp,
+    Interrupted,
+    RawOutcome,
+    RetryLater,
+    Succeeded,
+    exception_text,
+    message_of,
+)
 from taskmill.model.records import HistoryRecord, TaskRecord
 
 Ended = Callable[[RawOutcome], None]
-"""Called on the loop, once, when the handler is really over."""
+"""Called once, on the event loop, when the handler has really ended."""
 
 HOLD = 0.25
-"""Real seconds for which a handler that nothing could run keeps its slot: a whole queue is not tried in vain."""
+"""Seconds of real time that a task keeps its slot if no thread or process could be started for it.
+
+Without this delay the whole queue would be tried in vain.
+"""
 
 
 @dataclass(slots=True)
@@ -43,16 +61,49 @@ class Work:
         return [self.context(), *self.args] if self.type.part(self.part).wants_context else self.args
 
 
-class Running(Protocol):
+class RunningHandler(Protocol):
     """A started handler."""
 
     def interrupt(self) -> None:
-        """Ask it to stop; asked again, end it, if anything can."""
+        """Ask the handler to stop; on the second call, end it by force where that is possible."""
         ...
 
 
 class Executor(Protocol):
     """Starts handlers. ``ended`` is called exactly once for each."""
 
-    def start(self, work: Work, ended: Ended) -> Running: ...
+    def start(self, work: Work, ended: Ended) -> RunningHandler: ...
     async def close(self) -> None: ...
+
+
+def outcome_of_result(result: Any) -> RawOutcome:
+    if result is None:
+        return Succeeded("null")
+    try:
+        encoded = json_encode(result)
+    except BaseException as wrong:  # noqa: BLE001 - a value's own attributes may raise anything
+        return GaveUp(f"the result cannot be stored as JSON: {message_of(wrong)}")
+    if len(encoded) > LARGEST_PAYLOAD:
+        return GaveUp(f"the result is {len(encoded):,} bytes; at most {LARGEST_PAYLOAD:,} can be stored")
+    return Succeeded(encoded.decode())
+
+
+def outcome_of_exception(wrong: BaseException) -> RawOutcome:
+    match wrong:
+        case asyncio.CancelledError():
+            return Interrupted()
+        case RetryLater():
+            # A subclass may have overridden __init__ without calling super().
+            after_ms: object = getattr(wrong, "after_ms", None)
+            return Failed(error_text(wrong), after_ms if isinstance(after_ms, int) else None)
+        case GiveUp():
+            return GaveUp(error_text(wrong))
+        case _:
+            return Failed(error_text(wrong))
+
+
+def error_text(wrong: BaseException) -> str:
+    """Return ``ValueError: message`` or, for ``RetryLater`` and ``GiveUp``, the message alone."""
+    if isinstance(wrong, RetryLater | GiveUp) and (said := message_of(wrong)):
+        return said
+    return exception_text(wrong)

@@ -1,1 +1,1 @@
-"""The words of taskmill: frozen values that validate themselves, and nothing that acts."""
+"""The values of taskmill: frozen, self-validating, without behaviour."""

@@ -1,6 +1,7 @@
-"""Unknown, missing or surplus arguments of settings are a ``ConfigError``, like any other bad setting.
+"""Turn unknown, missing or surplus arguments of settings into a ``ConfigError``.
 
-Nothing is checked before a call fails, so that calls cost the same. Type checkers see the decorated signatures.
+The check runs only after a call has failed, so that successful calls cost nothing extra. Type checkers see the original
+signatures.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 else:
 
     class SettingsMeta(msgspec.StructMeta):
-        """The same for structs, which have no ``__init__`` to decorate."""
+        """Does the same for structs, which have no ``__init__`` to decorate."""
 
         def __call__(self, *args, **kwargs):
             try:
@@ -58,8 +59,8 @@ def _name(call: Callable[..., Any]) -> str:
 
 
 def _complain(call: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise ``ConfigError`` if these are not the arguments of the callable; else it failed for another reason."""
-    # Loaded where something is wrong: most programs need neither.
+    """Raise ``ConfigError`` if the arguments do not fit the callable; otherwise it failed for another reason."""
+    # Imported here, because only a failed call needs them.
     import inspect
     from difflib import get_close_matches
 

@@ -1,4 +1,4 @@
-"""What nodes that dispatch together tell each other: what they hold, what they ask for, what they plan to start."""
+"""The values that nodes of a cluster exchange: slots held, demand, planned starts, requests to preempt."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from taskmill.model.aging import Aging
+from taskmill.model.settings import Aging
 
 
 class NodeAtWork(msgspec.Struct, frozen=True, array_like=True):
-    """A node that is known, and the tasks that are marked as its own. Instants are those of the store's clock."""
+    """A known node and the tasks it runs. Instants are by the store's clock."""
 
     id: int | None
     name: str
@@ -21,11 +21,11 @@ class NodeAtWork(msgspec.Struct, frozen=True, array_like=True):
     slots: int
     running: Sequence[int]
     is_here: bool = False
-    """Whether this scheduler is that node."""
+    """True if this scheduler is that node."""
 
 
-class Claim(NamedTuple):
-    """What a group asks for. ``waiting`` counts what may start: nothing of a group that is paused or out of permits."""
+class Demand(NamedTuple):
+    """The demand of a group. ``waiting`` counts tasks that may start: none if the group is paused or out of permits."""
 
     running: int
     waiting: int
@@ -35,13 +35,13 @@ class Claim(NamedTuple):
 
     @property
     def bound(self) -> int:
-        """The most it can use."""
-        demand = self.running + self.waiting
-        return demand if self.cap is None else min(demand, self.cap)
+        """The most slots it can use."""
+        usable = self.running + self.waiting
+        return usable if self.cap is None else min(usable, self.cap)
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
-    """The slots that other nodes have, and those of them that are taken, by group and by domain."""
+    """The slots of the other nodes: how many there are, and how many are taken, by group and by domain."""
 
     groups: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
     domains: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
@@ -53,51 +53,51 @@ class Elsewhere(msgspec.Struct, frozen=True):
 
 
 NOWHERE = Elsewhere()
-"""Nobody else dispatches."""
+"""No other node dispatches."""
 
 
 class Others(msgspec.Struct, frozen=True):
-    """What other nodes are at, as of a survey."""
+    """The work of the other nodes, as of the last survey."""
 
     most_urgent: int | None = None
-    """How urgent the most urgent task is that another node runs."""
+    """The effective priority of the most urgent task that another node runs."""
     types: Collection[str] = ()
-    """Those types of waiting tasks that other nodes can run."""
+    """The types of waiting tasks that other nodes can run."""
 
 
-NOBODY = Others()
-"""Before the first survey."""
+NO_OTHERS = Others()
+"""The value before the first survey."""
 
 
 class Start(NamedTuple):
-    """A task that is to start; ``by_turn`` if it is so because of the share of its group."""
+    """A task to start; ``by_share`` is true if it starts within the share of its group."""
 
     id: int
     group: str
     type: str
-    by_turn: bool = True
+    by_share: bool = True
 
 
 class Admission(NamedTuple):
-    """A plan, and what it minds."""
+    """Planned starts, with the limits that the claiming transaction must check."""
 
     starts: Sequence[Start]
     planned: Elsewhere
-    """The others as they were known when it was planned."""
+    """The view of the other nodes at the time of planning."""
     groups: Mapping[str, int]
-    """Slots taken here by group, without the starts."""
+    """Slots taken on this node by group, without the starts."""
     domains: Mapping[str, int]
     caps: Mapping[str, int]
-    """The caps of groups, of those that have one."""
+    """The caps of the groups that have one."""
     domain_caps: Mapping[str, int]
-    claims: Mapping[str, Claim] | None
-    """What groups ask for, if slots are shared; ``waiting`` counts the starts too."""
+    demands: Mapping[str, Demand] | None
+    """The demand of each group, if slots are shared; ``waiting`` includes the starts."""
     slots: int
-    """How many there are here."""
+    """The number of slots of this node."""
 
 
 class Ask(NamedTuple):
-    """A waiting task that must not wait, for which a running task is to be preempted."""
+    """An urgent waiting task for which a running task is to be preempted."""
 
     id: int
     effective: int
@@ -105,20 +105,20 @@ class Ask(NamedTuple):
     counts_free: bool = True
     """True if a free slot of another node is expected to serve it."""
     candidates: Collection[int] | None = None
-    """The only tasks that may be preempted for it; None: any. A budget of IO is judged by one node, about its own."""
+    """The only tasks that may be preempted for it; None for any. A node can judge the IO of its own tasks only."""
 
 
 class Preemption(NamedTuple):
-    """What a node without free slots asks of all nodes, the most urgent task first."""
+    """The request of a node without free slots to preempt tasks on any node, the most urgent task first."""
 
     asks: Sequence[Ask]
     leaving: Collection[int]
-    """Tasks of this node that were asked to stop, for whatever reason."""
+    """Tasks of this node that were asked to stop, for any reason."""
     aging: Aging | None
 
 
 class Runner(NamedTuple):
-    """A running task, on whichever node."""
+    """A running task on any node."""
 
     id: int
     effective: int
@@ -128,7 +128,7 @@ class Runner(NamedTuple):
 
 
 class Host(NamedTuple):
-    """A node that begins tasks: its slots, and the task types that it can run."""
+    """A node that starts tasks: its slots, and the task types that it can run."""
 
     slots: int
     types: Collection[str]

@@ -1,7 +1,7 @@
-"""What governs dispatch besides the tasks themselves: what the program declares, and what was changed at run time.
+"""The settings that govern dispatch: those that the program declares, and those changed at run time.
 
-``Declared`` is what the code of the dispatching program says; ``Controls`` are the durable changes made while it runs,
-by any process. :mod:`taskmill.policy.rules` says what the two come to.
+``Declared`` holds the settings in the code of the dispatching program. ``Controls`` holds the durable changes that any
+process made at run time. :mod:`taskmill.policy.rules` combines the two.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from taskmill.model.aging import Aging
-from taskmill.model.group import Group
-from taskmill.model.priority import Priority
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.settings import Aging, Group, Priority, RateLimit
 
 
 class ScopeKind(StrEnum):
-    """What can be paused, limited or tuned as a whole."""
+    """The kinds of scopes that can be paused, limited or tuned."""
 
     SCHEDULER = "scheduler"
     DOMAIN = "domain"
@@ -39,20 +36,20 @@ EVERYTHING = Scope(ScopeKind.SCHEDULER)
 
 
 class Declared(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the program that dispatches was written to do."""
+    """The settings in the code of the dispatching program."""
 
     max_concurrency: int = 8
     default_group: Group = Group()
     groups: Mapping[str, Group] = msgspec.field(default_factory=dict[str, Group])
     domain_caps: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
     rates: Mapping[str, RateLimit] = msgspec.field(default_factory=dict[str, RateLimit])
-    """Per task type."""
+    """The rate limit of each task type."""
     aging: Aging | None = None
     preempt_at: int = int(Priority.CRITICAL)
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was set at run time about a group, domain or task type; what is unset is as declared."""
+    """The settings of a group, domain or task type that were changed at run time; unset ones are as declared."""
 
     weight: float | UnsetType = UNSET
     cap: int | UnsetType | None = UNSET
@@ -64,7 +61,7 @@ NO_CHANGE = Change()
 
 
 class Pause(msgspec.Struct, frozen=True, array_like=True):
-    """Paused since an instant, and until another if it is set."""
+    """A pause since an instant, and until another if that is set."""
 
     since: int
     until: int | None = None
@@ -74,7 +71,7 @@ class Pause(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Bucket(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What was in a token bucket at ``at``; a permit is ``unit`` of the level (:mod:`taskmill.policy.rates`)."""
+    """The level of a token bucket at ``at``; one permit costs ``unit`` (:mod:`taskmill.policy.rates`)."""
 
     level: int
     at: int
@@ -82,15 +79,15 @@ class Bucket(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Controls(msgspec.Struct, frozen=True):
-    """The durable part. ``version`` grows with each change but that of a bucket."""
+    """The stored settings. ``version`` grows with each change except changes of buckets."""
 
     version: int = -1
     declared: Declared | None = None
-    """What the last dispatcher was written to do."""
+    """The declared settings of the last dispatcher."""
     changes: Mapping[Scope, Change] = msgspec.field(default_factory=dict[Scope, Change])
     pauses: Mapping[Scope, Pause] = msgspec.field(default_factory=dict[Scope, Pause])
     ended_pauses: Sequence[tuple[Scope, Pause]] = ()
-    """Pauses that are over, and whose time was not given back to all of their tasks yet."""
+    """Ended pauses whose time was not yet added to all their tasks."""
     buckets: Mapping[Scope, Bucket] = msgspec.field(default_factory=dict[Scope, Bucket])
 
 

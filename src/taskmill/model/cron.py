@@ -1,7 +1,7 @@
-"""Cron tasks as values: what a program declares, and what is stored about each.
+"""Cron tasks as values: the declaration, and the stored state.
 
-What they mean is for :mod:`taskmill.policy.cron`. Nothing here is checked: a list of declarations is judged as a
-whole, so that an error can say which of them it is about.
+:mod:`taskmill.policy.cron` applies them. Nothing is checked here: a list of declarations is checked as a whole, so that
+an error can name the position in the list.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from taskmill.model.durations import Duration
 
 
 class Cron(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
-    """A task that runs by the clock: a name, a cron expression, what to call, and how long after a failure again.
+    """A cron task: a name, a cron expression, a handler, and the delay before a failed run is retried.
 
-    ``handler`` is a task, or a callable without arguments. ``retry_delay`` is a ``timedelta`` or seconds.
+    ``handler`` is a task or a callable without arguments. ``retry_delay`` is a ``timedelta`` or seconds.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Cron(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
 
 
 CronTuple = tuple[str, str, Callable[..., Any], Duration]
-"""The same as a plain tuple."""
+"""A cron task as a plain tuple."""
 
 
 class RunOutcome(StrEnum):
@@ -39,41 +39,41 @@ class RunOutcome(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
-    """It was cut short by a stop or a crash; it will start again at once."""
+    """It was interrupted by a stop or a crash; it restarts at once."""
     QUARANTINED = "quarantined"
-    """It took its process down too often; the next occurrence runs."""
+    """It crashed its process too often; the next occurrence runs."""
 
 
 class Stretch(NamedTuple):
-    """Occurrences in a row that have run, from the first to the last."""
+    """Consecutive occurrences that have run, from the first to the last."""
 
     first: int
     last: int
     by: str | None = None
-    """The expression whose occurrences they are, if it was changed since."""
+    """The expression they occurred under, if it has changed since."""
 
 
 class Firing(msgspec.Struct, frozen=True, kw_only=True):
-    """An occurrence at work: from its first attempt to its success, or until a later one takes its place."""
+    """An occurrence under way: from its first attempt to its success, or until a later occurrence replaces it."""
 
     occurrence: int
     attempt: int = 1
     crashes: int = 0
     retry_at: int | None = None
-    """When it may be attempted again; ``None`` while an attempt runs."""
+    """When it may be retried; ``None`` while an attempt runs."""
 
 
 class CronState(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is stored about one cron task. Instants are milliseconds since the epoch."""
+    """The stored state of one cron task. Instants are milliseconds since the epoch."""
 
     name: str
     expression: str
-    """As it was declared, blanks included."""
+    """The expression as declared, blanks included."""
     retry_delay_ms: int
     since: int
-    """Occurrences later than this are still to be judged. The start of the last attempt, unless the clock went back."""
+    """Only later occurrences can be due. It is the start of the last attempt, unless the clock was set back."""
     ran: tuple[Stretch, ...] = ()
-    """Occurrences that have run, in order: they do not run again when the clock goes back."""
+    """Occurrences that have run, in order; they do not run again if the clock is set back."""
     firing: Firing | None = None
     last_attempt_at: int | None = None
     last_success_at: int | None = None

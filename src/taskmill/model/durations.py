@@ -1,8 +1,8 @@
-"""Durations and instants: what users may write, and the integer milliseconds everything inside uses.
+"""Convert the durations and instants of users to the integer milliseconds used inside.
 
-Users write ``timedelta`` or seconds for a duration and an aware ``datetime`` for an instant. Inside, both are
-integer milliseconds (instants since the Unix epoch, UTC), so that comparing, storing and adding are exact and
-no zone can slip in.
+Users write ``timedelta`` or seconds for a duration and an aware ``datetime`` for an instant. Inside, both are integer
+milliseconds (instants since the Unix epoch, UTC), so that comparing, storing and adding are exact and independent of
+time zones.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Duration = timedelta | float
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
-# A little over 292 years: anything longer is a mistake in units, and sums still fit in 64 bits.
+# A little over 292 years: a longer duration is a mistake in units, and sums of these still fit in 64 bits.
 LONGEST_MS = 2**63 // 10**6
-# Users see instants as datetimes, which know no others.
+# Users see instants as datetimes, which have this range.
 FIRST_INSTANT_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 LAST_INSTANT_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 Instant = Annotated[int, msgspec.Meta(ge=FIRST_INSTANT_MS, le=LAST_INSTANT_MS)]
@@ -29,11 +29,11 @@ Instant = Annotated[int, msgspec.Meta(ge=FIRST_INSTANT_MS, le=LAST_INSTANT_MS)]
 
 
 def milliseconds(value: object, name: str, error: type[Exception] = ConfigError) -> int:
-    """A duration as milliseconds, rounded up so that a tiny positive duration never becomes zero."""
+    """Return a duration in milliseconds, rounded up so that a tiny positive duration never becomes zero."""
     if isinstance(value, timedelta):
         exact = value / _MILLISECOND
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        # An int may be too large for a float; it is too long in any case.
+        # An int may be too large for a float; it is too long anyway.
         exact = math.copysign(math.inf, value > 0 or -1) if _is_vast(value) else value * 1000
     else:
         raise error(f"{name} must be a timedelta or seconds, not {type(value).__name__}")
@@ -55,7 +55,7 @@ def optional_milliseconds(value: object, name: str, error: type[Exception] = Con
 
 
 def instant(value: object, name: str, error: type[Exception] = ConfigError) -> int:
-    """An aware datetime as milliseconds since the epoch."""
+    """Return an aware datetime as milliseconds since the epoch."""
     if not isinstance(value, datetime):
         raise error(f"{name} must be an aware datetime, not {type(value).__name__}")
     if value.utcoffset() is None:

@@ -1,4 +1,4 @@
-"""Events: what happened, announced after it was committed."""
+"""The events of a scheduler, announced after the commit."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from taskmill.model.group import AllocationReason
-from taskmill.model.progress import TaskProgress
+from taskmill.model.attempt import TaskProgress
+from taskmill.model.settings import AllocationReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """``seq`` grows by one with each event of a scheduler; ``at`` is when it was announced."""
+    """The base of all events. ``seq`` grows by one with each event of a scheduler; ``at`` is when it was announced."""
 
     seq: int
     at: datetime
@@ -21,7 +21,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsMissed(Event):
-    """The listener was too slow; ``count`` events it asked for were dropped before this point."""
+    """The listener was too slow: ``count`` events for it were dropped before this point."""
 
     count: int
 
@@ -79,7 +79,7 @@ class TaskFailed(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDeadLettered(TaskEvent):
-    """The last retry failed, or the task was quarantined; ``retry_dead`` brings it back."""
+    """The last retry failed, or the task was quarantined; ``retry_dead`` returns it to the queue."""
 
     error: str | None
 
@@ -98,7 +98,7 @@ class TaskSuperseded(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskExpired(TaskEvent):
-    """The task was not started within its time-to-live."""
+    """The task did not start within its TTL."""
 
     dedup_key: str | None
     age: timedelta
@@ -106,24 +106,24 @@ class TaskExpired(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskWaiting(TaskEvent):
-    """The handler returned, and ``children`` of its children have not ended; it holds no slot meanwhile."""
+    """The handler returned while ``children`` of its children have not ended; the task holds no slot meanwhile."""
 
     children: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskBlocked(TaskEvent):
-    """The task waits for others that it depends on."""
+    """The task waits for its dependencies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUnblocked(TaskEvent):
-    """Nothing that the task depends on is left."""
+    """The last dependency of the task was met."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDependencyFailed(TaskEvent):
-    """The task ended because one that it depends on did not succeed."""
+    """The task ended because one of its dependencies did not succeed."""
 
     error: str
 
@@ -140,14 +140,14 @@ class TaskResumed(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurringSkipped(TaskEvent):
-    """``count`` occurrences passed while this one was active, or before it while the series was paused or down."""
+    """``count`` occurrences were skipped: while this one was active, or earlier while the series was paused or down."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronFired(TaskEvent):
-    """The cron task ``name`` was fired as this task, for ``occurrence``: the latest that has passed."""
+    """The cron task ``name`` fired as this task, for ``occurrence``, the latest one passed."""
 
     name: str
     occurrence: datetime
@@ -155,12 +155,12 @@ class CronFired(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPreempted(TaskEvent):
-    """The task made way for a more urgent one; it is paused and returns by itself."""
+    """The task was preempted by a more urgent one or because of pressure; it is paused and returns by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAged(TaskEvent):
-    """The task has waited so long that it passed a named priority or the urgent line."""
+    """The task has waited so long that its effective priority passed a named level or the urgent line."""
 
     wait_duration: timedelta
 
@@ -174,7 +174,7 @@ class GroupEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPaused(GroupEvent):
-    """Nothing of the group starts until it is resumed, or ``until`` if that is set."""
+    """No task of the group starts until it is resumed, or until ``until`` if that is set."""
 
     until: datetime | None
 
@@ -194,7 +194,7 @@ class GroupWeightChanged(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAllocationChanged(GroupEvent):
-    """The slots that are the group's share have changed."""
+    """The group's share of the slots has changed."""
 
     previous_slots: int
     new_slots: int

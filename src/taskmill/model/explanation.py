@@ -1,13 +1,18 @@
-"""Why a task waits."""
+"""Why a task waits: the result of ``explain``, and the stored state that it is computed from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from taskmill.model.controls import Controls
+from taskmill.model.durations import Instant
+from taskmill.model.io_budget import IoBudget
+from taskmill.model.machine import NodeMachine
 from taskmill.model.status import Ending, Status
 
 Reason = Literal[
@@ -34,21 +39,21 @@ Reason = Literal[
     "share",
     "ahead",
 ]
-"""The stable words for what can hold a task back."""
+"""The stable words for the reasons that can hold a task back."""
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """One thing that keeps a task from starting: a stable word, and the numbers in a sentence."""
+    """One reason that keeps a task from starting: a stable word, and a sentence with numbers."""
 
     reason: Reason
     detail: str
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task waits for. ``str()`` reads as a sentence.
+    """Why a task waits. ``str()`` reads as a sentence.
 
-    ``ahead`` counts the tasks that start before it as things are. ``estimated_start`` is a guess from what was
-    measured, and ``None`` where there is nothing to guess from.
+    ``ahead`` counts the tasks that would start before it now. ``estimated_start`` is an estimate from recent endings,
+    or a known due time; ``None`` if neither exists.
     """
 
     task_id: int
@@ -62,3 +67,82 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return self.summary
+
+
+class Situation(msgspec.Struct, array_like=True):
+    """The stored fields of a task that can hold it back."""
+
+    id: int
+    type: str
+    group: str
+    priority: int
+    urgency: int
+    status: Status
+    stop: str | None
+    created_at: Instant
+    queued_at: Instant
+    renewed_at: Instant | None
+    due_at: Instant | None
+    expires_at: Instant | None
+    started_at: Instant | None
+    attempt: int
+    last_error: str | None
+    gate_id: int | None
+    held: bool
+    parent_id: int | None
+    max_siblings: int | None
+    dependencies: Sequence[int]
+    children: int
+    series_paused: bool
+    preempted: int
+    paused_at: Instant | None
+    interrupted: bool
+    clock_from: Instant
+    """The instant from which its TTL counts."""
+    place_id: int
+    """The task whose place in the queue it took over; its own id if none."""
+    may_expire: bool
+    """True if it expires when its deadline has passed."""
+    io: str | None = None
+
+    @property
+    def aged_from(self) -> int:
+        return self.queued_at if self.renewed_at is None else self.renewed_at
+
+
+class Surroundings(msgspec.Struct, kw_only=True):
+    """The rest of the queue and the machines."""
+
+    running: Counter[tuple[str, str]]
+    """Running tasks, by group and type."""
+    waiting: Counter[tuple[str, str]]
+    """Waiting tasks, by group and type."""
+    ahead: int = 0
+    recent: tuple[int, int | None, int | None] = (0, None, None)
+    """The number of tasks that ended recently, and when the first and the last of them ended."""
+    is_dispatching: bool = True
+    unknown_types: Collection[str] = ()
+    """The types among these without a handler in any scheduler that runs tasks."""
+    budget: IoBudget | None = None
+    """The expected IO of the task."""
+    budgets_by_node: Mapping[int | None, Sequence[IoBudget]] = msgspec.field(
+        default_factory=dict["int | None", "Sequence[IoBudget]"]
+    )
+    """The expected IO of running tasks, by node."""
+    machines: Sequence[NodeMachine] = ()
+    """The machines of the nodes on which it may start."""
+
+    def budgets_on(self, node: int | None) -> Sequence[IoBudget]:
+        return self.budgets_by_node.get(node, ())
+
+
+class GroupLoad(NamedTuple):
+    """The load of all groups."""
+
+    running: Counter[tuple[str, str]]
+    """Running tasks, by group and type."""
+    waiting: Counter[tuple[str, str]]
+    """Waiting tasks, by group and type."""
+    next_priority: Mapping[str, int]
+    """The effective priority of the next task of each group."""
+    controls: Controls

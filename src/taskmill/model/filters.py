@@ -1,4 +1,4 @@
-"""Filters: which tasks a caller means."""
+"""Filters that select tasks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any, TypedDict
 import msgspec
 
 from taskmill.errors import ConfigError
-from taskmill.model.options import text
+from taskmill.model.options import text, valid_tags
 from taskmill.model.status import Ending, Status
-from taskmill.model.tags import valid_tags
 
 
 class FilterOptions(TypedDict, total=False):
-    """What ``tasks``, ``history``, ``count`` and ``cancel_where`` accept."""
+    """The filters that ``tasks``, ``history``, ``count`` and ``cancel_where`` accept."""
 
     status: str
     type: str
@@ -30,7 +29,7 @@ class FilterOptions(TypedDict, total=False):
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """Checked filters. ``status`` is a status of active tasks or an ending of ended ones."""
+    """Checked filters. ``status`` is a status of active tasks or an ending of ended tasks."""
 
     status: Status | Ending | None = None
     type: str | None = None
@@ -46,7 +45,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def selects(self) -> bool:
-        """True if any filter leaves something out; ``limit``, ``before`` and ``after`` only cut."""
+        """True if there is a filter besides ``limit``, ``before`` and ``after``, which only cut the result."""
         return self != Filters(limit=self.limit, before=self.before, after=self.after)
 
 

@@ -1,6 +1,6 @@
-"""Bytes by axis: what a task will read, write, receive and send, or did.
+"""IO budgets: the bytes that a task reads, writes, receives and sends, expected or measured.
 
-:mod:`taskmill.policy.io_gate` says what budgets mean.
+:mod:`taskmill.policy.io_room` applies them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ Axis = Literal["disk_read", "disk_write", "net_rx", "net_tx"]
 AXES: tuple[Axis, ...] = get_args(Axis)
 
 LEARN = "learn"
-"""In place of a budget: what tasks of the type have been seen to move."""
+"""Stands for a budget that is learned from past runs of the task type."""
 
 MOST_BYTES = 2**53 - 1
-"""Eight pebibytes: more is a mistake in units, and every reader of JSON has this number exactly."""
+"""Eight pebibytes: more is a mistake in units, and this is the largest integer that every JSON reader keeps exact."""
 
 
 class IoBudget(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsMeta):
-    """Bytes that a task reads from and writes to disk, receives from and sends to the network.
+    """The bytes that a task reads from and writes to disk, receives from and sends to the network.
 
-    Budgets add up, at most to :data:`MOST_BYTES`; a difference is never below zero.
+    A sum of budgets is at most :data:`MOST_BYTES`; a difference is never below zero.
     """
 
     disk_read: int = 0
@@ -50,11 +50,11 @@ class IoBudget(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Settin
 
     @property
     def amounts(self) -> tuple[int, int, int, int]:
-        """In the order of :data:`AXES`."""
+        """The bytes in the order of :data:`AXES`."""
         return self.disk_read, self.disk_write, self.net_rx, self.net_tx
 
     def axes(self) -> dict[Axis, int]:
-        """The axes on which there is anything, with the bytes."""
+        """Return the axes with a non-zero amount."""
         return {axis: amount for axis, amount in zip(AXES, self.amounts, strict=True) if amount}
 
 
@@ -72,12 +72,15 @@ _decode = msgspec.json.Decoder(IoBudget).decode
 
 @lru_cache(maxsize=8192)
 def stored_budget(stored: str | None) -> IoBudget | None:
-    """A budget as the store keeps it; ``None`` for none, and for one that is to be learned."""
+    """Decode a stored budget; return ``None`` if there is none or it is ``learn``."""
     return None if stored is None or stored == LEARN else _decode(stored)
 
 
 def readable_budget(stored: str) -> IoBudget | None:
-    """A budget as the store keeps it. One that cannot be read holds nobody; whoever reads its task is told."""
+    """Decode a stored budget; return ``None`` if it is damaged, so that it holds no task back.
+
+    Reading the task itself reports the damage.
+    """
     try:
         return stored_budget(stored)
     except (msgspec.MsgspecError, UnicodeError):
@@ -85,7 +88,7 @@ def readable_budget(stored: str) -> IoBudget | None:
 
 
 def budget_to_store(budget: IoBudget | str | None) -> str | None:
-    """The text that :func:`stored_budget` reads; a budget of nothing is none."""
+    """Return the text that :func:`stored_budget` reads; an empty budget becomes ``None``."""
     if isinstance(budget, IoBudget):
         return msgspec.json.encode(budget).decode() if budget != NO_IO else None
     return budget

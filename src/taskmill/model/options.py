@@ -1,7 +1,7 @@
-"""The options a task can have: one table that says how each is checked, wherever it is written.
+"""The options of a task: one table with the check of each option, wherever it is given.
 
-The same option may be given per call, per task type, per domain and on the scheduler. The more specific one wins;
-:func:`merged` is the only place that knows this. Tags are merged name by name.
+An option may be given per call, per task type, per domain and on the scheduler. The more specific value wins, which
+only :func:`merged` implements. Tags are merged name by name.
 """
 
 from __future__ import annotations
@@ -14,12 +14,51 @@ import msgspec
 from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, SubmissionError
 from taskmill.model.durations import instant, milliseconds, optional_milliseconds
 from taskmill.model.io_budget import LEARN, IoBudget
-from taskmill.model.kin import OnParentExpiry
-from taskmill.model.priority import priority_value
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.retry import Retry
+from taskmill.model.settings import RateLimit, Retry, priority_value
 from taskmill.model.status import OnDependencyFailure, OnDuplicate, TtlFrom, choice
-from taskmill.model.tags import valid_tags
+from taskmill.model.task import OnParentExpiry
+
+MOST_TAGS = 32
+LONGEST_TAG_NAME = 64
+LONGEST_TAG_VALUE = 256
+
+
+def valid_tags(tags: object) -> dict[str, str]:
+    """Return a checked copy of ``tags``, or raise :class:`InvalidTag` that names the wrong one."""
+    if not isinstance(tags, Mapping):
+        raise InvalidTag(f"tags must map names to values, not {type(tags).__name__}")
+    if len(tags) > MOST_TAGS:  # pyright: ignore[reportUnknownArgumentType]
+        raise InvalidTag(f"tags: at most {MOST_TAGS} are allowed, got {len(tags)}")  # pyright: ignore[reportUnknownArgumentType]
+    checked: dict[str, str] = {}
+    for key, value in tags.items():  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidTag(f"tags must be strings, got {key!r}: {value!r}")
+        if not key:
+            raise InvalidTag("tags: a name must not be empty")
+        if _size(key) > LONGEST_TAG_NAME:
+            raise InvalidTag(f"tags: the name {key[:20]!r}… is longer than {LONGEST_TAG_NAME} bytes")
+        if _size(value) > LONGEST_TAG_VALUE:
+            raise InvalidTag(f"tags: the value of {key!r} is longer than {LONGEST_TAG_VALUE} bytes")
+        checked[key] = value
+    return checked
+
+
+_decode_tags = msgspec.json.Decoder(dict[str, str]).decode
+
+
+def decode_tags(tags: str | None) -> dict[str, str]:
+    """Decode stored tags."""
+    return _decode_tags(tags) if tags else {}
+
+
+def _size(text: str) -> int:
+    if "\0" in text:
+        raise InvalidTag(f"tags must not contain the NUL character: {text!r}")
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidTag(f"tags: {text!r} is not valid Unicode text") from None
+
 
 LONGEST_TEXT = 4096
 Check = Callable[[Any, str, type[Exception]], Any]
@@ -121,7 +160,7 @@ def _ref(value: object, name: str, error: type[Exception]) -> str:
 
 
 def _depends_on(value: object, name: str, error: type[Exception]) -> tuple[int | str, ...]:
-    """Ids, handles or refs, one or many."""
+    """Normalize ``depends_on``: one or many ids, handles or refs become a tuple of ids and refs."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         many = list(cast("Iterable[object]", value))
     else:
@@ -167,7 +206,7 @@ CHECKS: Mapping[str, Check] = {
     "on_parent_expiry": lambda value, name, error: choice(OnParentExpiry, value, name, error),
 }
 
-# Options whose checked values JSON does not give back as they were.
+# Options whose checked values do not survive a round trip through JSON.
 _DECODED: Mapping[str, Callable[[Any], Any]] = {
     "ttl_from": TtlFrom,
     "on_duplicate": OnDuplicate,
@@ -177,7 +216,7 @@ _DECODED: Mapping[str, Callable[[Any], Any]] = {
     "io": lambda value: msgspec.convert(value, IoBudget) if isinstance(value, dict) else value,
 }
 
-# Options a task type may give as a function of the handler's arguments.
+# Options that a task type may compute from the handler's arguments.
 COMPUTABLE = frozenset({"key", "group", "label", "tags", "priority", "io"})
 
 
@@ -188,7 +227,7 @@ def checked_options(
     *,
     computable: bool = False,
 ) -> dict[str, Any]:
-    """A normalized copy of ``options``: durations and instants in milliseconds, enums as members."""
+    """Return a checked, normalized copy of ``options``: durations and instants in milliseconds, enums as members."""
     checked: dict[str, Any] = {}
     for name, value in options.items():
         if name not in allowed:
@@ -203,17 +242,17 @@ def checked_options(
 
 
 def decoded_options(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Checked options that have been through JSON."""
+    """Restore checked options that were stored as JSON."""
     return {name: _DECODED[name](value) if name in _DECODED else value for name, value in stored.items()}
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The layers as one, most specific last. Tags merge; every other option is replaced whole."""
+    """Merge layers of options, the most specific last. Tags are merged; every other option is replaced."""
     result: dict[str, Any] = {}
     for layer in layers:
         tags = result.get("tags")
         if "run_at" in layer or "run_after" in layer:
-            # Two ways to say one thing: the later word counts.
+            # Both options set the due time, so the more specific layer replaces either.
             result.pop("run_at", None)
             result.pop("run_after", None)
         result.update(layer)

@@ -1,15 +1,15 @@
-"""What users read about a task: one record while it is active, another once it has ended."""
+"""The records of tasks that users read: active tasks, ended tasks, and the graph of connected tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from taskmill.model.attempt import TaskProgress
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.progress import TaskProgress
 from taskmill.model.status import Ending, Status
 
 
@@ -64,7 +64,7 @@ class HistoryRecord(_Described, frozen=True, kw_only=True):
 
 
 class TypeStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What history tells about a task type, over everything that ever ended."""
+    """The statistics of a task type, over all its ended tasks, pruned ones included."""
 
     count: int
     completed: int
@@ -72,3 +72,25 @@ class TypeStats(msgspec.Struct, frozen=True, kw_only=True):
     failure_rate: float
     avg_duration: timedelta | None
     avg_io: IoBudget | None = None
+
+
+class Dependency(NamedTuple):
+    """``task_id`` depends on ``on_id``; ``open`` is true while it still waits for it."""
+
+    task_id: int
+    on_id: int
+    open: bool
+
+
+class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """The tasks connected to one task, directly or not: parents, children, dependencies and dependents.
+
+    ``tasks`` maps ids to records, active or ended. Tasks pruned from history are missing.
+    """
+
+    tasks: Mapping[int, TaskRecord | HistoryRecord]
+    dependencies: Sequence[Dependency]
+
+    def children(self, id: int) -> list[int]:
+        """Return the children of a task, in the order of ``tasks``."""
+        return [task.id for task in self.tasks.values() if task.parent_id == id]

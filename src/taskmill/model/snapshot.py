@@ -1,4 +1,4 @@
-"""A picture of the scheduler at one moment."""
+"""The result of ``snapshot``: the state of a scheduler at one moment."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 import msgspec
 
 from taskmill.model.cron import RunOutcome
-from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import TaskRecord
+from taskmill.model.settings import RateLimit
 
 
 class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a group has at work and waiting; ungrouped tasks are the group ``""``."""
+    """The settings and load of a group; ungrouped tasks are the group ``""``."""
 
     name: str
     weight: float
@@ -21,18 +21,18 @@ class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     min_slots: int
     rate: RateLimit | None
     slots: int
-    """Its share of the slots, as things are."""
+    """Its current share of the slots."""
     running: int
     pending: int
     paused: bool
     paused_until: datetime | None
-    """When a timed pause ends; ``None`` if it is not paused, or until somebody resumes it."""
+    """When a timed pause ends; ``None`` if it is not paused, or paused until it is resumed."""
     next_priority: int | None
-    """The effective priority of the task that it would start next."""
+    """The effective priority of its next task."""
 
 
 class RateSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A rate limit of a group or a task type: how many tasks may start now."""
+    """A rate limit of a group or a task type; ``permits`` tasks may start now."""
 
     kind: str
     name: str
@@ -41,18 +41,18 @@ class RateSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A recurring task, or one that runs by the clock.
+    """A recurring series or a cron task.
 
-    ``task_id`` is the active occurrence. A recurring task always has one, due at ``next_run`` or at work since; a
-    cron task has one from when it fires until that has succeeded or was given up.
+    ``task_id`` is the active occurrence. A series always has one, which is due at ``next_run`` or already running. A
+    cron task has one from its firing until that has succeeded or was given up.
     """
 
     type: str
     key: str | None
     every: timedelta | None
-    """``None`` for cron tasks."""
+    """The interval of a series; ``None`` for cron tasks."""
     next_run: datetime | None
-    """Of a cron task: its next occurrence, or its retry if that comes first."""
+    """When it runs next; for a cron task its next occurrence, or its retry if that comes first."""
     task_id: int | None
     runs: int
     max_runs: int | None
@@ -60,57 +60,57 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     cron: str | None = None
     """The name of the cron task."""
     expression: str | None = None
-    """When it runs, as it was declared."""
+    """The cron expression, as declared."""
     last_run: datetime | None = None
-    """When its last attempt began."""
+    """When its last attempt started."""
     last_outcome: RunOutcome | None = None
-    """How the last attempt that has ended did so."""
+    """How its last finished attempt ended."""
 
 
 class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A scheduler that dispatches, or did so and died. A file has at most one, a database any number.
+    """A scheduler that dispatches, or that died while it did. An SQLite file has at most one, PostgreSQL any number.
 
-    Instants are by the clock of the database, and for a file by that of this machine.
+    Instants are by the clock of the database server; for a file, by the clock of this machine.
     """
 
     id: int | None
-    """Its number in the cluster; ``None`` where one process dispatches at a time."""
+    """Its number in the cluster; ``None`` for an SQLite file."""
     name: str
     """Host and process."""
     is_here: bool
-    """Whether it is this scheduler."""
+    """True if it is this scheduler."""
     is_alive: bool
-    """A node that was not seen for the time of a lease is dead; what it ran returns to the queue."""
+    """False if it sent no heartbeat for a whole lease; its tasks return to the queue."""
     since: datetime
     """When it began to dispatch."""
     seen_at: datetime
-    """When it last gave a sign of life."""
+    """When it sent its last heartbeat."""
     slots: int
-    """How many tasks it may run at once; 0 until it has said so."""
+    """The most tasks it may run at once; 0 until it has published the number."""
     running: Sequence[int]
     """The ids of the tasks it runs, all of which are in ``Snapshot.running``."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """``counts`` maps every status and ending to the number of tasks in it."""
+    """The state of a scheduler. ``counts`` maps every status and ending to its number of tasks."""
 
     running: Sequence[TaskRecord]
     counts: Mapping[str, int]
     groups: Mapping[str, GroupSnapshot]
     paused: bool
-    """Whether the scheduler itself is paused."""
+    """True if the scheduler itself is paused."""
     paused_groups: Sequence[str]
     paused_domains: Sequence[str]
     rates: Sequence[RateSnapshot]
     pressure: Mapping[str, float]
-    """By source, from 0 to 1: as it is where this scheduler dispatches; elsewhere while tasks wait for it to fall."""
+    """The pressure by source, from 0 to 1. For other processes it is known only while tasks wait for it to fall."""
     schedules: Sequence[Schedule]
     max_concurrency: int
     is_shared: bool
-    """Whether groups share the slots by weight; else priority is global and a group has no share of its own."""
+    """True if groups share the slots by weight; otherwise priority is global and groups have no shares."""
     dispatching: bool
-    """Whether this scheduler dispatches."""
+    """True if this scheduler dispatches."""
     has_dispatcher: bool
-    """Whether any does, in this process or another."""
+    """True if any scheduler dispatches, in this process or another."""
     nodes: Sequence[NodeSnapshot]
-    """Those that dispatch, and those that died while they did and were not missed yet."""
+    """The dispatching nodes, and dead nodes whose tasks were not yet returned to the queue."""

@@ -1,4 +1,4 @@
-"""Where a task is in its life, and the small closed choices users make by name."""
+"""The status and ending of a task, and the options that are enums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Status(StrEnum):
 
 
 WAITING_TO_RUN = frozenset({Status.PENDING, Status.SCHEDULED, Status.BLOCKED, Status.PAUSED})
-"""Where a task waits for its turn: no attempt of it is alive, and it does not wait for children."""
+"""The statuses of a task that waits to run: it has no live attempt and does not wait for children."""
 
 
 class Ending(StrEnum):
@@ -45,14 +45,14 @@ class OnDuplicate(StrEnum):
 
 
 class TtlFrom(StrEnum):
-    """When the time-to-live starts to run."""
+    """When the TTL starts to count."""
 
     SUBMISSION = "submission"
     FIRST_ATTEMPT = "first_attempt"
 
 
 class OnDependencyFailure(StrEnum):
-    """What becomes of a task whose dependency did not succeed."""
+    """What happens to a task whose dependency did not succeed."""
 
     CANCEL = "cancel"
     FAIL = "fail"
@@ -66,7 +66,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 def choice(kind: type[_Choice], value: object, name: str, error: type[Exception] = ConfigError) -> _Choice:
-    """The member of ``kind`` that ``value`` names, or an error that lists the possible words."""
+    """Return the member of ``kind`` that ``value`` names, or raise an error that lists the possible words."""
     try:
         return kind(value)  # type: ignore[arg-type]
     except ValueError:

@@ -1,4 +1,4 @@
-"""A submission: what a caller asks for, before defaults are applied and anything is stored."""
+"""A submission: a task as the caller gave it, before defaults are applied and anything is stored."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from taskmill.errors import SubmissionError
 from taskmill.model.durations import Duration
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options
-from taskmill.model.retry import Retry
-from taskmill.model.task_name import is_full_name
+from taskmill.model.settings import Retry
+from taskmill.model.task import is_full_name
 
 
 class HasId(Protocol):
-    """A handle, as far as ``depends_on`` needs one."""
+    """The part of a handle that ``depends_on`` uses."""
 
     id: int
 
@@ -25,7 +25,7 @@ Dependencies = int | str | HasId | Iterable[int | str | HasId]
 
 
 class CallOptions(TypedDict, total=False):
-    """The options of one call; they win over the task type's, the domain's and the scheduler's."""
+    """The options of one call; they override those of the task type, the domain and the scheduler."""
 
     key: str | bool | None
     priority: int
@@ -54,9 +54,9 @@ CALL_OPTIONS = frozenset(CallOptions.__annotations__)
 class Submission:
     """One task to be stored: ``Submission("domain::task", {"path": "a"}, priority=64)``.
 
-    ``task.prepare(...)`` builds one with the handler's own signature; building it by name serves callers that do
-    not import the handler. ``payload`` maps parameter names to values. With ``check=False`` a task type is accepted
-    that no scheduler has published in the store yet.
+    ``task.prepare(...)`` creates one from the handler's arguments; this constructor is for callers that do not import
+    the handler. ``payload`` maps parameter names to values. With ``check=False`` the task type need not be published in
+    the store yet.
     """
 
     __slots__ = ("check", "encoded", "options", "payload", "type")
@@ -93,7 +93,7 @@ class Submission:
         *,
         check: bool = True,
     ) -> Submission:
-        """A submission whose options are checked already, and whose payload is if it is given ``encoded`` too."""
+        """Create a submission whose options are already checked, and whose payload is too if ``encoded`` is given."""
         submission = cls.__new__(cls)
         submission.type = type
         submission.check = check
@@ -107,13 +107,13 @@ class Submission:
 
 
 def checked_submissions(given: object) -> list[Submission]:
-    """``given`` as a list of submissions, or a clear error."""
+    """Return ``given`` as a list of submissions, or raise ``SubmissionError``."""
     if not isinstance(given, Iterable):
         raise SubmissionError(f"submissions must be an iterable of Submission objects, got {given!r}")
     submissions = list(cast("Iterable[object]", given))
     for submission in submissions:
         if not isinstance(submission, Submission):
             raise SubmissionError(
-                f"submissions must be Submission objects such as task.prepare(...) makes, got {submission!r}"
+                f"submissions must be Submission objects, such as task.prepare(...) returns, got {submission!r}"
             )
     return cast("list[Submission]", submissions)

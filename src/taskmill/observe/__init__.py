@@ -1,1 +1,1 @@
-"""Telling: events and logging. Nothing here may slow the loop."""
+"""Events, logging and counters. Nothing here may slow down the event loop."""

@@ -1,4 +1,4 @@
-"""The event bus: bounded queues, so that a slow listener loses events, is told how many, and slows nobody."""
+"""The event bus. Queues are bounded: a slow listener loses events, learns how many, and slows down nothing else."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from taskmill.core.ports import Clock
 from taskmill.errors import ConfigError
-from taskmill.model.aging import Aging
-from taskmill.model.stages import Claimed, Described
-from taskmill.model.tags import decode_tags
-from taskmill.model.task_name import domain_of
+from taskmill.model.options import decode_tags
+from taskmill.model.settings import Aging
+from taskmill.model.task import Claimed, Described, domain_of
 from taskmill.policy.aging import effective_priority
-from taskmill.ports import Clock
 
 if TYPE_CHECKING:
     from taskmill.model.events import Event, EventsMissed
-    from taskmill.observe.meter import Meter
+    from taskmill.observe.counters import Counters
 
 CAPACITY = 10_000
 
 
 class Listener:
-    """An async iterator of events; it listens from the moment it is created until it is closed or the bus is."""
+    """An async iterator of events. It listens from its creation until it, or the bus, is closed."""
 
     def __init__(self, bus: EventBus, kinds: tuple[type[Event], ...], domain: str | None, type: str | None) -> None:
         self._bus = bus
@@ -59,7 +58,7 @@ class Listener:
         self.end()
 
     def end(self) -> None:
-        """No more events will come."""
+        """End the iteration after the queued events."""
         self._closed = True
         self._wake.set()
 
@@ -67,7 +66,7 @@ class Listener:
         return not self._kinds or issubclass(kind, self._kinds)
 
     def offer(self, event: Event) -> None:
-        """Take an event; one that is not about a task passes the filters for tasks."""
+        """Queue an event that passes the filters. Events that are not about a task always pass."""
         if self._domain is not None and getattr(event, "domain", self._domain) != self._domain:
             return
         if self._type is not None and getattr(event, "type", self._type) != self._type:
@@ -80,13 +79,13 @@ class Listener:
 
 
 class EventBus:
-    """Numbers events and offers them to listeners. Building an event costs only if someone wants it."""
+    """Numbers events and offers them to listeners. Events are built only if a listener wants them."""
 
     def __init__(self, clock: Clock, aging: Aging | None = None) -> None:
         self._clock = clock
         self.aging = aging
-        self.meter: Meter | None = None
-        """Counts events, whether anyone listens or not."""
+        self.counters: Counters | None = None
+        """Counts events, with or without listeners; None if metrics are off."""
         self._listeners: list[Listener] = []
         self._seq = 0
 
@@ -111,8 +110,8 @@ class EventBus:
     def about(self, kind: str, task: Claimed | Described, **details: Any) -> None:
         """Announce an event about ``task``; ``kind`` names its class."""
         self._seq += 1
-        if self.meter is not None:
-            self.meter.event(kind)
+        if self.counters is not None:
+            self.counters.event(kind)
         if not self._listeners:
             return
         event_class = event_kind(kind)
@@ -143,23 +142,23 @@ class EventBus:
         return bool(self._listeners)
 
     def is_wanted(self, kind: str) -> bool:
-        """Whether anyone listens for this kind of event, or counts it."""
-        if self.meter is not None:
+        """True if a listener wants this kind of event, or if events are counted."""
+        if self.counters is not None:
             return True
         return bool(self._listeners) and any(listener.wants(event_kind(kind)) for listener in self._listeners)
 
     def skip(self, kind: str, count: int) -> None:
         """Number and count events without building them."""
         self._seq += count
-        if self.meter is not None:
-            self.meter.event(kind, count)
+        if self.counters is not None:
+            self.counters.event(kind, count)
 
 
 builtin_type = type
 
 
 def event_kind(name: str) -> type[Any]:
-    """The class of an event. They are loaded when somebody listens, for they make a third of the import time."""
+    """Return an event class. They are imported on first use, because they are a third of the import time."""
     kind: type[Any] = getattr(importlib.import_module("taskmill.model.events"), name)
     return kind
 
@@ -183,7 +182,7 @@ def described(task: Claimed | Described, aging: Aging | None, now: int) -> Mappi
 
 
 def _tags(stored: str | None) -> Mapping[str, str]:
-    """Tags that cannot be read must not keep anyone from hearing about the task."""
+    """Decode tags; return an empty mapping if they are damaged, so that the event is still announced."""
     try:
         return decode_tags(stored)
     except (msgspec.MsgspecError, UnicodeError):

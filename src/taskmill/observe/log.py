@@ -1,19 +1,18 @@
-"""Ordinary ``logging`` records, each with the task's id and type as attributes."""
+"""Write ``logging`` records with the task's id and type as attributes."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
-from taskmill.logs import cron_logger, logger
-from taskmill.model.exception_text import exception_text
-from taskmill.model.signals import GiveUp, RetryLater
+from taskmill.core.logs import cron_logger, logger
+from taskmill.model.attempt import GiveUp, RetryLater, exception_text
 
 __all__ = ["about", "cron_logger", "log_exception", "logger"]
 
 
 def log_exception(wrong: BaseException, task_id: int, type: str, attempt: int) -> None:
-    """A handler raised: the traceback goes to the log, except for the words handlers use on purpose."""
+    """Log the exception of a handler, with its traceback unless it is ``RetryLater`` or ``GiveUp``."""
     if isinstance(wrong, asyncio.CancelledError):
         return
     on_purpose = isinstance(wrong, RetryLater | GiveUp)
@@ -30,5 +29,5 @@ def log_exception(wrong: BaseException, task_id: int, type: str, attempt: int) -
 
 
 def about(task_id: int, type: str) -> dict[str, object]:
-    """Attributes of a log record that concerns one task."""
+    """Return the extra attributes of a log record about one task."""
     return {"task_id": task_id, "task_type": type}

@@ -1,1 +1,1 @@
-"""Decisions: pure functions of values. ``now`` and randomness are parameters; nothing here touches the world."""
+"""Decisions as pure functions of values. ``now`` and randomness are parameters; nothing here does I/O."""

@@ -1,10 +1,10 @@
-"""What of a plan may start, by the true numbers of a cluster.
+"""Decide which planned starts a cluster still has room for.
 
-A node plans with a picture of the others that may be old. The transaction that claims knows what really runs: what was
-planned starts in its order as far as that allows, and the rest waits for another plan.
+A node plans with a view of the other nodes that may be old. The claiming transaction knows what really runs. Planned
+tasks start in their order as far as the real numbers allow; the rest waits for another plan.
 
-Laws: with the picture it was planned with, everything starts; with any other, no cap, no share and no permit is
-exceeded by what starts, whatever the others have begun meanwhile; whoever passes over shares still minds caps.
+Laws: if the view has not changed, everything starts; otherwise the starts exceed no cap, share or permit, whatever the
+other nodes have started meanwhile; a task that may exceed the share of its group still obeys caps.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from taskmill.model.cluster import Admission, Claim, Elsewhere, Start
+from taskmill.model.cluster import Admission, Demand, Elsewhere, Start
 from taskmill.model.controls import Scope, ScopeKind
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import domain_of
+from taskmill.policy.holds import at_cap, beyond_share
 from taskmill.policy.shares import allocate
 
 
 def admitted(plan: Admission, elsewhere: Elsewhere, permits: Mapping[Scope, int]) -> list[int]:
-    """Those of the starts that may take place. ``permits`` has what rate limits have left, of those that matter."""
+    """Return the ids of the tasks that may start; ``permits`` holds the permits left of the rate limits involved."""
     room = None if elsewhere == plan.planned else _Room(plan, elsewhere)
     left = dict(permits)
     allowed: list[int] = []
@@ -35,7 +36,7 @@ def admitted(plan: Admission, elsewhere: Elsewhere, permits: Mapping[Scope, int]
 
 
 class _Room:
-    """What is taken in the whole cluster, while starts are admitted one after the other."""
+    """The slots taken in the whole cluster, updated as starts are admitted one by one."""
 
     def __init__(self, plan: Admission, elsewhere: Elsewhere) -> None:
         self._plan = plan
@@ -43,22 +44,30 @@ class _Room:
         self._groups.update(elsewhere.groups)
         self._domains = Counter(plan.domains)
         self._domains.update(elsewhere.domains)
-        self._limits = None if plan.claims is None else self._shares(plan.claims, elsewhere)
+        self._limits = None if plan.demands is None else self._shares(plan.demands, elsewhere)
 
-    def _shares(self, claims: Mapping[str, Claim], elsewhere: Elsewhere) -> dict[str, int]:
-        # A group that only others have work of was not asked about; what it holds is not there to be shared.
-        unknown = sum(held for group, held in elsewhere.groups.items() if group not in claims)
-        true = {group: claim._replace(running=self._groups[group]) for group, claim in claims.items()}
+    def _shares(self, demands: Mapping[str, Demand], elsewhere: Elsewhere) -> dict[str, int]:
+        # The plan does not know groups that have work on other nodes only; their slots are not there to be shared.
+        unknown = sum(held for group, held in elsewhere.groups.items() if group not in demands)
+        true = {group: demand._replace(running=self._groups[group]) for group, demand in demands.items()}
         slots = max(self._plan.slots + elsewhere.slots - unknown, 0)
         return {group: share.limit for group, share in allocate(slots, true).items()}
 
     def takes(self, start: Start) -> bool:
         group, domain = start.group, domain_of(start.type)
-        held, cap = self._groups[group], self._plan.caps.get(group)
-        domain_cap = self._plan.domain_caps.get(domain)
-        if (cap is not None and held >= cap) or (domain_cap is not None and self._domains[domain] >= domain_cap):
-            return False
-        if self._limits is not None and start.by_turn and held >= self._limits.get(group, 0):
+        running = self._groups[group]
+        if (
+            at_cap("group_cap", Scope(ScopeKind.GROUP, group), running, self._plan.caps.get(group))
+            or at_cap(
+                "domain_cap",
+                Scope(ScopeKind.DOMAIN, domain),
+                self._domains[domain],
+                self._plan.domain_caps.get(domain),
+            )
+            or (
+                self._limits is not None and start.by_share and beyond_share(group, running, self._limits.get(group, 0))
+            )
+        ):
             return False
         self._groups[group] += 1
         self._domains[domain] += 1

@@ -1,17 +1,18 @@
-"""How urgent a waiting task has become.
+"""Rank waiting tasks by their effective priority, which grows more urgent with time (aging).
 
-``base`` is the stored priority and never changes; ``waited_ms`` is how long the task has waited, without the time it
-was paused. Both make its effective priority; lower is more urgent.
+The effective priority follows from ``base``, the stored priority, and ``waited_ms``, the time waited without pauses.
+Lower is more urgent. Among equals the longest waiting task is first, then the lowest place id.
 
-Laws: effective is never less urgent than base, never above the ceiling unless base is, and never grows less urgent with
-time. So among tasks of one base priority older is never less urgent than younger, and the head of each lane is enough
-to rank them all. Every wait given here is exact: at it the line is reached, one millisecond before it is not.
+Laws: the effective priority is never less urgent than the base, never rises above the ceiling unless the base is above
+it, and never becomes less urgent with time. So among tasks with the same base priority, an older one is never less
+urgent than a younger one, and the head of each lane is enough to rank all tasks. Every wait returned here is exact to
+the millisecond.
 """
 
 from __future__ import annotations
 
-from taskmill.model.aging import Aging
-from taskmill.model.priority import Priority
+from taskmill.model.settings import Aging, Priority
+from taskmill.model.task import Lane, Place
 
 NAMED_LEVELS = tuple(sorted({int(level) for level in Priority}, reverse=True))
 """From the least to the most urgent."""
@@ -25,12 +26,12 @@ def effective_priority(aging: Aging | None, base: int, waited_ms: int) -> int:
 
 
 def is_urgent(aging: Aging | None, effective: int) -> bool:
-    """Whether a task may pass over the share of its group."""
+    """True if a task may start even though its group has used up its share."""
     return aging is not None and aging.urgent is not None and effective <= aging.urgent
 
 
 def wait_until_ms(aging: Aging, base: int, level: int) -> int | None:
-    """How long a task waits until it is at least as urgent as ``level``; ``None``: it will never be."""
+    """Return how long a task waits until it is at least as urgent as ``level``; ``None`` if it never will be."""
     if base <= level:
         return 0
     if level < aging.ceiling:
@@ -40,24 +41,41 @@ def wait_until_ms(aging: Aging, base: int, level: int) -> int | None:
 
 
 def max_wait_ms(aging: Aging, base: int) -> int:
-    """How long a task waits until it is urgent, or where no line is drawn, as urgent as aging makes it."""
+    """Return how long a task waits until it is urgent or, without ``aging.urgent``, until it reaches the ceiling."""
     line = aging.ceiling if aging.urgent is None else aging.urgent
     return wait_until_ms(aging, base, line) or 0
 
 
 def next_step_ms(aging: Aging, base: int, waited_ms: int) -> int | None:
-    """The wait at which the effective priority changes next; ``None``: never again."""
+    """Return the wait at which the effective priority changes next; ``None`` if it never changes again."""
     effective = effective_priority(aging, base, waited_ms)
     return None if effective <= aging.ceiling else wait_until_ms(aging, base, effective - 1)
 
 
 def lines_ahead(aging: Aging, base: int) -> list[int]:
-    """The named levels and the urgent line that a task will cross as it waits, in the order of crossing."""
+    """Return the named levels and the urgent line that a task will cross as it waits, in the order of crossing."""
     lines = {*NAMED_LEVELS} if aging.urgent is None else {*NAMED_LEVELS, int(aging.urgent)}
     return sorted((line for line in lines if aging.ceiling <= line < base), reverse=True)
 
 
 def lines_crossed(aging: Aging, base: int, before_ms: int, after_ms: int) -> list[int]:
-    """Those of :func:`lines_ahead` that are crossed between two waits, the first excluded and the second included."""
+    """Return the lines of :func:`lines_ahead` crossed between two waits: after ``before_ms``, up to ``after_ms``."""
     before, after = (effective_priority(aging, base, waited) for waited in (before_ms, after_ms))
     return [line for line in lines_ahead(aging, base) if after <= line < before]
+
+
+Rank = tuple[int, int, int]
+
+MOST_IN_SIGHT = 65_536
+LARGEST_FRONT = 512
+SMALLEST_FRONT = 32
+
+
+def front_size(lanes: int) -> int:
+    """Return how many places of each lane to keep in memory, so that memory is bounded for any number of lanes."""
+    return max(SMALLEST_FRONT, min(LARGEST_FRONT, MOST_IN_SIGHT // max(lanes, 1)))
+
+
+def rank(lane: Lane, place: Place) -> Rank:
+    """Return the rank of a place in its lane; smaller runs sooner."""
+    return lane.urgency, place.queued_at, place.place_id

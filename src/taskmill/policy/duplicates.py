@@ -1,6 +1,6 @@
-"""What a submission means when an active task holds its key.
+"""Decide what a submission does when an active task (the holder) already has its key.
 
-Laws: the holder of a key is never lost without a history row; a submission never makes a waiting task less urgent; a
+Laws: the holder never disappears without a history row; a submission never makes a waiting task less urgent; a
 replacement never starts before the attempt it replaces has ended.
 """
 
@@ -25,23 +25,23 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
     parent_id: int | None = None
     series_id: int | None = None
     is_under_way: bool = False
-    """Whether it has children at work, or has only its ``finalize`` left to run."""
+    """True if its children are active, or if only its ``finalize`` is left to run."""
     saved: str | None = None
-    """What it has saved, or what the task that it replaced had."""
+    """Its saved state, or that of the task it replaced."""
     is_held: bool = False
-    """Whether it waits until fewer of its siblings are in the queue."""
+    """True if it waits until fewer of its siblings are in the queue."""
     is_capped: bool = False
-    """Whether its parent lets only so many children into the queue."""
+    """True if its parent limits how many children are in the queue at once."""
     place_id: int | None = None
-    """The task whose place in the queue it has; None: its own."""
+    """The task whose place in the queue it took over; None if it has its own."""
     hook_left: bool = False
     """True if it has started before, does not run, and has an ``on_cancel`` hook."""
     is_added: bool = False
-    """True if requeue has added it after the run that is its gate, which has not ended."""
+    """True if ``requeue`` added it after the run that is its gate, and that run has not ended."""
     gate_stops: bool = False
     """True if its gate was asked to stop."""
     is_late: bool = False
-    """True if its stored deadline has passed: it may have expired."""
+    """True if its stored deadline has passed, so that it may have expired."""
 
     @property
     def waits_to_run(self) -> bool:
@@ -49,38 +49,38 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def rests(self) -> bool:
-        """True if nothing of it is under way."""
+        """True if it waits to run and neither it nor its children are under way."""
         return not self.is_under_way and self.status in WAITING_TO_RUN
 
     @property
     def ends_at_once(self) -> bool:
-        """True if nothing has to be done about it before it can be replaced."""
+        """True if it can be replaced at once: it does not run, and no hook has to run first."""
         return self.rests and not self.hook_left
 
 
 class KeepHolder(msgspec.Struct, frozen=True, gc=False):
-    """The submission is not stored; the holder stands for it, raised to ``priority`` if that is given."""
+    """Do not store the submission; the holder represents it, raised to ``priority`` if that is given."""
 
     priority: int | None = None
 
 
 class AddRun(msgspec.Struct, frozen=True, gc=False):
-    """The submission is stored as a run of its own, which may start when the holder has ended."""
+    """Store the submission as a separate run, which may start when the holder has ended."""
 
 
 class RenewAdded(msgspec.Struct, frozen=True, gc=False):
-    """The holder is a run that was added before: it becomes what the submission wants.
+    """Overwrite the holder, a run added earlier, with the newest submission.
 
-    With ``supersedes`` it replaces the run under way, which stops.
+    With ``supersedes`` it replaces the run under way, which is stopped.
     """
 
     supersedes: bool = False
 
 
 class Replace(msgspec.Struct, frozen=True, gc=False):
-    """The submission is stored in the holder's stead; ``gate_id`` must end before it may start.
+    """Store the submission instead of the holder; it may start when the task ``gate_id`` has ended.
 
-    It takes the place of a holder that ends at once.
+    If the holder ends at once, the replacement takes over its place in the queue.
     """
 
     gate_id: int | None
@@ -91,18 +91,18 @@ Answer = KeepHolder | AddRun | RenewAdded | Replace
 
 
 def is_stored(strategy: OnDuplicate, holder: Holder) -> bool:
-    """True if a task is stored, or renewed, as the submission wants it, though ``holder`` has its key."""
+    """True if the submission is stored, as a new row or over an added run, although ``holder`` has its key."""
     adds = strategy is OnDuplicate.REQUEUE and (not holder.rests or holder.is_added)
     return adds or strategy is OnDuplicate.SUPERSEDE
 
 
 def refuses(strategy: OnDuplicate) -> bool:
-    """Whether the submission is an error when anyone holds its key."""
+    """True if the submission is an error while any task holds its key."""
     return strategy is OnDuplicate.REJECT
 
 
 def answer_duplicate(strategy: OnDuplicate, holder: Holder, priority: int) -> Answer:
-    """What a submission that was not refused does."""
+    """Decide what a submission does, given that it is not refused."""
     match strategy:
         case OnDuplicate.SUPERSEDE:
             if holder.is_added and not holder.gate_stops:

@@ -1,35 +1,36 @@
-"""Why a task waits: every hold with its numbers, in the order in which they bind.
+"""Explain why a task waits: every hold with its numbers, in the order in which they apply.
 
-The same rules that the dispatcher goes by (:mod:`taskmill.runtime.picking`), asked about one task.
+The rules are those of :mod:`taskmill.policy.holds`, by which the picker starts tasks, asked about one task.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from taskmill.model.cluster import Claim
-from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
+from taskmill.model.attempt import StopReason
+from taskmill.model.cluster import Demand
+from taskmill.model.controls import EVERYTHING, Bucket, Scope, ScopeKind
 from taskmill.model.durations import optional_from_ms
-from taskmill.model.explanation import Explanation, Hold, Reason
+from taskmill.model.explanation import Explanation, Hold, Reason, Situation, Surroundings
 from taskmill.model.machine import NodeMachine
-from taskmill.model.outcome import StopReason
-from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.situation import Situation, Surroundings
+from taskmill.model.settings import RateLimit
 from taskmill.model.status import Status
-from taskmill.model.task_name import domain_of
-from taskmill.policy.aging import effective_priority, is_urgent, next_step_ms
-from taskmill.policy.io_gate import IoGate, IoLoad
+from taskmill.model.task import domain_of
+from taskmill.policy.aging import effective_priority, next_step_ms
+from taskmill.policy.holds import beyond_share, holds_on_group, holds_on_type, out_of_slots, passes_shares
+from taskmill.policy.io_room import IoLoad, IoRoom
+from taskmill.policy.paused_time import Clocks, clocks
+from taskmill.policy.pressure import holding_limit, pressure_hold
 from taskmill.policy.rates import full_bucket, next_permit_at, permits_at
 from taskmill.policy.rules import Rules
-from taskmill.policy.shares import allocate
-from taskmill.policy.standstill import Clocks, clocks
-from taskmill.policy.throttling import holding_limit, pressure_hold
+from taskmill.policy.shares import NO_SHARE, Share, allocate
 from taskmill.policy.wording import clock_text, group_text, plural, rate_text, span_text, when_text
 
 _QUEUEING: frozenset[Reason] = frozenset({"slots", "share", "ahead", "group_cap", "domain_cap"})
-"""Holds that end when other tasks do."""
+"""Holds that end when other tasks end."""
 _OPEN_ENDED: frozenset[Reason] = frozenset(
     {
         "no_dispatcher",
@@ -42,9 +43,19 @@ _OPEN_ENDED: frozenset[Reason] = frozenset(
         "io",
     }
 )
-"""Holds of which nobody knows when they end."""
+"""Holds whose end cannot be estimated."""
+_ORDER: Sequence[Reason] = (
+    "no_handler",
+    "domain_paused",
+    "group_paused",
+    "group_cap",
+    "domain_cap",
+    "group_rate",
+    "type_rate",
+)
+"""The order in which limits are listed."""
 ENOUGH_ENDINGS = 5
-"""Fewer say nothing about how fast tasks end."""
+"""The fewest recent endings from which a start is estimated."""
 
 
 def explain(situation: Situation, around: Surroundings, rules: Rules, now: int) -> Explanation:
@@ -66,7 +77,7 @@ def explain(situation: Situation, around: Surroundings, rules: Rules, now: int) 
 
 
 def about_ended(record: TaskRecord | HistoryRecord) -> Explanation:
-    """A task that has ended waits for nothing."""
+    """Return the explanation of a task that waits for nothing, usually because it has ended."""
     if isinstance(record, HistoryRecord):
         why = f": {record.error}" if record.error else ""
         said = f"ended as {record.ending} at {record.ended_at:%Y-%m-%d %H:%M:%S} UTC{why}"
@@ -96,24 +107,23 @@ def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: 
         return
     if not around.is_dispatching:
         yield Hold("no_dispatcher", "no scheduler runs the tasks of this store now")
-    if situation.type in around.unknown_types:
-        yield Hold("no_handler", f"no handler for {situation.type} is registered where tasks are run")
-    yield from _limits(situation, around, rules, now)
+    seen = _Seen(around.running, rules.at(now), now, around.unknown_types)
+    yield from _limits(situation, seen)
     yield from _machine(around, effective)
-    yield from _competition(situation, around, rules, effective, now)
+    yield from _competition(situation, around, seen, effective)
 
 
 def _own_holds(situation: Situation, machines: Sequence[NodeMachine], now: int) -> Iterator[Hold]:
     if situation.stop is not None:
         failed = situation.stop == StopReason.FAIL
-        why = "a child of it has failed" if failed else f"it was asked to stop ({situation.stop})"
+        why = "one of its children has failed" if failed else f"it was asked to stop ({situation.stop})"
         yield Hold("stopping", f"{why}, and it ends when its descendants and its hook are done")
     if situation.dependencies:
         tasks = plural(len(situation.dependencies), "task that has", "tasks that have")
         ids = ", ".join(map(str, situation.dependencies[:5])) + (", …" if len(situation.dependencies) > 5 else "")
         yield Hold("dependency", f"it depends on {tasks} not ended: {ids}")
     if situation.gate_id is not None:
-        yield Hold("replaced_task", f"task {situation.gate_id}, which it replaces, is still being stopped")
+        yield Hold("replaced_task", f"task {situation.gate_id}, which it replaces or follows, has not ended yet")
     if situation.held:
         parent = f"task {situation.parent_id}"
         most = plural(situation.max_siblings or 1, "child", "children")
@@ -131,15 +141,15 @@ def _own_holds(situation: Situation, machines: Sequence[NodeMachine], now: int) 
 
 def _why_away(machines: Sequence[NodeMachine], *, for_pressure: bool) -> str:
     if not for_pressure:
-        return "it made way for a more urgent task and returns when none waits or runs"
+        return "it was preempted for a more urgent task and returns when no such task waits or runs"
     easing = [each.machine for each in machines if each.machine.returns_below is not None]
     if len(easing) < len(machines) or not easing:
-        return "it made way under pressure, which has fallen, and returns to the queue"
-    # It returns as soon as one of them lets it.
+        return "it was preempted because of pressure, which has fallen, and returns to the queue"
+    # It returns as soon as the pressure on one node allows it.
     machine = min(easing, key=lambda machine: max(machine.pressures.values(), default=0.0))
     name, pressure = max(machine.pressures.items(), key=lambda source: source[1], default=("no source", 0.0))
-    until = f"returns when that, now {pressure:.2f} ({name}), is at most {machine.returns_below or 0.0:.2f}"
-    return f"it made way under pressure and {until}"
+    until = f"returns when the pressure, now {pressure:.2f} ({name}), is at most {machine.returns_below or 0.0:.2f}"
+    return f"it was preempted because of pressure and {until}"
 
 
 _PAUSE_REASONS: Mapping[ScopeKind, Reason] = {
@@ -156,33 +166,62 @@ def _pauses(situation: Situation, rules: Rules, now: int) -> Iterator[Hold]:
         what = "the scheduler" if scope == EVERYTHING else f"its {scope.kind} {scope.name!r}"
         if scope.kind is ScopeKind.GROUP:
             what = f"its {group_text(scope.name)}"
-        until = "stays so until it is resumed" if pause.until is None else f"resumes {when_text(pause.until, now)}"
+        until = "stays paused until it is resumed" if pause.until is None else f"resumes {when_text(pause.until, now)}"
         yield Hold(_PAUSE_REASONS[scope.kind], f"{what} has been paused since {clock_text(pause.since)} and {until}")
 
 
-def _limits(situation: Situation, around: Surroundings, rules: Rules, now: int) -> Iterator[Hold]:
-    group, domain = situation.group, domain_of(situation.type)
-    cap, running = rules.group(group).cap, _running_in(around, group)
-    if cap is not None and running >= cap:
-        yield Hold("group_cap", f"its {group_text(group)} runs {running} of at most {cap}")
-    domain_cap = rules.domain_cap(domain)
-    in_domain = _running_in_domain(around.running, domain)
-    if domain_cap is not None and in_domain >= domain_cap:
-        yield Hold("domain_cap", f"its domain {domain!r} runs {in_domain} of at most {domain_cap}")
-    scopes: list[tuple[Reason, Scope, str]] = [
-        ("group_rate", Scope(ScopeKind.GROUP, group), f"its {group_text(group)}"),
-        ("type_rate", Scope(ScopeKind.TYPE, situation.type), situation.type),
-    ]
-    for reason, scope, what in scopes:
-        limit = rules.rate(scope)
-        if limit is not None:
-            at = _next_permit(rules, scope, limit, now)
-            if at > now:
-                yield Hold(reason, f"{what} may start {rate_text(limit)}; the next permit comes {when_text(at, now)}")
+class _Seen(NamedTuple):
+    """What a snapshot of the store says is in use."""
+
+    running: Counter[tuple[str, str]]
+    rules: Rules
+    at: int
+    unknown_types: Collection[str] = ()
+
+    def knows(self, type: str) -> bool:
+        return type not in self.unknown_types
+
+    def in_group(self, group: str) -> int:
+        return sum(n for (name, _), n in self.running.items() if name == group)
+
+    def in_domain(self, domain: str) -> int:
+        return sum(n for (_, type), n in self.running.items() if domain_of(type) == domain)
+
+    def permits(self, scope: Scope, limit: RateLimit) -> int:
+        return permits_at(self._bucket(scope, limit), limit, self.at)
+
+    def next_permit(self, scope: Scope, limit: RateLimit) -> int:
+        return next_permit_at(self._bucket(scope, limit), limit, self.at)
+
+    def _bucket(self, scope: Scope, limit: RateLimit) -> Bucket:
+        return self.rules.controls.buckets.get(scope) or full_bucket(limit, self.at)
+
+
+def _limits(situation: Situation, seen: _Seen) -> Iterator[Hold]:
+    rules = seen.rules
+    holds = (*holds_on_type(situation.type, rules, seen), *holds_on_group(situation.group, rules, seen))
+    for held in sorted(holds, key=lambda held: _ORDER.index(held.reason)):
+        scope = held.scope
+        what = scope.name if scope.kind is ScopeKind.TYPE else f"its {scope.kind} {scope.name!r}"
+        if scope.kind is ScopeKind.GROUP:
+            what = f"its {group_text(scope.name)}"
+        limit = rules.rate(scope) if scope.kind in (ScopeKind.GROUP, ScopeKind.TYPE) else None
+        match held.reason:
+            case "no_handler":
+                yield Hold(held.reason, f"no handler for {scope.name} is registered in any scheduler that runs tasks")
+            case "group_cap" | "domain_cap":
+                most = plural(held.limit, "task", "tasks")
+                yield Hold(held.reason, f"{what} runs {held.used} of at most {most}")
+            case "group_rate" | "type_rate" if limit is not None:
+                when = when_text(seen.next_permit(scope, limit), seen.at)
+                rate = rate_text(limit)
+                yield Hold(held.reason, f"the rate limit of {what} is {rate}; the next permit comes {when}")
+            case _:
+                pass  # pauses are explained before, and alone
 
 
 def _machine(around: Surroundings, effective: int) -> list[Hold]:
-    """What holds it on every node; of several nodes that hold it, the one that does so for the fewest reasons."""
+    """Return the holds of the node with the fewest; there are none if one node could start the task."""
     none: list[Hold] = []
     return min((list(_on_machine(each, around, effective)) for each in around.machines), key=len, default=none)
 
@@ -192,44 +231,46 @@ def _on_machine(on: NodeMachine, around: Surroundings, effective: int) -> Iterat
     limit = holding_limit(frozenset(machine.limits), effective)
     if limit is not None:
         yield pressure_hold(limit, machine.easing, machine.pressures)
-    held = IoGate(machine.capacity, IoLoad(around.budgets_on(on.node))).admit(around.budget)
+    held = IoRoom(machine.capacity, IoLoad(around.budgets_on(on.node))).admit(around.budget)
     if held is not None:
         yield held.as_hold()
 
 
-def _competition(situation: Situation, around: Surroundings, rules: Rules, effective: int, now: int) -> Iterator[Hold]:
-    slots, taken = rules.declared.max_concurrency, around.running.total()
-    if taken >= slots:
+def _competition(situation: Situation, around: Surroundings, seen: _Seen, effective: int) -> Iterator[Hold]:
+    rules, slots = seen.rules, seen.rules.declared.max_concurrency
+    if out_of_slots(around.running.total(), slots) is not None:
         yield Hold("slots", "the only slot is taken" if slots == 1 else f"all {slots} slots are taken")
-    passes = effective <= rules.declared.preempt_at or is_urgent(rules.declared.aging, effective)
-    if rules.is_shared and not passes:
-        share, running = share_of(situation.group, around, rules, now), _running_in(around, situation.group)
-        if running >= share:
+    if rules.is_shared and not passes_shares(effective, rules):
+        share = share_of(situation.group, around, rules, seen.at).limit
+        held = beyond_share(situation.group, seen.in_group(situation.group), share)
+        if held is not None:
             group = group_text(situation.group)
-            yield Hold("share", f"its {group} runs {running} and its share is {share} of {slots} slots")
+            yield Hold("share", f"its {group} runs {held.used} and its share is {held.limit} of {slots} slots")
     if around.ahead:
         yield Hold("ahead", f"{plural(around.ahead, 'task starts', 'tasks start')} before it")
 
 
-def share_of(group: str, around: Surroundings, rules: Rules, now: int) -> int:
-    return shares(around.running, around.waiting, rules, now, around.unknown_types).get(group, 0)
+def share_of(group: str, around: Surroundings, rules: Rules, now: int) -> Share:
+    """Return the share of a group; a group without work has none."""
+    shares = allocated(around.running, around.waiting, rules, now, around.unknown_types)
+    return shares.get(group, NO_SHARE)
 
 
-def shares(
+def allocated(
     running: Counter[tuple[str, str]],
     waiting: Counter[tuple[str, str]],
     rules: Rules,
     now: int,
     unknown_types: Collection[str],
-) -> dict[str, int]:
-    """The share of every group that has work, in slots, given what runs and waits by group and type."""
-    can_run = Counter({load: n for load, n in waiting.items() if load[1] not in unknown_types})
-    busy, ready = by_group(running), _may_start(running, can_run, rules, now)
-    claims: dict[str, Claim] = {}
+) -> dict[str, Share]:
+    """Return the share of every group that has work; ``running`` and ``waiting`` are by group and type."""
+    busy = by_group(running)
+    ready = _may_start(waiting, _Seen(running, rules.at(now), now, unknown_types))
+    demands: dict[str, Demand] = {}
     for group in {*busy, *by_group(waiting)}:
         settings = rules.group(group)
-        claims[group] = Claim(busy[group], ready[group], settings.weight, settings.cap, settings.min_slots)
-    return {group: share.slots for group, share in allocate(rules.declared.max_concurrency, claims).items()}
+        demands[group] = Demand(busy[group], ready[group], settings.weight, settings.cap, settings.min_slots)
+    return allocate(rules.declared.max_concurrency, demands)
 
 
 def by_group(load: Counter[tuple[str, str]]) -> Counter[str]:
@@ -239,27 +280,20 @@ def by_group(load: Counter[tuple[str, str]]) -> Counter[str]:
     return counted
 
 
-def _may_start(
-    running: Counter[tuple[str, str]], waiting: Counter[tuple[str, str]], rules: Rules, now: int
-) -> Counter[str]:
-    """How many tasks of each group nothing but slots keeps from starting: what is held back has no share."""
+def _may_start(waiting: Counter[tuple[str, str]], seen: _Seen) -> Counter[str]:
+    """Count the tasks of each group that only need a slot; tasks held back for other reasons get no share."""
     ready: Counter[str] = Counter()
+    rules = seen.rules
     if rules.is_paused(EVERYTHING):
         return ready
-    paused = rules.paused(ScopeKind.GROUP, now)
+    held = {type for _, type in waiting if next(holds_on_type(type, rules, seen), None) is not None}
     for (group, type), n in waiting.items():
-        gate = rules.gate(type)
-        held = gate is not None and (
-            gate.is_paused
-            or (gate.cap is not None and _running_in_domain(running, gate.domain.name) >= gate.cap)
-            or (gate.rate is not None and not _permits(rules, gate.type, gate.rate, now))
-        )
-        if not held and group not in paused:
+        if type not in held and not rules.is_paused(Scope(ScopeKind.GROUP, group)):
             ready[group] += n
     for group in ready:
         rate = rules.group(group).rate
         if rate is not None:
-            ready[group] = min(ready[group], _permits(rules, Scope(ScopeKind.GROUP, group), rate, now))
+            ready[group] = min(ready[group], seen.permits(Scope(ScopeKind.GROUP, group), rate))
     return ready
 
 
@@ -283,7 +317,8 @@ def _estimated_start(
     ):
         rate = rules.rate(scope)
         if reason in reasons and rate is not None:
-            at = max(at, _next_permit(rules, scope, rate, now) + around.ahead * rate.interval_ms // rate.permits)
+            permit_at = _Seen(around.running, rules, now).next_permit(scope, rate)
+            at = max(at, permit_at + around.ahead * rate.interval_ms // rate.permits)
     if reasons & _OPEN_ENDED:
         return None
     if reasons & _QUEUEING:
@@ -321,30 +356,13 @@ def _summary(
             priority += f", more urgent {when_text(now + step - shown.waited, now)}"
     parts.append(priority)
     if rules.is_shared and status is Status.PENDING and all(hold.reason != "share" for hold in holds):
-        share, slots = share_of(situation.group, around, rules, now), rules.declared.max_concurrency
+        share, slots = share_of(situation.group, around, rules, now).slots, rules.declared.max_concurrency
         parts.append(f"the share of its {group_text(situation.group)} is {share} of {plural(slots, 'slot', 'slots')}")
     if expires_at is not None and not situation.interrupted:
-        when = f"{span_text(expires_at - now)} after it goes on" if shown.stand_still else when_text(expires_at, now)
+        when = f"{span_text(expires_at - now)} after it resumes" if shown.stand_still else when_text(expires_at, now)
         parts.append(f"expires {when} unless it starts before")
     if start is not None and holds:
         is_guess = _QUEUEING.intersection(hold.reason for hold in holds)
-        basis = f", a guess from the last {around.recent[0]} tasks that ended" if is_guess else ""
+        basis = f", estimated from the last {around.recent[0]} tasks that ended" if is_guess else ""
         parts.append(f"expected to start {when_text(start, now)}{basis}")
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
-
-
-def _running_in(around: Surroundings, group: str) -> int:
-    return sum(n for (name, _), n in around.running.items() if name == group)
-
-
-def _running_in_domain(running: Counter[tuple[str, str]], domain: str) -> int:
-    return sum(n for (_, type), n in running.items() if domain_of(type) == domain)
-
-
-def _permits(rules: Rules, scope: Scope, rate: RateLimit, now: int) -> int:
-    return permits_at(rules.controls.buckets.get(scope) or full_bucket(rate, now), rate, now)
-
-
-def _next_permit(rules: Rules, scope: Scope, rate: RateLimit, now: int) -> int:
-    bucket = rules.controls.buckets.get(scope) or full_bucket(rate, now)
-    return now if permits_at(bucket, rate, now) else next_permit_at(bucket, rate, now)

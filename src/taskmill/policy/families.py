@@ -1,32 +1,37 @@
-"""Parents and children: what children inherit, how a tree is stopped, and what a parent does next.
+"""Decide what children inherit, how a task tree is stopped, and what a parent does next.
 
-Laws: whatever becomes of its children, a parent that waits is woken by the last of them; a tree is stopped leaves
-first, and no task of it ends before its children have; a child that inherits a deadline never outlives it.
+Laws: the last child to end wakes its waiting parent, however the children ended; a tree is stopped leaves first, and
+no task in it ends before its children; a child that inherits a deadline never outlives it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from taskmill.model.kin import NO_KIN
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Family, NewTask
+from taskmill.model.attempt import End, StopReason, Verdict, Wait
+from taskmill.model.options import valid_tags
 from taskmill.model.status import WAITING_TO_RUN, Ending, Status
-from taskmill.model.tags import valid_tags
-from taskmill.model.verdict import End, Verdict, Wait
+from taskmill.model.task import NO_LINKS, Family, NewTask
 
 FAILURES = frozenset({Ending.FAILED, Ending.DEAD_LETTER, Ending.DEPENDENCY_FAILED})
-"""Endings of a child that fail its parent. One that was cancelled, replaced or dropped as stale has not failed."""
+"""Endings of a child that fail its parent. A cancelled, superseded or expired child has not failed."""
+
+ENDING_OF_STOP: Mapping[str, Ending] = {
+    StopReason.CANCEL: Ending.CANCELLED,
+    StopReason.SUPERSEDE: Ending.SUPERSEDED,
+    StopReason.FAIL: Ending.FAILED,
+}
+"""How a task ends that was asked to stop, by the reason."""
 
 NOTHING = "null"
-"""A result that says nothing."""
+"""The stored result of a function that returned ``None``."""
 
 
 class ParentTraits(msgspec.Struct, frozen=True, array_like=True):
-    """What a parent hands down."""
+    """The values that children inherit from their parent."""
 
     urgency: int
     expires_at: int | None
@@ -34,12 +39,15 @@ class ParentTraits(msgspec.Struct, frozen=True, array_like=True):
 
 
 def inherit(task: NewTask, parent_id: int, parent: ParentTraits) -> NewTask:
-    """``task`` as a child: at least as urgent as its parent, no fresher, and tagged alike, or an ``InvalidTag``."""
-    kin = msgspec.structs.replace(task.kin or NO_KIN, parent_id=parent_id)
-    child = msgspec.structs.replace(task, kin=kin, priority=min(task.priority, parent.urgency))
+    """Return ``task`` as a child of ``parent``; raise ``InvalidTag`` if the merged tags are not valid.
+
+    The child is at least as urgent as its parent, inherits its tags and, without a TTL of its own, its deadline.
+    """
+    links = msgspec.structs.replace(task.links or NO_LINKS, parent_id=parent_id)
+    child = msgspec.structs.replace(task, links=links, priority=min(task.priority, parent.urgency))
     if parent.tags:
         child = msgspec.structs.replace(child, tags=valid_tags({**parent.tags, **(task.tags or {})}))
-    if parent.expires_at is not None and not kin.own_ttl:
+    if parent.expires_at is not None and not links.own_ttl:
         child = msgspec.structs.replace(child, expires_at=parent.expires_at, ttl_ms=None)
     return child
 
@@ -58,25 +66,30 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def rests(self) -> bool:
-        """True if nothing of it is under way."""
+        """True if it waits to run and nothing of it is under way."""
         return self.status in WAITING_TO_RUN and self.stop is None and not self.finalizing
 
 
 class StopPlan(msgspec.Struct):
-    """How a tree is stopped."""
+    """How to stop a tree, by task id."""
 
     ends: list[int] = msgspec.field(default_factory=list[int])
-    """At once, leaves first."""
+    """Tasks that end at once, leaves first."""
     running: list[int] = msgspec.field(default_factory=list[int])
-    """Asked to stop."""
+    """Running tasks, which are asked to stop."""
     waits: list[int] = msgspec.field(default_factory=list[int])
-    """Wait for their children to end, and have their hooks run then."""
+    """Tasks that wait for their children to end; their hooks run afterwards."""
     hooks: list[int] = msgspec.field(default_factory=list[int])
-    """Have nothing left but their hooks: what has started before may hold something open."""
+    """Tasks whose hook must run before they end: they have started before and may hold something open."""
+
+    def places(self) -> Iterator[tuple[int, Status]]:
+        """Yield the tasks that are asked to stop, each with the status it has from now on."""
+        for status, ids in ((Status.RUNNING, self.running), (Status.WAITING, self.waits), (Status.PENDING, self.hooks)):
+            yield from ((id, status) for id in ids)
 
 
 def plan_stop(members: Sequence[Member], roots: Collection[int]) -> StopPlan:
-    """Stop the trees below and including ``roots``; ``members`` are all their active tasks."""
+    """Plan how to stop the trees that start at ``roots``; ``members`` are all their active tasks."""
     plan = StopPlan()
     has_live_child: set[int] = set()
     for member in _leaves_first(members, roots):
@@ -96,15 +109,15 @@ def plan_stop(members: Sequence[Member], roots: Collection[int]) -> StopPlan:
 
 
 class ExpiryPlan(msgspec.Struct):
-    """What becomes of the descendants of a parent that expires."""
+    """What happens to the descendants of a parent that expires."""
 
     expires: list[int]
     stops: list[int]
-    """Roots of trees that are cancelled."""
+    """Roots of the trees to cancel."""
 
 
 def plan_expiry(members: Sequence[Member], roots: Collection[int]) -> ExpiryPlan:
-    """All descendants that wait to run expire; of the others, those that asked for it are cancelled."""
+    """Expire all descendants that wait to run; cancel the others if they have ``on_parent_expiry="cancel"``."""
     order = _leaves_first(members, roots)
     return ExpiryPlan(
         expires=[member.id for member in order if member.rests],
@@ -113,7 +126,7 @@ def plan_expiry(members: Sequence[Member], roots: Collection[int]) -> ExpiryPlan
 
 
 def _leaves_first(members: Iterable[Member], roots: Collection[int]) -> list[Member]:
-    """The roots and their descendants, the deepest first; a root may lie below another."""
+    """Return the roots and their descendants, the deepest first; a root may lie below another root."""
     known = {member.id: member for member in members}
     children: dict[int, list[Member]] = {}
     for member in known.values():
@@ -133,9 +146,10 @@ Step = Literal["hook", "stop", "end", "finalize", "stay"]
 
 
 def next_step(status: Status, stop: str | None, *, finalizing: bool, hook_left: bool) -> Step:
-    """Return what a parent does when no child of it is left.
+    """Return what a parent does when its last child has ended.
 
-    It runs its hook, ends because it was stopped, ends as was settled, finalizes, or continues as it is.
+    ``hook``: its ``on_cancel`` hook runs. ``stop``: it ends because it was stopped. ``end``: it ends as its last
+    attempt decided. ``finalize``: its ``finalize`` runs. ``stay``: nothing changes.
     """
     if status is not Status.WAITING:
         return "stay"
@@ -147,10 +161,11 @@ def next_step(status: Status, stop: str | None, *, finalizing: bool, hook_left: 
 
 
 def family_verdict(verdict: Verdict, family: Family | None, *, finalizes: bool, spawned_now: bool) -> Verdict:
-    """What becomes of a parent after an attempt: instead of completing it waits for its children, and then finalizes.
+    """Return the verdict on a parent: instead of completing, it waits for its children and then finalizes.
 
-    ``finalizes`` says whether there is a ``finalize`` to run, ``spawned_now`` whether this attempt had children: after
-    a ``finalize`` that had none the task is done. Its result is that of ``finalize``, or else the handler's.
+    ``finalizes`` is true if the task type has a ``finalize``. ``spawned_now`` is true if this attempt spawned children;
+    a ``finalize`` that spawned none completes the task. The result is that of ``finalize`` or, if it returned ``None``,
+    that of the handler.
     """
     finalizing = family is not None and bool(family.finalizing)
     match verdict:

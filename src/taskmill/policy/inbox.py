@@ -1,8 +1,8 @@
-"""What a batch of requests to store tasks comes to, given who holds which key and what became of dependencies.
+"""Plan how to store a batch of requests, given the active tasks that hold keys and the state of dependencies.
 
-Requests are judged one after the other, as if each had its own transaction: a later one meets the keys of an earlier
-one. Inside one request the last submission of a key wins. A request that is refused stores nothing: whether it is can
-be told before it has touched anything, because one request meets each key once.
+Requests are judged one after the other, as if each had its own transaction: a later request sees the keys of an earlier
+one. Inside one request the last submission of a key wins. A refused request stores nothing. The refusal is known before
+the request has changed the plan, because one request uses each key once.
 """
 
 from __future__ import annotations
@@ -13,19 +13,25 @@ from typing import NamedTuple
 import msgspec
 
 from taskmill.errors import CyclicDependency, DuplicateTask, SubmissionError
-from taskmill.model.kin import NO_KIN, Kin
-from taskmill.model.stages import NewTask, Stored
 from taskmill.model.status import Kind, Status
-from taskmill.policy.circles import WAITS_FOR_ITSELF
-from taskmill.policy.dependencies import find_circle
+from taskmill.model.task import NO_LINKS, Links, NewTask, Stored
+from taskmill.policy.dependencies import (
+    NO_NEEDS,
+    WAITS_FOR_ITSELF,
+    Needs,
+    depends_on,
+    failure_policy,
+    find_cycle,
+    references,
+    refuse_dependencies,
+)
 from taskmill.policy.duplicates import AddRun, Holder, KeepHolder, Name, RenewAdded, Replace, answer_duplicate, refuses
-from taskmill.policy.references import NO_NEEDS, Needs, depends_on, failure_policy, references, refuse_dependencies
 
 NOTHING_SAVED = "{}"
 
 
 class Keys(msgspec.Struct):
-    """Who has which key: those that hold it, and those that were asked to stop and have not ended yet."""
+    """The tasks that hold keys, and the former holders that were asked to stop and have not ended yet."""
 
     holders: dict[Name, Holder] = msgspec.field(default_factory=dict[Name, Holder])
     stopping: dict[Name, int] = msgspec.field(default_factory=dict[Name, int])
@@ -35,31 +41,31 @@ class Keys(msgspec.Struct):
 
 
 class Superseding(NamedTuple):
-    """``old_id`` is replaced by ``new_id``; at once if it waits, else when its attempt has ended."""
+    """``new_id`` replaces ``old_id``: at once if ``waits``, else when the attempt of ``old_id`` has ended."""
 
     old_id: int
     new_id: int
     waits: bool
     is_tied: bool = False
-    """Whether the old one has a parent or a series, which its replacement inherits."""
+    """True if the old task has a parent or a series, which its replacement inherits."""
 
 
 Answer = list[Stored] | SubmissionError
 
 
 class InboxPlan(msgspec.Struct):
-    """Rows to insert from ``first_id`` on, what becomes of stored ones, and an answer or an error per request."""
+    """Rows to insert from ``first_id`` on, changes to stored rows, and an answer or an error per request."""
 
     first_id: int
     fresh: list[NewTask] = msgspec.field(default_factory=list[NewTask])
     raised: dict[int, int] = msgspec.field(default_factory=dict[int, int])
     gave_keys: list[int] = msgspec.field(default_factory=list[int])
-    """Tasks whose keys go to runs that are added after them."""
+    """Tasks whose keys pass to runs that were added after them."""
     renewed: dict[int, NewTask] = msgspec.field(default_factory=dict[int, NewTask])
-    """Stored runs that were added before, as the newest submission wants them."""
+    """Runs that were added earlier, with the values of the newest submission."""
     superseded: list[Superseding] = msgspec.field(default_factory=list[Superseding])
     ended_series: list[int] = msgspec.field(default_factory=list[int])
-    """Recurring series that are replaced by others."""
+    """Recurring series that other series replace."""
     edges: list[tuple[int, int, bool]] = msgspec.field(default_factory=list[tuple[int, int, bool]])
     """Dependencies of new tasks: ``(task, on, open)``."""
     answers: list[Answer] = msgspec.field(default_factory=list[Answer])
@@ -72,11 +78,11 @@ class InboxPlan(msgspec.Struct):
         return self.next_id() - 1
 
     def row(self, id: int) -> NewTask:
-        """Return a row that is about to be inserted or renewed."""
+        """Return a row of this plan, to be inserted or overwritten."""
         return self.renewed[id] if id < self.first_id else self.fresh[id - self.first_id]
 
     def put(self, id: int, task: NewTask) -> None:
-        """Make it another row."""
+        """Overwrite a row of this plan, or plan to overwrite a stored one."""
         if id < self.first_id:
             self.renewed[id] = task
         else:
@@ -87,11 +93,11 @@ class InboxPlan(msgspec.Struct):
 
 
 def plan_inbox(requests: Sequence[Sequence[NewTask]], known: Keys, first_id: int, needs: Needs = NO_NEEDS) -> InboxPlan:
-    """Cost grows with the tasks of the batch. ``known`` is left as it is."""
+    """Plan a batch, at a cost linear in its tasks. ``known`` is not modified."""
     plan, keys = InboxPlan(first_id), known.copy()
     for number, request in enumerate(requests):
-        if len(request) == 1 and request[0].kin is None:
-            # The way of almost every request, kept short.
+        if len(request) == 1 and request[0].links is None:
+            # Fast path for almost every request.
             plan.answers.append(_plan_single(request[0], keys, plan))
             continue
         last = {(task.type, task.key): task for task in request if task.key is not None}
@@ -99,28 +105,28 @@ def plan_inbox(requests: Sequence[Sequence[NewTask]], known: Keys, first_id: int
         if refusal is None and number in needs.circular:
             refusal = CyclicDependency(needs.circular[number])
         plan.answers.append(_plan_request(request, last, keys, plan, needs) if refusal is None else refusal)
-    if plan.edges and plan.superseded and (offender := _closes_circle_by_replacing(plan)) is not None:
+    if plan.edges and plan.superseded and (offender := _closes_cycle_by_replacing(plan)) is not None:
         return plan_inbox(
             requests, known, first_id, Needs(needs.states, {**needs.circular, offender: WAITS_FOR_ITSELF})
         )
     return plan
 
 
-def _closes_circle_by_replacing(plan: InboxPlan) -> int | None:
-    """The last request of a circle that comes about because tasks that are waited for are replaced in this batch."""
+def _closes_cycle_by_replacing(plan: InboxPlan) -> int | None:
+    """Return the last request of a cycle that arises because this batch replaces tasks that others depend on."""
     successors = {one.old_id: one.new_id for one in plan.superseded}
     nodes: dict[int, list[int]] = {}
     for task_id, on_id, _ in plan.edges:
         while on_id in successors:
             on_id = successors[on_id]  # noqa: PLW2901 - the last of a chain
         nodes.setdefault(task_id, []).append(on_id)
-    circle = find_circle(nodes)
-    if circle is None:
+    cycle = find_cycle(nodes)
+    if cycle is None:
         return None
     requests = {
         stored.id: number for number, answer in enumerate(plan.answers) if isinstance(answer, list) for stored in answer
     }
-    return max(requests[id] for id in circle)
+    return max(requests[id] for id in cycle)
 
 
 def _plan_single(task: NewTask, keys: Keys, plan: InboxPlan) -> Answer:
@@ -163,7 +169,7 @@ def _link(
     plan: InboxPlan,
     needs: Needs,
 ) -> None:
-    """Note what the new tasks depend on, and block those that wait."""
+    """Add the dependencies of new tasks to the plan, and block the tasks that have an open one."""
     refs = references(request)
     assert isinstance(refs, dict)  # noqa: S101 - the request was not refused
     for task, stored in zip(request, answers, strict=True):
@@ -180,8 +186,8 @@ def _link(
             plan.edges.append((stored.id, on_id, is_open))
             waits = waits or is_open
         row = plan.row(stored.id)
-        kin = msgspec.structs.replace(row.kin or NO_KIN, on_dependency_failure=failure_policy(task))
-        plan.change(stored.id, kin=kin, status=Status.BLOCKED if waits else row.status)
+        links = msgspec.structs.replace(row.links or NO_LINKS, on_dependency_failure=failure_policy(task))
+        plan.change(stored.id, links=links, status=Status.BLOCKED if waits else row.status)
 
 
 def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Stored:
@@ -204,7 +210,7 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
             is_tied = holder.parent_id is not None or holder.series_id is not None
             plan.superseded.append(Superseding(holder.id, plan.next_id(), ends_at_once, is_tied))
             if holder.id >= plan.first_id:
-                # Replaced before it was stored: it must not hold its key when it is.
+                # Replaced before it was stored: it must not hold its key once it is.
                 plan.change(holder.id, stop="supersede")
             if not ends_at_once:
                 keys.stopping[name] = holder.id
@@ -213,22 +219,22 @@ def _plan_named(name: Name, task: NewTask, keys: Keys, plan: InboxPlan) -> Store
                 queued_at=holder.queued_at if keeps_place else task.queued_at,
                 place_id=(holder.place_id or holder.id) if keeps_place else None,
                 replaced=holder.saved or NOTHING_SAVED,
-                kin=_kin_in_its_place(task, holder, plan) if is_tied else task.kin,
+                links=_links_of_replacement(task, holder, plan) if is_tied else task.links,
             )
-            if holder.is_capped and task.kin is not None and task.kin.parent_id == holder.parent_id:
+            if holder.is_capped and task.links is not None and task.links.parent_id == holder.parent_id:
                 task = _among_siblings(task, holder, gate_id)
             return _store(name, gated(task, gate_id), "superseded", keys, plan, holder)
 
 
 def _add_run(name: Name, task: NewTask, holder: Holder, keys: Keys, plan: InboxPlan) -> Stored:
-    """Store a run of its own behind the one under way, whose key, parent and series it has."""
+    """Store a separate run after the one under way, with the same key, parent and series."""
     plan.gave_keys.append(holder.id)
     keys.stopping[name] = holder.id
-    if holder.parent_id is not None or holder.series_id is not None or task.kin is not None:
-        # One that the run under way spawned is not its child: each would wait for the other.
-        kin = msgspec.structs.replace(task.kin or NO_KIN, parent_id=holder.parent_id, held=False)
-        task = msgspec.structs.replace(task, kin=kin)
-        task = msgspec.structs.replace(task, kin=_kin_in_its_place(task, holder, plan))
+    if holder.parent_id is not None or holder.series_id is not None or task.links is not None:
+        # If the run under way submitted this one, do not make it a child: each would wait for the other.
+        links = msgspec.structs.replace(task.links or NO_LINKS, parent_id=holder.parent_id, held=False)
+        task = msgspec.structs.replace(task, links=links)
+        task = msgspec.structs.replace(task, links=_links_of_replacement(task, holder, plan))
     if holder.is_capped:
         task = _among_siblings(task, holder, holder.id)
     stored = _store(name, gated(task, holder.id), "requeued", keys, plan)
@@ -239,15 +245,17 @@ def _add_run(name: Name, task: NewTask, holder: Holder, keys: Keys, plan: InboxP
 
 
 def _renew(name: Name, task: NewTask, holder: Holder, keys: Keys, plan: InboxPlan, *, supersedes: bool) -> Stored:
-    """The run that was added before becomes what the newest submission wants, and may replace the one under way."""
+    """Overwrite the run added earlier with the newest submission; with ``supersedes`` it replaces the one under way."""
     assert holder.gate_id is not None  # noqa: S101 - it was added after another
     if supersedes:
         plan.superseded.append(Superseding(holder.gate_id, holder.id, waits=False, is_tied=True))
         task = msgspec.structs.replace(task, replaced=NOTHING_SAVED)
-    kin = _kin_in_its_place(task, holder, plan) if holder.series_id is not None or task.kin is not None else None
-    if kin is not None or holder.parent_id is not None:
-        kin = msgspec.structs.replace(kin or NO_KIN, parent_id=holder.parent_id, held=holder.is_held)
-    plan.put(holder.id, gated(msgspec.structs.replace(task, kin=kin), holder.gate_id))
+    links = (
+        _links_of_replacement(task, holder, plan) if holder.series_id is not None or task.links is not None else None
+    )
+    if links is not None or holder.parent_id is not None:
+        links = msgspec.structs.replace(links or NO_LINKS, parent_id=holder.parent_id, held=holder.is_held)
+    plan.put(holder.id, gated(msgspec.structs.replace(task, links=links), holder.gate_id))
     plan.edges = [edge for edge in plan.edges if edge[0] != holder.id]
     plan.raised.pop(holder.id, None)
     keys.holders[name] = msgspec.structs.replace(
@@ -261,35 +269,35 @@ def _renew(name: Name, task: NewTask, holder: Holder, keys: Keys, plan: InboxPla
     return Stored(holder.id, "superseded", holder.gate_id) if supersedes else Stored(holder.id, "requeued")
 
 
-def _kin_in_its_place(task: NewTask, holder: Holder, plan: InboxPlan) -> Kin:
-    """A replacement is a child where the old task was one, and stands for the occurrence that the old task was."""
-    kin = task.kin or NO_KIN
-    if holder.parent_id is not None and kin.parent_id is None:
-        kin = msgspec.structs.replace(kin, parent_id=holder.parent_id)
+def _links_of_replacement(task: NewTask, holder: Holder, plan: InboxPlan) -> Links:
+    """Return the links of a replacement, which takes over the parent and the series occurrence of the old task."""
+    links = task.links or NO_LINKS
+    if holder.parent_id is not None and links.parent_id is None:
+        links = msgspec.structs.replace(links, parent_id=holder.parent_id)
     if holder.series_id is not None:
-        if kin.every_ms is None:
-            kin = msgspec.structs.replace(kin, series_id=holder.series_id)
+        if links.every_ms is None:
+            links = msgspec.structs.replace(links, series_id=holder.series_id)
         else:
             plan.ended_series.append(holder.series_id)
-    return kin
+    return links
 
 
 def _among_siblings(task: NewTask, holder: Holder, gate_id: int | None) -> NewTask:
-    """Where only so many siblings may be in the queue, a replacement takes the old one's place, or waits for one.
+    """Give a replacement the old task's place in the queue, or let it wait for one, if its siblings there are limited.
 
-    Who could not use the place yet does not keep it: what it waits for may be a sibling that needs it.
+    A replacement that cannot run yet does not keep the place, because it may wait for a sibling that needs it.
     """
     takes_place = holder.ends_at_once and not holder.is_held and gate_id is None and not depends_on(task)
     return msgspec.structs.replace(
         task,
-        kin=msgspec.structs.replace(task.kin or NO_KIN, held=not takes_place),
+        links=msgspec.structs.replace(task.links or NO_LINKS, held=not takes_place),
         status=_status_when_free(task) if takes_place else Status.BLOCKED,
     )
 
 
 def _status_when_free(task: NewTask) -> Status:
-    """The status of a new task if no siblings were in its way."""
-    if task.kin is None or not task.kin.held:
+    """Return the status that a new task would have without a limit on its siblings."""
+    if task.links is None or not task.links.held:
         return task.status
     return Status.PENDING if task.due_at is None else Status.SCHEDULED
 
@@ -298,26 +306,26 @@ def _store(
     name: Name, task: NewTask, kind: Kind, keys: Keys, plan: InboxPlan, replaced: Holder | None = None
 ) -> Stored:
     id = plan.add(task)
-    kin = task.kin or NO_KIN
-    has_same_parent = replaced is not None and replaced.parent_id == kin.parent_id
+    links = task.links or NO_LINKS
+    has_same_parent = replaced is not None and replaced.parent_id == links.parent_id
     keys.holders[name] = Holder(
         id,
         task.status,
         task.priority,
         task.queued_at,
         task.gate_id,
-        kin.parent_id,
-        kin.series_id,
+        links.parent_id,
+        links.series_id,
         saved=task.replaced,
-        is_held=kin.held,
-        is_capped=kin.held or (has_same_parent and replaced is not None and replaced.is_capped),
+        is_held=links.held,
+        is_capped=links.held or (has_same_parent and replaced is not None and replaced.is_capped),
         place_id=task.place_id,
     )
     return Stored(id, kind, None if replaced is None else replaced.id)
 
 
 def gated(task: NewTask, gate_id: int | None) -> NewTask:
-    """Return the task as one that waits until the task ``gate_id`` has ended."""
+    """Return ``task``, blocked until the task ``gate_id`` has ended."""
     if gate_id is None:
         return task
     return msgspec.structs.replace(task, status=Status.BLOCKED, gate_id=gate_id)

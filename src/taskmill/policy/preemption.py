@@ -1,8 +1,8 @@
-"""Who makes way: which running tasks are asked to, for waiting ones that must not wait.
+"""Choose the running tasks to preempt for urgent waiting tasks.
 
-Laws: nobody makes way for a task that is not more urgent than itself, nor for one whose IO would not fit all the same;
-of those who could, the least urgent does, and of equals the one that has done the least; a slot that is about to be
-free is not freed twice; where nodes dispatch together, the least urgent task of all nodes makes way, one for each task.
+Laws: a task is preempted only for a more urgent one, and only if the IO of that one then fits; the least urgent running
+task goes first, and among equals the one that started last; a slot that is about to be free needs no second victim;
+in a cluster the least urgent task of all nodes is preempted, one for each waiting task.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 from taskmill.model.cluster import Ask, Host, Runner
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity
-from taskmill.model.stages import Claimed
-from taskmill.policy.io_gate import IoGate, IoLoad
+from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity
+from taskmill.model.task import Claimed
+from taskmill.policy.io_room import IoLoad, IoRoom
 
 PATIENCE_MS = 2000
-"""How long a node waits for a slot that is free elsewhere, or was asked for, to help a task before it asks again."""
+"""How long a free slot on another node, or an earlier preemption, has to serve a task before a node preempts again."""
 
 _NO_LOAD = IoLoad()
 
 
-class Pressing(NamedTuple):
-    """A waiting task that must not wait."""
+class UrgentTask(NamedTuple):
+    """A waiting task that is urgent enough to preempt others."""
 
     effective: int
     budget: IoBudget | None = None
@@ -34,19 +34,19 @@ class Pressing(NamedTuple):
 
 def fits_after(budget: IoBudget | None, victim: IoBudget | None, capacity: Capacity, load: IoLoad) -> bool:
     """True if a task with ``budget`` could start once a task with the budget ``victim`` has stopped."""
-    return budget is None or IoGate(capacity, load.without([victim])).admit(budget) is None
+    return budget is None or IoRoom(capacity, load.without([victim])).admit(budget) is None
 
 
 def cluster_victims(
     asks: Sequence[Ask], running: Sequence[Runner], nodes: Mapping[int, Host], own: int | None
 ) -> list[int]:
-    """Return which running tasks of all nodes are preempted for these waiting ones, the most urgent first.
+    """Return the running tasks of all nodes to preempt for ``asks``, which are given the most urgent first.
 
-    A slot helps a task only on a node that has its handler. ``own`` is the node that asks: it has no free slot,
-    whatever its rows say, since handlers that will not stop keep theirs.
+    A slot helps a task only on a node that has its handler. ``own`` is the calling node. It has no free slot, whatever
+    its rows say, because handlers that do not stop keep theirs.
     """
     load, leaving = Counter(task.node for task in running), Counter(task.node for task in running if task.is_leaving)
-    # Hooks need no slot: a node may run more than its slots, and then the first tasks that end free none.
+    # Hooks need no slot, so a node may run more tasks than it has slots. The first tasks to end then free no slot.
     soon = {id: max(0, leaving[id] - max(0, load[id] - host.slots)) for id, host in nodes.items()}
     free = {id: 0 if id == own else max(0, host.slots - load[id]) for id, host in nodes.items()}
     at_work = sorted(
@@ -67,7 +67,7 @@ def cluster_victims(
 
 
 def _take(slots: dict[int, int], able: Sequence[int]) -> bool:
-    """Take a slot of one of these nodes; False if none has one."""
+    """Take a slot of one of these nodes; return False if none is left."""
     node = next((id for id in able if slots[id]), None)
     if node is not None:
         slots[node] -= 1
@@ -79,15 +79,14 @@ def _may_replace(ask: Ask, task: Runner) -> bool:
 
 
 def victims(
-    pressing: Sequence[Pressing],
+    pressing: Sequence[UrgentTask],
     running: Sequence[tuple[Claimed, bool]],
     capacity: Capacity = UNKNOWN_CAPACITY,
     load: IoLoad = _NO_LOAD,
 ) -> list[int]:
-    """Who is asked to make way for these tasks, the most urgent first.
+    """Return the running tasks to preempt for ``pressing``, which is given the most urgent first.
 
-    ``running`` says of each running task whether it was asked to stop already, ``load`` what they all have in their
-    budgets.
+    ``running`` pairs each running task with True if it was already asked to stop. ``load`` sums their budgets.
     """
     going = [task.budget for task, asked in running if asked]
     about_to_be_free = len(going)
@@ -102,10 +101,10 @@ def victims(
     def fits(budget: IoBudget | None, *victim: IoBudget | None) -> bool:
         if budget is None:
             return True
-        gate = IoGate(capacity, load.without([*going, *victim]))
+        room = IoRoom(capacity, load.without([*going, *victim]))
         for each in coming:
-            gate.admit(each)
-        return gate.admit(budget) is None
+            room.admit(each)
+        return room.admit(budget) is None
 
     for effective, budget, *_ in pressing:
         if about_to_be_free:
@@ -116,6 +115,6 @@ def victims(
                 at_work.remove(victim)
                 chosen.append(victim.id)
                 going.append(victim.budget)
-        # Room is kept for it even if it does not fit, and those after it stand behind it.
+        # Reserve its room even if it does not fit: later tasks rank behind it.
         coming.append(budget)
     return chosen

@@ -1,4 +1,4 @@
-"""Progress over time: the rate of bytes, smoothed, and the time left at it; or a guess from history."""
+"""Compute the smoothed byte rate and remaining time of a task, or estimate its progress from history."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from datetime import timedelta
 
 import msgspec
 
-from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress
+from taskmill.model.attempt import ProgressReport, StoredProgress, TaskProgress
 from taskmill.model.status import Status
 
 SMOOTHING = 0.3
 MOST_GUESSED = 0.99
-"""A guess never says that a task is done."""
+"""The highest estimated fraction: an estimate never claims that a task is done."""
 
 
 def advanced(before: StoredProgress | None, report: ProgressReport, elapsed: float) -> StoredProgress:
-    """The progress after ``report``, which came ``elapsed`` seconds after ``before``."""
+    """Return the progress after ``report``, which came ``elapsed`` seconds after ``before``."""
     rate = before.rate if before else None
     done_before = before.done_bytes or 0 if before else 0
     if report.done_bytes is not None and elapsed > 0 and report.done_bytes >= done_before:
@@ -23,7 +23,7 @@ def advanced(before: StoredProgress | None, report: ProgressReport, elapsed: flo
         if rate is not None:
             rate = SMOOTHING * momentary + (1 - SMOOTHING) * rate
         elif momentary:
-            # Before the first bytes there is no rate: how many there will be may be told long before they come.
+            # No rate before the first bytes: the total may be reported long before they move.
             rate = momentary
     eta_ms = None
     if rate and report.total_bytes is not None and report.done_bytes is not None:
@@ -40,9 +40,9 @@ def advanced(before: StoredProgress | None, report: ProgressReport, elapsed: flo
 
 
 def extrapolated(own: TaskProgress | None, elapsed: timedelta, usual: timedelta | None) -> TaskProgress | None:
-    """What a running task is guessed to have done, from how long its type usually takes, if it says nothing itself.
+    """Estimate the progress of a running task that reports none, from the usual duration of its type.
 
-    The fraction grows evenly and stays at 99 %; the time left is unknown once it takes longer than usual.
+    The fraction grows evenly up to 99 %. The remaining time is unknown once the task takes longer than usual.
     """
     if (own is not None and own.fraction is not None) or usual is None or usual <= timedelta():
         return own
@@ -54,7 +54,7 @@ def extrapolated(own: TaskProgress | None, elapsed: timedelta, usual: timedelta 
 def with_children(
     own: TaskProgress | None, children: int, ended: int, under_way: float, status: Status
 ) -> TaskProgress | None:
-    """The progress of a parent: what it says itself while it runs, else how far its children have come together.
+    """Return the progress of a parent: its own report while it runs, else the mean progress of its children.
 
     ``under_way`` is the sum of the fractions reported by children that have not ended.
     """

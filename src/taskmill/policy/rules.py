@@ -1,7 +1,7 @@
-"""The rules that hold now: what the program declares, with what was changed at run time.
+"""The rules in force: the settings that the program declares, with the changes made at run time.
 
-A setting made at run time holds, also over restarts, until the program itself declares something else about the same
-thing: of two people who changed a weight the later one is right, whether in code or in a running program.
+A setting made at run time stays in force, also over restarts, until the program declares a different value for it. So
+the latest change wins, whether it was made in code or at run time.
 """
 
 from __future__ import annotations
@@ -13,38 +13,37 @@ import msgspec
 from msgspec import UNSET
 
 from taskmill.model.controls import EVERYTHING, NO_CHANGE, Change, Controls, Declared, Pause, Scope, ScopeKind
-from taskmill.model.group import Group
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.task_name import domain_of
+from taskmill.model.settings import Group, RateLimit
+from taskmill.model.task import domain_of
 from taskmill.policy.shares import is_shared
 
 
-class Gate(NamedTuple):
-    """What holds back all tasks of a type, in whatever group they are."""
+class TypeLimits(NamedTuple):
+    """The limits on all tasks of a type, whatever their group."""
 
     domain: Scope
     is_paused: bool
     cap: int | None
-    """Of its domain."""
+    """The cap of its domain."""
     type: Scope
     rate: RateLimit | None
 
 
 class Rules:
-    """Answers what holds for a group, a domain, a task type. Cheap to make, and made anew with each change."""
+    """The settings in force for groups, domains and task types. Cheap to build, and rebuilt with each change."""
 
     def __init__(self, declared: Declared, controls: Controls) -> None:
         self.declared = declared
         self.controls = controls
-        self._gates: dict[str, Gate | None] = {}
+        self._type_limits: dict[str, TypeLimits | None] = {}
         named = {*declared.groups, *(scope.name for scope in controls.changes if scope.kind is ScopeKind.GROUP)}
         self._groups = {
             name: changed(declared.groups.get(name, declared.default_group), self.change(ScopeKind.GROUP, name))
             for name in named
         }
-        """Those with settings of their own; the others have the default."""
+        """The groups with settings of their own; the others have the default."""
         self.is_shared = is_shared([declared.default_group, *self._groups.values()])
-        """Whether groups have shares; else priority is global."""
+        """True if groups have shares; otherwise priority is global."""
         self.named_groups = frozenset(named)
         self.limits_anything = bool(
             controls.changes
@@ -54,13 +53,13 @@ class Rules:
             or self.is_shared
             or any(map(_limits, [declared.default_group, *declared.groups.values()]))
         )
-        """Whether anything but priority and the number of slots decides what starts."""
+        """True if anything besides priority and the number of slots decides which tasks start."""
 
     def group(self, name: str) -> Group:
         return self._groups.get(name, self.declared.default_group)
 
     def shares_like(self, other: Rules) -> bool:
-        """Whether weights, caps and minimums are the same."""
+        """True if all weights, caps and minimums are the same."""
         groups = {*self.named_groups, *other.named_groups}
         pairs = [(self.declared.default_group, other.declared.default_group)]
         pairs += [(self.group(name), other.group(name)) for name in groups]
@@ -69,28 +68,28 @@ class Rules:
     def change(self, kind: ScopeKind, name: str) -> Change:
         return self.controls.changes.get(Scope(kind, name), NO_CHANGE)
 
-    def gate(self, type: str) -> Gate | None:
-        """What holds back tasks of a type; ``None``: nothing does."""
-        if type not in self._gates:
+    def limits_on_type(self, type: str) -> TypeLimits | None:
+        """Return the limits on tasks of a type, or None if there are none."""
+        if type not in self._type_limits:
             domain, scope = Scope(ScopeKind.DOMAIN, domain_of(type)), Scope(ScopeKind.TYPE, type)
-            gate = Gate(domain, self.is_paused(domain), self.domain_cap(domain.name), scope, self.rate(scope))
-            is_open = not gate.is_paused and gate.cap is None and gate.rate is None
-            self._gates[type] = None if is_open else gate
-        return self._gates[type]
+            limits = TypeLimits(domain, self.is_paused(domain), self.domain_cap(domain.name), scope, self.rate(scope))
+            is_unlimited = not limits.is_paused and limits.cap is None and limits.rate is None
+            self._type_limits[type] = None if is_unlimited else limits
+        return self._type_limits[type]
 
     def domain_cap(self, name: str) -> int | None:
         cap = self.change(ScopeKind.DOMAIN, name).cap
         return self.declared.domain_caps.get(name) if cap is UNSET else cap
 
     def rate(self, scope: Scope) -> RateLimit | None:
-        """The limit of a group or a task type."""
+        """Return the rate limit of a group or a task type."""
         if scope.kind is ScopeKind.GROUP:
             return self.group(scope.name).rate
         rate = self.change(ScopeKind.TYPE, scope.name).rate
         return self.declared.rates.get(scope.name) if rate is UNSET else rate
 
     def pauses(self, group: str, type: str) -> Mapping[Scope, Pause]:
-        """Everything that pauses the tasks of this type in this group."""
+        """Return all pauses that apply to tasks of this type in this group."""
         pauses = self.controls.pauses
         if not pauses:
             return {}
@@ -98,7 +97,7 @@ class Rules:
         return {scope: pauses[scope] for scope in scopes if scope in pauses}
 
     def owed(self, group: str, type: str) -> list[Pause]:
-        """The ended pauses of the tasks of this type in this group, whose time is still to be given back to some."""
+        """Return the ended pauses of this type and group whose time was not yet added to all their tasks."""
         ended = self.controls.ended_pauses
         if not ended:
             return []
@@ -106,24 +105,32 @@ class Rules:
         return [pause for scope, pause in ended if scope in scopes]
 
     def paused(self, kind: ScopeKind, now: int) -> dict[str, int | None]:
-        """The names of what is paused of a kind, and until when."""
+        """Return the paused scopes of a kind, by name, and until when."""
         pauses = self.controls.pauses.items()
         return {scope.name: pause.until for scope, pause in pauses if scope.kind is kind and pause.holds(now)}
 
     def is_paused(self, scope: Scope) -> bool:
-        """Whether there is a pause that nobody has ended."""
+        """True if the scope has a stored pause, even one whose time is over."""
         return scope in self.controls.pauses
 
+    def at(self, now: int) -> Rules:
+        """Return these rules without the pauses whose time is over, though they are still stored."""
+        over = [scope for scope, pause in self.controls.pauses.items() if not pause.holds(now)]
+        if not over:
+            return self
+        pauses = {scope: pause for scope, pause in self.controls.pauses.items() if scope not in over}
+        return Rules(self.declared, msgspec.structs.replace(self.controls, pauses=pauses))
+
     def next_resumption(self) -> int | None:
-        """When the first timed pause ends."""
+        """Return when the first timed pause ends; ``None`` if there is none."""
         return min((pause.until for pause in self.controls.pauses.values() if pause.until is not None), default=None)
 
 
 def declared_here(own: Declared, controls: Controls, *, is_dispatched: bool) -> Declared:
-    """What is declared, as far as this program can tell.
+    """Return the declared settings in force, as seen by this program.
 
-    What holds is what the program that dispatches declares. Where none does, one that declares nothing goes by the last
-    that did.
+    The declarations of the dispatching program count. If none dispatches, a program that declares nothing uses those of
+    the last dispatcher.
     """
     stored = controls.declared
     return stored if stored is not None and (is_dispatched or own == Declared()) else own
@@ -134,7 +141,7 @@ def _limits(group: Group) -> bool:
 
 
 def changed(group: Group, change: Change) -> Group:
-    """A group with what was set at run time. A cap bounds the minimum, also where the two were said apart."""
+    """Return a group with the changes made at run time. A cap bounds the minimum, even if they were set separately."""
     if change is NO_CHANGE:
         return group
     settings: dict[str, Any] = msgspec.structs.asdict(group)
@@ -145,13 +152,13 @@ def changed(group: Group, change: Change) -> Group:
 
 
 def combined(before: Change, now: Change) -> Change:
-    """Both changes, the later one first."""
+    """Combine two changes; ``now`` wins over ``before``."""
     earlier, later = msgspec.structs.asdict(before), msgspec.structs.asdict(now)
     return Change(**{name: earlier[name] if value is UNSET else value for name, value in later.items()})
 
 
 def still_valid(change: Change, before: Declared | None, now: Declared, scope: Scope) -> Change:
-    """What is left of a change made at run time when the program declares something new."""
+    """Return the part of a run-time change that stays in force when the program declares new settings."""
     if before is None:
         return change
     old, new = _declared_about(before, scope), _declared_about(now, scope)
@@ -175,7 +182,7 @@ def _declared_about(declared: Declared, scope: Scope) -> Mapping[str, Any]:
 
 
 def equal_weights(rules: Rules) -> Iterable[tuple[str, Change]]:
-    """The changes that give every group the default weight."""
+    """Return the changes that give every group the default weight."""
     weight = rules.declared.default_group.weight
     for name in sorted(rules.named_groups):
         if rules.group(name).weight != weight:

@@ -1,16 +1,17 @@
-"""How many slots each group may use: minimums first, the rest by weight, never more than a group can use.
+"""Compute how many slots each group may use: minimums first, the rest by weight, never more than a group can use.
 
-Exact shares come first: a group gets its minimum, and of the rest its part by weight, up to its bound, which is its cap
-or its demand; what a bounded group leaves goes to the others in proportion. Then shares are made whole: the largest
-remainder is rounded up first, ties go to the lighter weight, then by name. Bounding before rounding, rather than
-rounding anew each time a bounded group leaves something, is what keeps every group within one slot of its exact share.
+Exact shares are computed first. A group gets its minimum plus its part of the rest by weight, up to its bound, the
+smaller of cap and demand. Slots that a bounded group leaves go to the others in proportion. Then shares are rounded to
+whole slots: the largest remainder first, ties to the lighter weight, then by name. Applying the bounds before rounding
+keeps every group within one slot of its exact share; rounding after each bounded group would not.
 
-Laws: all slots are given unless demand or caps are less; nobody gets more than cap or demand, or less than its minimum
-while minimums fit; names decide nothing but ties; a group never loses by growing heavier. When minimums alone are more
-than the slots, they are bounds: the slots are shared by weight up to the minimums, and who has none waits.
+Laws: all slots are assigned unless demand or caps are smaller; no group gets more than its cap or demand, or less than
+its minimum while the minimums fit; names decide ties only; a group never loses slots by gaining weight. If the minimums
+exceed the slots, they become bounds: the slots are shared by weight up to the minimums, and groups without a minimum
+wait.
 
-With more groups than slots whole shares would leave some groups with nothing for ever. Then a group may hold its exact
-share rounded up, and :mod:`taskmill.policy.turns` sees to it that shares are right over time.
+With more groups than slots, whole shares would starve some groups. Then a group may hold its exact share rounded up,
+and :mod:`taskmill.policy.fair_queue` makes the shares right over time.
 """
 
 from __future__ import annotations
@@ -20,62 +21,65 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
-from taskmill.model.cluster import Claim
-from taskmill.model.group import Group
+from taskmill.model.cluster import Demand
+from taskmill.model.settings import Group
 
 
 class Share(NamedTuple):
-    """What a group gets."""
+    """The share of one group."""
 
     slots: int
     """Its share in whole slots."""
     portion: float
-    """Its exact share, as a part of all that is given: what it is due over time."""
+    """Its exact share as a fraction of all assigned slots, which it gets over time."""
     limit: int
-    """How many slots it may hold at once: ``slots``, or the exact share rounded up where some would have none."""
+    """How many slots it may hold at once: ``slots`` or, if some group would have none, the exact share rounded up."""
     least: int
-    """The minimum it is sure of at every moment."""
+    """Its guaranteed minimum."""
+
+
+NO_SHARE = Share(0, 0.0, 0, 0)
 
 
 def is_shared(groups: Iterable[Group]) -> bool:
-    """Whether slots are shared at all; else priority is global and groups take turns."""
+    """True if slots are shared between groups; otherwise priority is global and equally urgent groups take turns."""
     return any(group.has_share for group in groups)
 
 
-def allocate(slots: int, claims: Mapping[str, Claim]) -> dict[str, Share]:
-    """The share of each group. Cost grows with the groups, not with what they have waiting."""
-    bounds = [claim.bound for claim in claims.values()]
-    minimums = [min(claim.min_slots, bound) for claim, bound in zip(claims.values(), bounds, strict=True)]
-    weights = _whole_weights(claims.values())
+def allocate(slots: int, demands: Mapping[str, Demand]) -> dict[str, Share]:
+    """Return the share of each group. The cost grows with the number of groups, not with that of waiting tasks."""
+    bounds = [demand.bound for demand in demands.values()]
+    minimums = [min(demand.min_slots, bound) for demand, bound in zip(demands.values(), bounds, strict=True)]
+    weights = _whole_weights(demands.values())
     if sum(minimums) > slots:
         minimums, bounds = [0] * len(bounds), minimums
     exact, parts = _exact_shares(slots, minimums, bounds, weights)
 
     total = min(slots, sum(bounds))
     spare = total - sum(whole for whole, _ in exact)
-    by_remainder = nsmallest(spare, zip([-remainder for _, remainder in exact], weights, claims, strict=True))
+    by_remainder = nsmallest(spare, zip([-remainder for _, remainder in exact], weights, demands, strict=True))
     rounded_up = {name for _, _, name in by_remainder}
     scarce = any(
-        not whole and claim.bound and name not in rounded_up
-        for (name, claim), (whole, _) in zip(claims.items(), exact, strict=True)
+        not whole and demand.bound and name not in rounded_up
+        for (name, demand), (whole, _) in zip(demands.items(), exact, strict=True)
     )
     shares: dict[str, Share] = {}
-    for name, (whole, remainder), least in zip(claims, exact, minimums, strict=True):
+    for name, (whole, remainder), least in zip(demands, exact, minimums, strict=True):
         share = whole + (name in rounded_up)
         limit = whole + (remainder > 0) if scarce else share
         shares[name] = Share(share, (whole + remainder / parts) / total if total else 0.0, limit, least)
     return shares
 
 
-def lent(slots: int, claims: Mapping[str, Claim], shares: Mapping[str, Share]) -> dict[str, int]:
-    """For each group that has any, the slots of its share beyond what its minimum and weight alone give it.
+def lent(slots: int, demands: Mapping[str, Demand], shares: Mapping[str, Share]) -> dict[str, int]:
+    """Return the slots that each group got beyond its minimum and weight, for groups that got any.
 
-    They are what others that have work could not use, for their caps or for want of tasks.
+    Other groups with work left them unused, because of their caps or for lack of tasks.
     """
-    if all(shares[name].slots < claim.bound for name, claim in claims.items()):
+    if all(shares[name].slots < demand.bound for name, demand in demands.items()):
         return {}
     alone = allocate(
-        slots, {name: Claim(slots, 0, claim.weight, None, claim.min_slots) for name, claim in claims.items()}
+        slots, {name: Demand(slots, 0, demand.weight, None, demand.min_slots) for name, demand in demands.items()}
     )
     return {name: share.slots - alone[name].slots for name, share in shares.items() if share.slots > alone[name].slots}
 
@@ -83,9 +87,9 @@ def lent(slots: int, claims: Mapping[str, Claim], shares: Mapping[str, Share]) -
 def _exact_shares(
     slots: int, minimums: Sequence[int], bounds: Sequence[int], weights: Sequence[int]
 ) -> tuple[list[tuple[int, int]], int]:
-    """Whole slots and the remainder for each, and how many parts of a remainder make a slot.
+    """Return whole slots and a remainder for each group, and how many units of remainder make a slot.
 
-    Those whose part reaches their bound leave the rest of it to the others, until none does.
+    Groups whose part reaches their bound leave the rest to the others; this repeats until no group does.
     """
     exact = [(bound, 0) for bound in bounds]
     rest = slots - sum(minimums)
@@ -103,12 +107,12 @@ def _exact_shares(
     return exact, max(parts, 1)
 
 
-def _whole_weights(claims: Iterable[Claim]) -> list[int]:
-    """Weights in proportion, as ints. A float stands for the decimal that was written: 0.1 to 0.3 is 1 to 3."""
-    given = [claim.weight for claim in claims]
+def _whole_weights(demands: Iterable[Demand]) -> list[int]:
+    """Scale weights to ints in the same proportion. A float counts as the decimal it prints: 0.1 to 0.3 is 1 to 3."""
+    given = [demand.weight for demand in demands]
     if all(weight == int(weight) for weight in given):
         return [int(weight) for weight in given]
-    # Loaded when needed: it makes importing taskmill slower, and most weights are whole.
+    # Imported here because it slows down importing taskmill, and most weights are whole.
     from fractions import Fraction
 
     exact = [Fraction(str(weight)) for weight in given]

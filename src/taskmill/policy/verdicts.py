@@ -1,34 +1,101 @@
-"""What becomes of a task after an attempt: outcome + retry policy + now → verdict.
+"""Decide what happens to a task after an attempt.
 
-Laws: an interruption never costs a retry; ``GiveUp`` never retries; a task is never retried more often than its
-policy says; a task whose process died under it three times is quarantined, so that one poison task cannot stop
-the rest.
+:func:`settled`: how the handler ended + the request to stop → outcome. :func:`judge`: outcome + retry policy + now →
+verdict. :func:`after_attempt`: verdict + what the row shows → next state. :func:`after_death`: the next state of a task
+whose dispatcher died. Every answer is a move in the table of :mod:`taskmill.model.lifecycle`.
+:mod:`taskmill.policy.families` decides what follows when children end.
+
+Laws of outcomes: a success that comes after a cancellation is dropped; a timeout is a failure, whatever the handler did
+afterwards; a success that comes during a shutdown or a preemption counts; a cancellation that the scheduler did not
+send is an interruption and not a failure.
+
+Laws of verdicts: an interruption never uses a retry; ``GiveUp`` never retries; a task is never retried more often than
+its policy allows; a task that was running in three crashes of its process is quarantined, so that one poison task
+cannot stop the rest.
+
+Laws of delays: a delay is never negative and never above ``maximum``; without jitter it never shrinks as retries grow.
 """
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from taskmill.model.outcome import (
+import msgspec
+
+from taskmill.model.attempt import (
+    FOR_A_TASK,
+    FOR_PRESSURE,
+    Again,
     Crashed,
+    End,
     Failed,
     GaveUp,
+    Interrupted,
+    LeaveToChildren,
+    MakeWay,
+    Next,
     Outcome,
+    RawOutcome,
+    Return,
+    StopChildren,
     Stopped,
     StopReason,
     Succeeded,
+    TryAgain,
     Unrunnable,
     Unstarted,
+    Verdict,
+    Wait,
 )
-from taskmill.model.retry import Retry
-from taskmill.model.status import Ending
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Verdict, Wait
-from taskmill.policy.retry import retry_delay_ms
+from taskmill.model.durations import LONGEST_MS
+from taskmill.model.settings import Retry
+from taskmill.model.status import Ending, Status
+from taskmill.model.turn import Judged
+from taskmill.policy.families import ENDING_OF_STOP
 
 MOST_CRASHES = 3
 PAUSE_MS = 1000
-"""Before a task that could not run is tried again, though nothing is wrong with it: what kept it may last."""
+"""Delay before the next attempt of a task that could not start or was interrupted from outside: the cause may last."""
 _CRASHED = "crashed "
+
+
+def settled(raw: RawOutcome, reason: StopReason | None, timeout_ms: int | None = None) -> Outcome:
+    """Return how an attempt ended, given how its handler ended and why it was asked to stop, if it was."""
+    match reason:
+        case None:
+            if not isinstance(raw, Interrupted):
+                return raw
+            if raw.from_outside:
+                return Stopped(StopReason.OUTSIDE)
+            return Failed("CancelledError: the handler cancelled itself")
+        case StopReason.CANCEL | StopReason.SUPERSEDE | StopReason.FAIL:
+            return Stopped(reason)
+        case StopReason.TIMEOUT:
+            return Failed(f"TimeoutError: exceeded its timeout of {(timeout_ms or 0) / 1000:g} s")
+        case StopReason.SHUTDOWN | StopReason.PREEMPT | StopReason.EASE | StopReason.CUT_OFF | StopReason.OUTSIDE:
+            return raw if isinstance(raw, Succeeded) else Stopped(reason)
+        case _:
+            assert_never(reason)
+
+
+def retry_delay_ms(retry: Retry, retries_so_far: int, random: float = 1.0) -> int:
+    """Return the delay before retry number ``retries_so_far + 1``; ``random`` in [0, 1] is used for jitter only."""
+    match retry.shape:
+        case "constant":
+            delay = retry.initial_ms
+        case "linear":
+            delay = min(retry.initial_ms + retries_so_far * retry.increment_ms, retry.maximum_ms)
+        case "exponential":
+            delay = _grown(retry, retries_so_far)
+    return int(delay * random) if retry.jitter else delay
+
+
+def _grown(retry: Retry, retries_so_far: int) -> int:
+    try:
+        grown = retry.initial_ms * retry.factor**retries_so_far
+    except OverflowError:
+        grown = LONGEST_MS if retry.initial_ms else 0
+    return int(min(grown, retry.maximum_ms))
 
 
 def judge(
@@ -41,9 +108,9 @@ def judge(
     random: float = 1.0,
     leaving: bool = False,
 ) -> Verdict:
-    """Return the verdict on an attempt; ``retries`` and ``crashes`` are those before it.
+    """Return the verdict on an attempt; ``retries`` and ``crashes`` count those before it.
 
-    ``leaving`` is true if this scheduler starts nothing more: the next one may start the task at once.
+    ``leaving`` is true if this scheduler is shutting down; the next one may then start the task without delay.
     """
     pause_ends = None if leaving else now + PAUSE_MS
     match outcome:
@@ -75,7 +142,7 @@ def judge(
 
 
 def _after_interruption(reason: StopReason, pause_ends: int | None) -> Verdict:
-    """The task is not over, or not yet."""
+    """Return the verdict on an attempt that was stopped for a reason other than cancel and supersede."""
     match reason:
         case StopReason.FAIL:
             return Wait(None)
@@ -89,8 +156,73 @@ def _after_interruption(reason: StopReason, pause_ends: int | None) -> Verdict:
             return Return()
 
 
+def after_attempt(judged: Judged, *, has_children: bool) -> Next:
+    """Return the next state of a task whose attempt was judged.
+
+    ``has_children`` is True if children are active. They come before a ``finalize`` that has to run again, and before
+    the hook of a task that was asked to stop.
+    """
+    task, verdict = judged.task, judged.verdict
+    children_first = has_children and task.finalizes
+    match verdict:
+        case End(Ending.COMPLETED) if has_children:
+            return LeaveToChildren(verdict)
+        case End():
+            return StopChildren(verdict) if has_children else verdict
+        case Wait(None):
+            return LeaveToChildren(None)
+        case Wait(result, finalizes):
+            return LeaveToChildren(End(Ending.COMPLETED, result), finalizes)
+        case TryAgain(error, due_at):
+            status = _place(due_at, children_first=children_first)
+            return Again(status, task.retries + 1, task.crashes, due_at, error, interrupted=False)
+        case Return(crashed, error, due_at, started):
+            status = _place(due_at, children_first=children_first or (has_children and judged.stopped))
+            due_at = task.due_at if due_at is None else due_at
+            crashes = task.crashes + crashed
+            return Again(status, task.retries, crashes, due_at, error, interrupted=True if started else None)
+        case MakeWay() if children_first:
+            return Again(Status.WAITING, task.retries, task.crashes, task.due_at)
+        case MakeWay(for_pressure):
+            cause = FOR_PRESSURE if for_pressure else FOR_A_TASK
+            return Again(Status.PAUSED, task.retries, task.crashes, task.due_at, preempted=cause)
+        case _:
+            assert_never(verdict)
+
+
+def _place(due_at: int | None, *, children_first: bool) -> Status:
+    """Return where a task waits that runs again. If its series is paused, the store pauses it instead."""
+    if children_first:
+        return Status.WAITING
+    return Status.PENDING if due_at is None else Status.SCHEDULED
+
+
+class Orphan(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A task whose dispatcher died."""
+
+    id: int
+    retries: int
+    crashes: int
+    stop: StopReason | None
+    finalizing: bool
+    has_children: bool
+    had_children: bool
+    had_stopped: bool
+    """True if its dispatcher had stopped gracefully, but the handler did not stop in time."""
+
+
+def after_death(orphan: Orphan) -> Again | End | StopChildren:
+    """Return the next state of a task whose dispatcher died: it runs again, unless it keeps killing its process."""
+    stop, crashes = orphan.stop, orphan.crashes + (not orphan.had_stopped)
+    if orphan.had_stopped or not quarantined(crashes, stopping=stop is not None):
+        children_first = orphan.has_children and (stop is not None or orphan.finalizing)
+        return Again(_place(None, children_first=children_first or stop is StopReason.FAIL), orphan.retries, crashes)
+    end = End(Ending.DEAD_LETTER if stop is None else ENDING_OF_STOP[stop], error=crash_message(crashes))
+    return StopChildren(end) if orphan.had_children and stop is None else end
+
+
 def quarantined(crashes: int, *, stopping: bool = False) -> bool:
-    """Whether a task has crashed too often. One that was being cancelled gets as many tries again, for its hook."""
+    """True if a task has crashed too often. A task being cancelled gets three more attempts, to run its hook."""
     return crashes >= (2 * MOST_CRASHES if stopping else MOST_CRASHES)
 
 
@@ -99,5 +231,5 @@ def crash_message(crashes: int, error: str | None = None) -> str:
 
 
 def is_crash(error: str | None) -> bool:
-    """Whether a dead letter is one because its process died under it too often."""
+    """True if the error of a dead letter is that of a task quarantined after crashes."""
     return error is not None and error.startswith(_CRASHED)

@@ -1,11 +1,11 @@
-"""Numbers as people say them, in UTC."""
+"""Format counts, spans, instants (in UTC), rates and sizes for people."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from taskmill.model.durations import from_ms
-from taskmill.model.rate_limit import RateLimit
+from taskmill.model.settings import RateLimit
 
 
 def plural(count: int, one: str, many: str) -> str:
@@ -22,7 +22,7 @@ def rate_text(rate: RateLimit) -> str:
 
 
 def when_text(at: int, now: int) -> str:
-    """``in 3 min (14:05:00 UTC)``, or when it should have been."""
+    """Return ``in 3 min (2026-01-01 14:05:00 UTC)`` for the future, ``3 min ago`` for the past."""
     if at <= now:
         return "now" if at == now else f"{span_text(now - at)} ago"
     return f"in {span_text(at - now)} ({clock_text(at)})"
@@ -44,7 +44,7 @@ def clock_text(at: int) -> str:
 
 
 def bytes_text(amount: float) -> str:
-    """``12.3 MB``: decimal, as disks and networks are sold."""
+    """Return text such as ``12.3 MB``, in decimal units, as disks and networks are labelled."""
     if amount < 1000:
         return f"{amount:.0f} B"
     for unit in ("kB", "MB", "GB", "TB"):

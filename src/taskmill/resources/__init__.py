@@ -1,4 +1,4 @@
-"""What the machine is doing: samplers and sources of pressure, and the watch that asks them.
+"""Measure the machine: samplers, pressure sources, and the watch that polls them.
 
-Everything that needs psutil (the extra ``monitor``) loads it when it is made, and says so where it is missing.
+Classes that need psutil (the extra ``monitor``) import it when they are created, and raise an error if it is missing.
 """

@@ -1,8 +1,8 @@
-"""Control groups of Linux, version 2: in a container they are the machine.
+"""Read the limits of Linux control groups, version 2. In a container they replace those of the machine.
 
-Limits apply from a group down to all groups within it, so the one that binds may be set anywhere between our own
-group and the topmost that can be seen; what counts against it is what all of that group use together. They are read
-anew each time: a container may be given more while it runs.
+A limit applies to a group and all groups within it, so the limit that binds may be set anywhere between our own group
+and the topmost visible one. The usage of that whole group counts against it. Limits are read each time, because a
+container may get more while it runs.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _PROC = Path("/proc/self")
 
 
 class CpuQuota(NamedTuple):
-    """How many processors' worth of time a group may use, and how many seconds it has used."""
+    """The number of processors a group may use, and the CPU seconds it has used."""
 
     cores: float
     used_seconds: float
 
 
 class MemoryQuota(NamedTuple):
-    """How many bytes a group may have, and how many it has that cannot simply be dropped."""
+    """The bytes a group may use, and the bytes it uses without reclaimable file cache."""
 
     bytes: int
     used: int
 
 
 class IoQuota(NamedTuple):
-    """Bytes per second that a group may move, 0 where that is not limited, and what it has moved so far."""
+    """The bytes per second a group may move (0 means no limit), and the bytes it has moved so far."""
 
     allowed: IoBudget
     moved: IoBudget
 
 
 class Cgroup:
-    """Our own group at ``directory``; ``top`` is the topmost that can be seen."""
+    """Our own group at ``directory``; ``top`` is the topmost visible group."""
 
     def __init__(self, directory: Path, top: Path) -> None:
         self.directory = directory
@@ -48,7 +48,7 @@ class Cgroup:
 
     @property
     def is_root(self) -> bool:
-        """Whether it is the whole machine, as far as can be seen from here."""
+        """True if the group is the whole machine, as far as this process can see."""
         return self.directory == self._top and not (self.directory / "cgroup.type").exists()
 
     def _upward(self) -> Iterator[Path]:
@@ -59,31 +59,31 @@ class Cgroup:
             yield above
 
     def cpu(self) -> CpuQuota | None:
-        """The tightest limit; ``None`` if there is none."""
+        """Return the tightest limit; ``None`` if there is none."""
         quotas: list[CpuQuota] = []
         for directory in self._upward():
             quota, _, period = _text(directory / "cpu.max").partition(" ")
             used = _fields(_text(directory / "cpu.stat")).get("usage_usec")
             if _is_count(quota) and _is_count(period) and int(period) and used is not None:
                 quotas.append(CpuQuota(int(quota) / int(period), used / 1e6))
-        # Of equal limits the outer one binds: all that is within counts against it.
+        # Of equal limits the outer one binds, because the usage of all groups within it counts.
         return min(quotas, key=lambda quota: (quota.cores, -quota.used_seconds), default=None)
 
     def memory(self) -> MemoryQuota | None:
-        """The limit that is nearest; ``None`` if there is none."""
+        """Return the limit that is closest to being reached; ``None`` if there is none."""
         quotas: list[MemoryQuota] = []
         for directory in self._upward():
             limit, current = _text(directory / "memory.max"), _text(directory / "memory.current")
             if _is_count(limit) and _is_count(current) and int(limit):
-                # What was read from files and is not in use is dropped as soon as memory is wanted.
+                # Inactive file cache is reclaimed as soon as memory is needed.
                 droppable = _fields(_text(directory / "memory.stat")).get("inactive_file", 0)
                 quotas.append(MemoryQuota(int(limit), max(int(current) - droppable, 0)))
         return max(quotas, key=lambda quota: quota.used / quota.bytes, default=None)
 
     def io(self) -> IoQuota | None:
-        """The tightest limits of any disk; ``None`` if there are none.
+        """Return the tightest limits of any disk; ``None`` if there are none.
 
-        Which disk a task will use is not known, so the slowest one counts.
+        It is not known which disk a task will use, so the slowest one counts.
         """
         reads, writes, moved = list[int](), list[int](), None
         for directory in self._upward():
@@ -105,13 +105,13 @@ class Cgroup:
         )
 
     def pressure_file(self, resource: str) -> Path | None:
-        """The pressure of our own group, unless it is the whole machine or the kernel does not tell."""
+        """Return the pressure file of our own group; ``None`` if it is the whole machine or the file is missing."""
         file = self.directory / f"{resource}.pressure"
         return file if not self.is_root and file.exists() else None
 
 
 def own_cgroup(proc: Path = _PROC) -> Cgroup | None:
-    """The group of this process; ``None`` where there are no such groups."""
+    """Return the group of this process; ``None`` on systems without version 2 groups."""
     path = next((line[3:] for line in _text(proc / "cgroup").splitlines() if line.startswith("0::")), None)
     if path is None:
         return None
@@ -123,7 +123,7 @@ def own_cgroup(proc: Path = _PROC) -> Cgroup | None:
         if len(fields) < 5:
             continue
         root, top = _unescaped(fields[3]), Path(_unescaped(fields[4]))
-        # A container may see its own group as the root, or the path of the host with only its part mounted.
+        # A container may see its own group as the root, or the host's path with only its own part mounted.
         inside = Path(path).relative_to(root) if Path(path).is_relative_to(root) else Path()
         directory = top / inside
         if ".." not in directory.parts and directory.is_dir():
@@ -132,7 +132,7 @@ def own_cgroup(proc: Path = _PROC) -> Cgroup | None:
 
 
 def _text(file: Path) -> str:
-    """What is in a file; nothing if it is not there or not for us."""
+    """Return the text of a file; empty if it is missing or not readable."""
     with suppress(OSError, UnicodeDecodeError):
         return file.read_text(encoding="utf-8").strip()
     return ""
@@ -143,17 +143,17 @@ def _is_count(text: str) -> bool:
 
 
 def _fields(text: str) -> Mapping[str, int]:
-    """Lines of ``name number``."""
+    """Parse lines of ``name number``."""
     found = (line.partition(" ") for line in text.splitlines())
     return {name: int(value) for name, _, value in found if _is_count(value)}
 
 
 def _pairs(line: str) -> Mapping[str, int]:
-    """``8:0 rbps=1048576 wbps=max``: what is a number in it."""
+    """Return the numbers in a line such as ``8:0 rbps=1048576 wbps=max``, by name."""
     found = (word.partition("=") for word in line.split(" "))
     return {name: int(value) for name, _, value in found if _is_count(value)}
 
 
 def _unescaped(path: str) -> str:
-    """The kernel writes a space as ``\\040``."""
+    """Decode the kernel's octal escapes, such as ``\\040`` for a space."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)

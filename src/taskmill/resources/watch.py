@@ -1,10 +1,11 @@
-"""The watch: asks the sampler and the sources of pressure at an interval, and keeps what they said.
+"""Poll the sampler and the pressure sources at an interval, and keep the latest values.
 
-They are asked in a thread of its own, one after the other: a file of the system, a driver of a battery or a function of
-the user may take its time, and the event loop does not wait for it. What they say is judged on the loop.
+They are called in a separate thread, one after the other, because a system file, a battery driver or a user's function
+may be slow and the event loop must not wait for it. The values are evaluated on the loop.
 
-Whoever fails is left out until it answers again, and the log says so once; a signal that is missing never holds back
-work. The same goes for one that does not answer: after :data:`PATIENCE` what was known is forgotten.
+A source that fails is left out until it answers again, and this is logged once; a missing signal never holds back work.
+If a source does not answer within :data:`PATIENCE` seconds, all readings and pressures are dropped until it does; the
+learned capacity stays.
 """
 
 from __future__ import annotations
@@ -17,30 +18,28 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
-from taskmill.logs import resources_logger as logger
-from taskmill.model.exception_text import exception_text
+from taskmill.core.logs import resources_logger as logger
+from taskmill.core.ports import Clock
+from taskmill.model.attempt import exception_text
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.readings import UNKNOWN_CAPACITY, Capacity, Reading
-from taskmill.model.resources import PressureSource, ResourceSampler
+from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity, PressureSource, Reading, ResourceSampler
 from taskmill.policy.capacity import capacity_in_use, learned
-from taskmill.policy.io_gate import IoLoad
-from taskmill.policy.smoothing import clean_share, smoothed
-from taskmill.policy.throttling import aggregate, bandwidth_pressure
-from taskmill.ports import Clock
+from taskmill.policy.io_room import IoLoad
+from taskmill.policy.pressure import aggregate, bandwidth_pressure, clean_share, smoothed
 
 PATIENCE = 30.0
-"""Seconds after which an answer that does not come is no longer waited for."""
+"""Seconds after which a missing answer counts as a failure."""
 BANDWIDTH = "bandwidth"
-"""What the snapshot calls the pressure of ``bandwidth_limit``."""
+"""The name of the pressure of ``bandwidth_limit`` in snapshots."""
 SAMPLER = "sampler"
 
 
 async def _nothing() -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
-class Seen(msgspec.Struct):
-    """What one round of questions brought."""
+class Readings(msgspec.Struct):
+    """The values of one round."""
 
     reading: Reading | None = None
     pressures: dict[str, float] = msgspec.field(default_factory=dict[str, float])
@@ -49,7 +48,7 @@ class Seen(msgspec.Struct):
 
 
 class ResourceWatch:
-    """What is known about the machine. ``changed`` is called on the loop whenever pressure or capacity have changed."""
+    """The latest readings of the machine. ``changed`` is called on the loop when pressure or capacity change."""
 
     def __init__(
         self,
@@ -75,23 +74,23 @@ class ResourceWatch:
         self._changed = changed
         self._stopping = asyncio.Event()
         self._answered = asyncio.Event()
-        self._inquirer: _Inquirer | None = None
+        self._inquirer: _PollingThread | None = None
         self._failing: set[str] = set()
         self.due_at = clock.monotonic()
-        """When the next look is due."""
+        """When the next round is due."""
         self.reading: Reading | None = None
-        """Smoothed."""
+        """The smoothed reading."""
         self.pressures: Mapping[str, float] = {}
-        """By source, as it said; from 0 to 1."""
+        """The pressure of each source, from 0 to 1."""
         self.pressure = 0.0
-        """The highest of them."""
+        """The highest pressure of all sources."""
         self.known = known
-        """What was learned about capacity, to be kept over restarts."""
+        """The learned capacity, which is stored over restarts."""
         self.capacity = capacity_in_use(known, capacity)
-        """What the IO gate goes by."""
+        """The capacity that the IO limit uses."""
 
     async def run(self, looked: Callable[[], Awaitable[None]] = _nothing) -> None:
-        """Look at each interval until :meth:`stop`; ``looked`` is awaited each time."""
+        """Poll at each interval until :meth:`stop`; ``looked`` is awaited after each round."""
         try:
             while not self._stopping.is_set():
                 await self._clock.wait(self._stopping, self.due_at)
@@ -102,7 +101,7 @@ class ResourceWatch:
             self.stop()
 
     def stop(self) -> None:
-        """Let :meth:`run` end. A source that does not answer is not waited for."""
+        """End :meth:`run` without waiting for a source that does not answer."""
         self._stopping.set()
         self._answered.set()
         if self._inquirer is not None:
@@ -110,11 +109,11 @@ class ResourceWatch:
             self._inquirer = None
 
     async def look(self) -> None:
-        """Ask everyone once, now."""
+        """Poll the sampler and all sources once, now."""
         began = self._clock.monotonic()
         self.due_at = began + self._interval
         if self._inquirer is None:
-            self._inquirer = _Inquirer(self._clock, self._sampler, self._sources)
+            self._inquirer = _PollingThread(self._clock, self._sampler, self._sources)
         inquirer = self._inquirer
         self._answered = answered = asyncio.Event()
         answer = inquirer.ask(answered)
@@ -129,13 +128,15 @@ class ResourceWatch:
     def _give_up_on(self, name: str) -> None:
         if name not in self._failing:
             self._failing.add(name)
-            logger.warning("%s has not answered for %.0f s; until it does, tasks start regardless", name, PATIENCE)
+            logger.warning(
+                "%s has not answered for %.0f s; until it does, tasks start without regard to pressure", name, PATIENCE
+            )
         self._settle(None, {})
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: Readings) -> None:
         for name, why in seen.failures.items():
             if name not in self._failing:
-                logger.warning("%s failed (%s); until it answers again, it is left out", name, why)
+                logger.warning("%s failed (%s); it is ignored until it answers again", name, why)
         for name in self._failing - set(seen.failures):
             logger.info("%s answers again", name)
         self._failing = set(seen.failures)
@@ -158,36 +159,37 @@ class ResourceWatch:
             self._changed()
 
 
-class _Inquirer:
-    """The thread that asks. A daemon: a source that never answers does not keep the program alive."""
+class _PollingThread:
+    """The polling thread. It is a daemon, so that a source that never answers does not keep the program alive."""
 
     def __init__(self, clock: Clock, sampler: ResourceSampler | None, sources: Sequence[PressureSource]) -> None:
         self._clock = clock
         self._sampler = sampler
-        # A name is code of the user's, too, and it is read once.
+        # `name` may be a property written by the user, so read it only once.
         self._sources = [(source.name, source) for source in sources]
         self._questions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.asking = ""
-        """Who is being asked."""
-        threading.Thread(target=self._serve, name="taskmill-monitor", daemon=True).start()
+        """The name of the sampler or source being called."""
+        self._thread = threading.Thread(target=self._serve, name="taskmill-monitor", daemon=True)
+        self._thread.start()
 
-    def ask(self, answered: asyncio.Event) -> list[Seen]:
-        """Put all questions; the answer is in the list when ``answered`` is set by it."""
+    def ask(self, answered: asyncio.Event) -> list[Readings]:
+        """Start a round; when ``answered`` is set, the returned list holds its values."""
         loop = asyncio.get_running_loop()
-        answer: list[Seen] = []
+        answer: list[Readings] = []
 
         def job() -> None:
             seen = self._seen()
-            # A loop that has been closed meanwhile has nobody left to be told.
+            # If the loop was closed meanwhile, nothing waits for the values.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(done, seen)
 
-        def done(seen: Seen) -> None:
-            self._clock.work_ends(may_block=True)
+        def done(seen: Readings) -> None:
+            self._clock.work_ends(may_block=True, thread=self._thread)
             answer.append(seen)
             answered.set()
 
-        self._clock.work_begins(may_block=True)
+        self._clock.work_begins(may_block=True, thread=self._thread)
         self._questions.put(job)
         return answer
 
@@ -198,8 +200,8 @@ class _Inquirer:
         while (job := self._questions.get()) is not None:
             job()
 
-    def _seen(self) -> Seen:
-        seen = Seen()
+    def _seen(self) -> Readings:
+        seen = Readings()
         if self._sampler is not None:
             sampler = self._sampler
             self._ask_one(seen, SAMPLER, lambda: _sample(seen, sampler))
@@ -207,15 +209,15 @@ class _Inquirer:
             self._ask_one(seen, name, lambda name=name, source=source: _press(seen, name, source))  # type: ignore[misc]
         return seen
 
-    def _ask_one(self, seen: Seen, name: str, question: Callable[[], None]) -> None:
+    def _ask_one(self, seen: Readings, name: str, question: Callable[[], None]) -> None:
         self.asking = name
         try:
             question()
-        except BaseException as wrong:  # noqa: BLE001 - whatever it is, the others are asked
+        except BaseException as wrong:  # noqa: BLE001 - the other sources must still be called
             seen.failures[name] = exception_text(wrong)
 
 
-def _sample(seen: Seen, sampler: ResourceSampler) -> None:
+def _sample(seen: Readings, sampler: ResourceSampler) -> None:
     reading = sampler.sample()
     if not isinstance(reading, Reading):
         raise TypeError(f"sample() returned {type(reading).__name__}, not a Reading")
@@ -224,7 +226,7 @@ def _sample(seen: Seen, sampler: ResourceSampler) -> None:
     seen.reading = reading
 
 
-def _press(seen: Seen, name: str, source: PressureSource) -> None:
+def _press(seen: Readings, name: str, source: PressureSource) -> None:
     said = source.pressure()
     pressure = clean_share(said)
     if pressure is None:

@@ -1,50 +1,103 @@
-"""One live attempt: a claimed task, its handler at work, and whatever has been asked of it.
+"""One attempt at a claimed task: its phase, the requests of its handler, and the values that its verdict needs.
 
-An attempt ends when its handler has really ended. A final ending may be recorded earlier, when a cancelled handler
-does not listen for ``cancel_timeout``; its slot stays taken until it does end, and a retry never starts before that.
+The phase tells which code of the task is running and if the outcome depends on it:
+
+- An attempt takes a slot when it is created and keeps it until phase ``ENDED``.
+- Its normal path is ``STARTING``, ``RUNNING``, ``ENDED``. A request to stop adds ``STOPPING``; if the task itself ends,
+  its ``on_cancel`` hook adds ``CLEANING_UP``.
+- An attempt lingers if its outcome no longer depends on its code, but the code is still running. This happens to a
+  cancelled handler that does not stop within ``cancel_timeout``, and to everything that does not stop for a shutdown.
+- Only one move leads back: the store refuses the verdict on an ended attempt if a request to stop was committed before
+  it. The attempt is then stopped after all.
+
+:data:`FOLLOWS` lists every move; :meth:`Attempt.enter` refuses all others. :mod:`taskmill.runtime.attempts` makes them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from taskmill.core.ports import Clock
 from taskmill.define.context import ALREADY_DONE, Context
 from taskmill.define.registry import RegisteredType
 from taskmill.errors import InvalidState
-from taskmill.execute.work import Running
+from taskmill.execute.work import RunningHandler
 from taskmill.handle import Handle, Spawned
+from taskmill.model.attempt import (
+    Outcome,
+    ProgressReport,
+    Stopped,
+    StopReason,
+    StoredProgress,
+    TaskProgress,
+    readable_progress,
+)
 from taskmill.model.durations import from_ms, optional_from_ms
-from taskmill.model.io_budget import IoBudget, budget_to_store, stored_budget
-from taskmill.model.outcome import StopReason
-from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress, readable
+from taskmill.model.io_budget import IoBudget, stored_budget
+from taskmill.model.options import decode_tags
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.retry import Retry
-from taskmill.model.stages import NO_OVERRIDES, Claimed, Overrides
+from taskmill.model.settings import Retry
 from taskmill.model.status import Status
 from taskmill.model.submission import Submission
-from taskmill.model.tags import decode_tags
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import NO_OVERRIDES, Claimed, Origin, Overrides, domain_of
 from taskmill.policy.progress import advanced
-from taskmill.ports import Origin
 
 _decode_overrides = msgspec.json.Decoder(Overrides).decode
 _decode_payload = msgspec.json.Decoder().decode
 
 _RECORDING = threading.Lock()
-"""A handler may record what it has moved in several threads."""
+"""Guards the sum of moved bytes: a handler may call ``ctx.record_io`` in several threads."""
 
 Saver = Callable[[int, int, str], Awaitable[bool]]
 Spawner = Callable[[Sequence[Submission], Origin], Awaitable[list[Handle[Any]]]]
 
 
+class Phase(StrEnum):
+    """How far an attempt has come."""
+
+    STARTING = "starting"
+    """The slot is taken; the handler has not been called."""
+    RUNNING = "running"
+    """The handler is running."""
+    STOPPING = "stopping"
+    """The attempt was asked to stop; the handler may still be running."""
+    CLEANING_UP = "cleaning_up"
+    """The handler has ended and the ``on_cancel`` hook is running."""
+    HANDLER_LINGERS = "handler_lingers"
+    """The handler is running, but the outcome does not depend on it. The slot stays taken."""
+    HOOK_LINGERS = "hook_lingers"
+    """The hook is running, but the outcome does not depend on it. The slot stays taken."""
+    ENDED = "ended"
+    """The slot is free."""
+
+
+FOLLOWS: Mapping[Phase, frozenset[Phase]] = {
+    Phase.STARTING: frozenset({Phase.RUNNING, Phase.STOPPING, Phase.HANDLER_LINGERS, Phase.ENDED}),
+    Phase.RUNNING: frozenset({Phase.STOPPING, Phase.HANDLER_LINGERS, Phase.ENDED}),
+    Phase.STOPPING: frozenset({Phase.CLEANING_UP, Phase.HANDLER_LINGERS, Phase.ENDED}),
+    Phase.CLEANING_UP: frozenset({Phase.HOOK_LINGERS, Phase.ENDED}),
+    Phase.HANDLER_LINGERS: frozenset({Phase.ENDED}),
+    Phase.HOOK_LINGERS: frozenset({Phase.ENDED}),
+    Phase.ENDED: frozenset({Phase.STOPPING}),
+}
+"""The phases that may follow each phase."""
+
+# Python 3.11 looks members of an enum up slowly, and every attempt starts here.
+_STARTING = Phase.STARTING
+_AFTER_HANDLER = frozenset({Phase.CLEANING_UP, Phase.HOOK_LINGERS, Phase.ENDED})
+
+
 class Attempt:
-    """A claimed task at work. Its ``(id, attempt)`` token guards everything it writes."""
+    """One attempt at a task. Its token ``(id, attempt)`` guards everything it writes."""
 
     __slots__ = (
         "_loop",
@@ -53,23 +106,22 @@ class Attempt:
         "_saver",
         "_spawner",
         "children",
-        "delivered",
-        "ended",
         "ended_at",
-        "hook_waits",
+        "hook",
         "io",
         "latest",
+        "note",
+        "outcome",
         "overrides",
+        "phase",
         "progress",
         "progress_at",
-        "recorded",
         "running",
         "spawned",
         "started",
         "stop_reason",
         "task",
         "type",
-        "unreadable",
     )
 
     def __init__(
@@ -86,33 +138,26 @@ class Attempt:
         self.type = type
         self.started = started
         self.overrides = NO_OVERRIDES
-        self.unreadable: str | None = None
-        """Why the stored task cannot be run, if it cannot."""
-        try:
-            if task.overrides:
-                self.overrides = _decode_overrides(task.overrides)
-        except msgspec.MsgspecError as wrong:
-            self.unreadable = f"its stored options are unreadable: {wrong}"
-        self.running: Running | None = None
+        self.phase = _STARTING
+        self.running: RunningHandler | None = None
+        """The handler, while it is running."""
+        self.hook: RunningHandler | None = None
+        """The ``on_cancel`` hook, while it is running and decides the outcome."""
         self.stop_reason: StopReason | None = None
-        self.ended = False
-        """Whether the handler is over."""
-        self.delivered = False
-        """Whether its outcome was handed on."""
+        self.note: str | None = None
+        """Problems while the attempt was stopped, for the record of the task."""
+        self.outcome: Outcome | None = None
+        """The outcome, once it was handed on."""
         self.ended_at: float | None = None
-        """When that was, for the first time."""
-        self.recorded = False
-        """Whether its ending was settled before the handler was over."""
+        """When the outcome was handed on for the first time."""
         self.spawned = False
-        """Whether this attempt has asked for children."""
-        self.hook_waits = False
-        """Whether it was asked to stop and its hook runs after its children have ended."""
+        """True if this attempt has asked for children."""
         self.children: Sequence[HistoryRecord] = ()
         self.latest: ProgressReport | None = None
         """The last report that has not been written yet."""
         self.progress: StoredProgress | None = None
         self.io: IoBudget | None = None
-        """What it has moved, as far as anybody told."""
+        """The moved bytes, as far as they were reported or measured."""
         self.progress_at = started
         self._saver = saver
         self._spawner = spawner
@@ -120,59 +165,82 @@ class Attempt:
         self._loop = loop
         self._loop_thread = threading.get_ident()
 
+    def enter(self, phase: Phase) -> None:
+        """Move to the next phase; raise ``RuntimeError`` if it may not follow the current one."""
+        if phase not in FOLLOWS[self.phase]:
+            token = f"attempt {self.task.attempt} of task {self.task.id}"
+            raise RuntimeError(f"{token} cannot go from {self.phase} to {phase}")
+        self.phase = phase
+
+    def read_overrides(self, stored: str) -> str | None:
+        """Decode the options that were stored with the task; return an error message if they are unreadable."""
+        try:
+            self.overrides = _decode_overrides(stored)
+        except msgspec.MsgspecError as wrong:
+            return f"its stored options are unreadable: {wrong}"
+        return None
+
     @property
     def retry(self) -> Retry:
         return self.overrides.retry or self.type.retry
 
     @property
     def timeout_ms(self) -> int | None:
-        said = self.overrides.timeout_ms
-        return self.type.timeout_ms if said == NO_OVERRIDES.timeout_ms else said
+        own = self.overrides.timeout_ms
+        return self.type.timeout_ms if own == NO_OVERRIDES.timeout_ms else own
 
     def is_first_ending(self, now: float) -> bool:
-        """Note when the attempt is over; one may have to be judged again."""
+        """Note the time of the ending. True if it is the first: a refused verdict leads to a second."""
         is_first = self.ended_at is None
         self.ended_at = now if self.ended_at is None else self.ended_at
         return is_first
 
     @property
     def duration_ms(self) -> int:
-        """How long it was at work."""
         return 0 if self.ended_at is None else round((self.ended_at - self.started) * 1000)
 
     @property
-    def hears_stop(self) -> bool:
-        """Whether the handler can be told to stop; a plain function in a thread cannot."""
+    def can_be_stopped(self) -> bool:
+        """True if the handler notices a request to stop; a plain function in a thread does not."""
         main = self.type.handler.main
         return main.is_async or main.wants_context or self.type.in_process
 
     @property
     def has_family(self) -> bool:
-        """Whether the task may have children."""
+        """True if the task may have children."""
         return self.spawned or self.task.family is not None
 
     @property
     def fail_fast(self) -> bool:
-        said = self.overrides.fail_fast
-        return self.type.fail_fast if said is None else said
+        own = self.overrides.fail_fast
+        return self.type.fail_fast if own is None else own
 
     def stop(self, reason: StopReason) -> None:
-        """Ask the handler to stop. The first reason stands, but the end of the task outranks an interruption.
-
-        It is interrupted once; only a handler that has not listened for long is interrupted again.
-        """
-        was_asked = self.stop_reason is not None
+        """Ask the handler to stop, once. The first reason counts, but the end of the task outranks an interruption."""
         if self.stop_reason is None or (reason.ends_task and not self.stop_reason.ends_task):
             self.stop_reason = reason
-        if self.running is not None and not self.ended and not was_asked:
-            self.running.interrupt()
+        if self.phase is Phase.STARTING or self.phase is Phase.RUNNING:
+            self.enter(Phase.STOPPING)
+            if self.running is not None:
+                self.running.interrupt()
 
     @property
-    def is_ending(self) -> bool:
-        """Whether the task is over, whatever its handler says."""
+    def ends_task(self) -> bool:
+        """True if a request to stop ends the task, whatever its handler returns."""
         return self.stop_reason is not None and self.stop_reason.ends_task
 
-    # What the handler's Context asks for
+    @property
+    def is_handler_over(self) -> bool:
+        return self.phase in _AFTER_HANDLER
+
+    def add_note(self, problem: str) -> None:
+        self.note = problem if self.note is None else f"{self.note}; {problem}"
+
+    def stopped(self, *, awaits_children: bool = False) -> Stopped:
+        """Return the outcome of this attempt, which was asked to stop."""
+        return Stopped(self.stop_reason or StopReason.CANCEL, self.note, awaits_children)
+
+    # Requests of the handler, through its Context
 
     @property
     def stop_requested(self) -> bool:
@@ -189,10 +257,6 @@ class Attempt:
     def record_io(self, moved: IoBudget) -> None:
         with _RECORDING:
             self.io = moved if self.io is None else self.io + moved
-
-    @property
-    def io_to_store(self) -> str | None:
-        return budget_to_store(self.io)
 
     def save(self, saved: str) -> Awaitable[None]:
         if threading.get_ident() == self._loop_thread:
@@ -211,7 +275,7 @@ class Attempt:
         return Spawned(asyncio.run_coroutine_threadsafe(self._spawn(submissions, sibling), self._loop).result())
 
     async def _spawn(self, submissions: Sequence[Submission], sibling: bool) -> list[Handle[Any]]:
-        # Noted beforehand: whoever asked may be gone when the answer comes.
+        # Noted before the answer: the handler may have ended when it comes.
         self.spawned = self.spawned or not sibling
         return await self._spawner(
             submissions,
@@ -262,13 +326,64 @@ class Attempt:
                 if self.progress and self.progress.eta_ms is not None
                 else None,
             )
-        return readable(self.progress) if self.progress else None
+        return readable_progress(self.progress) if self.progress else None
 
     def take_progress(self, now: float) -> StoredProgress | None:
-        """What is new since the last call, with its rate."""
+        """Return the progress reported since the last call, with its rate; None if there is none."""
         latest, self.latest = self.latest, None
         if latest is None:
             return None
         self.progress = advanced(self.progress, latest, now - self.progress_at)
         self.progress_at = now
         return self.progress
+
+
+Limited = Literal["handler", "stopping", "hook"]
+"""The limited time: of the handler, of stopping after a request, or of the ``on_cancel`` hook."""
+
+
+class Deadline(NamedTuple):
+    """A time limit of an attempt."""
+
+    at: float
+    order: int
+    limits: Limited
+    attempt: Attempt
+
+    @property
+    def is_met(self) -> bool:
+        """True if the limited code has ended, or was asked to stop before its timeout."""
+        match self.limits:
+            case "handler":
+                return self.attempt.phase is not Phase.RUNNING
+            case "stopping":
+                return self.attempt.is_handler_over
+            case "hook":
+                return self.attempt.hook is None
+
+
+class Deadlines:
+    """The time limits that may still be exceeded, earliest first. A new earliest one wakes the dispatcher."""
+
+    def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
+        self._clock = clock
+        self._wake = wake
+        self._open: list[Deadline] = []
+        self._order = itertools.count()
+
+    def add(self, delay: float, limits: Limited, attempt: Attempt) -> None:
+        deadline = Deadline(self._clock.monotonic() + delay, next(self._order), limits, attempt)
+        heapq.heappush(self._open, deadline)
+        if self._open[0] is deadline:
+            self._wake()
+
+    def next_at(self) -> float | None:
+        while self._open and self._open[0].is_met:
+            heapq.heappop(self._open)
+        return self._open[0].at if self._open else None
+
+    def missed(self) -> Iterator[Deadline]:
+        """Remove and yield the deadlines that have passed, in order."""
+        now = self._clock.monotonic()
+        while (at := self.next_at()) is not None and at <= now:
+            yield heapq.heappop(self._open)

@@ -1,7 +1,8 @@
-"""The clock of cron tasks: fires what is due, and knows when something else will be.
+"""Fire the cron tasks of a scheduler when they are due.
 
-What each task has coming is on an agenda, so that a look when nothing is due costs the same however many tasks there
-are. Retries and restarts are not on it: the engine does them with the task that was fired.
+The next occurrence of each task is on an agenda, ordered by time, so that checking for due tasks costs the same however
+many tasks there are. Retries and restarts are not on the agenda: a firing is an ordinary task, and the scheduler
+retries it like any other.
 """
 
 from __future__ import annotations
@@ -9,46 +10,52 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, tzinfo
 
-from taskmill.cron_socket import Occasion
+from taskmill.core.cron_port import CronStore, Occasion
+from taskmill.core.exits import ends_program
+from taskmill.core.ports import Clock
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreCorrupt, StoreError, StoreLost
-from taskmill.exits import ends_program
+from taskmill.model.attempt import message_of
 from taskmill.model.cron import CronState
-from taskmill.model.exception_text import message_of
 from taskmill.observe.log import cron_logger as logger
-from taskmill.policy.cron.agenda import Agenda
-from taskmill.policy.cron.decisions import next_occurrence
-from taskmill.ports import Clock, Store
-from taskmill.runtime.announcer import Announcer
+from taskmill.policy.cron.decisions import Agenda, next_occurrence
+from taskmill.runtime.announcer import Announcer, Commits
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.cron_tasks import CronTask
 
-BITE = 64
-"""How many tasks are fired in one transaction. Others get their turn in between."""
-PATIENCE_MS = 1_000
-"""How long to wait before what could not be done is tried again."""
+BATCH = 64
+"""The most tasks to fire in one transaction, so that other transactions are committed in between."""
+RETRY_MS = 1_000
+"""How long to wait before a failed read or firing is tried again."""
 
 
 class CronClock:
-    """Fires the cron tasks of one scheduler while it dispatches."""
+    """Fires cron tasks while the scheduler dispatches."""
 
     def __init__(
-        self, store: Store, registry: Registry, clock: Clock, announcer: Announcer, tasks: Sequence[CronTask]
+        self,
+        store: CronStore,
+        registry: Registry,
+        clock: Clock,
+        announcer: Announcer,
+        commits: Commits,
+        tasks: Sequence[CronTask],
     ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
         self._announcer = announcer
+        self._commits = commits
         self._tasks = {task.name: task for task in tasks}
         self._zone: tzinfo = UTC
         self._agenda = Agenda()
         self._in_doubt: set[str] = set()
-        """Tasks whose states may be other than is known here."""
-        self._look_at: int | None = None
-        """When to ask the store about those, if it could not answer."""
+        """Tasks whose stored states may have changed; they are read again."""
+        self._read_at: int | None = None
+        """When to read those states: 0 for at once, later if the last read failed, None if there are none."""
 
     async def begin(self) -> None:
-        """Compare what is declared with what is stored; the declarations win."""
+        """Replace the stored cron tasks by the declared ones, and learn when each is due."""
         if not self._tasks and not await self._store.cron_rows():
             return
         now, self._zone = self._clock.now_ms(), self._clock.zone()
@@ -63,19 +70,19 @@ class CronClock:
                 extra=begun.difference.attributes(),
             )
         self.follow(begun.states)
-        self._announcer.effects(begun.effects, now)
+        self._commits.publish(begun.commit, now, durable=True)
 
     @property
     def next_at(self) -> int | None:
-        """When something is due."""
-        return self._agenda.earliest() if self._look_at is None else self._look_at
+        """When a task is due or a state is to be read."""
+        return self._agenda.earliest() if self._read_at is None else self._read_at
 
     def is_due(self, now: int) -> bool:
         at = self.next_at
         return at is not None and at <= now
 
     def follow(self, states: Iterable[CronState]) -> None:
-        """Something was committed about these tasks."""
+        """Put tasks on the agenda by their committed states."""
         for state in states:
             task = self._tasks.get(state.name)
             if task is not None:
@@ -84,52 +91,53 @@ class CronClock:
     def _moment(self, state: CronState, task: CronTask) -> int | None:
         try:
             return next_occurrence(state, task.registration.expression, self._zone)
-        except Exception:  # noqa: BLE001 - whatever it is, the loop goes on
-            # One task that cannot be reckoned must not keep the others from running.
-            logger.exception("when cron task %r is due cannot be told, trying again", state.name)
-            return self._clock.now_ms() + PATIENCE_MS
+        except Exception:  # noqa: BLE001 - one task whose occurrence cannot be computed must not stop the others
+            logger.exception(
+                "the next occurrence of cron task %r cannot be computed, retrying in %g s", state.name, RETRY_MS / 1000
+            )
+            return self._clock.now_ms() + RETRY_MS
 
     def look_again(self) -> None:
-        """Another process may have ended what was at work."""
+        """Read the states of running tasks again, which another process may have ended."""
         if self._tasks:
             self._doubt(name for name in self._tasks if name not in self._agenda)
 
     def clock_stepped(self) -> None:
-        """What has passed may come again."""
+        """Read all states again, because a step of the wall clock may repeat or skip occurrences."""
         self._doubt(self._tasks)
 
     def _doubt(self, names: Iterable[str]) -> None:
         self._in_doubt.update(names)
-        self._look_at = 0 if self._in_doubt else None
+        self._read_at = 0 if self._in_doubt else None
 
-    async def look(self) -> None:
-        """Fire what is due; of much that is due at once a part, so that others get their turn in between."""
+    async def fire_due(self) -> None:
+        """Fire the tasks that are due, at most :data:`BATCH` at once."""
         now = self._clock.now_ms()
         try:
-            if self._look_at is not None:
+            if self._read_at is not None:
                 await self._read_again()
-            if due := self._agenda.take_due(now, BITE):
+            if due := self._agenda.take_due(now, BATCH):
                 await self._fire(due, now)
         except StoreLost:
             raise
         except StoreError as wrong:
-            # A value that cannot be read may also be a mistake in a calculation: the traceback tells.
+            # An unreadable value may come from a bug in a calculation, which the traceback shows.
             unreadable = isinstance(wrong, StoreCorrupt)
-            logger.error("the store could not be asked about cron tasks, trying again: %s", wrong, exc_info=unreadable)
-        except Exception:  # noqa: BLE001 - whatever it is, the loop goes on
+            logger.error("the store refused to fire cron tasks, trying again: %s", wrong, exc_info=unreadable)
+        except Exception:  # noqa: BLE001 - the loop must continue
             logger.exception("cron tasks that are due could not be fired, trying again")
 
     async def _read_again(self) -> None:
-        names, self._look_at = list(self._in_doubt), self._clock.now_ms() + PATIENCE_MS
+        names, self._read_at = list(self._in_doubt), self._clock.now_ms() + RETRY_MS
         rows = await self._store.cron_rows(names)
         self._in_doubt.difference_update(names)
-        self._look_at = 0 if self._in_doubt else None
+        self._read_at = 0 if self._in_doubt else None
         self.follow(row.state for row in rows)
 
     async def _fire(self, names: Sequence[str], now: int) -> None:
         for name in names:
-            # Until they have been fired they are due soon, whatever happens here.
-            self._agenda.put(name, now + PATIENCE_MS)
+            # Due again soon if the firing fails; a success replaces this.
+            self._agenda.put(name, now + RETRY_MS)
         occasions = [occasion for name in names if (occasion := self._occasion(name, now)) is not None]
         firings = await self._store.fire_cron(occasions, now, self._zone)
         for occasion in occasions:
@@ -149,12 +157,12 @@ class CronClock:
         except BaseException as wrong:
             if ends_program(wrong):
                 raise
-            # What computes an option of it has failed, in whatever way.
-            logger.error("cron task %r cannot be started, trying again: %s", name, message_of(wrong))
+            # A user's function that computes an option may raise anything.
+            logger.error("cron task %r cannot be fired, retrying in %g s: %s", name, RETRY_MS / 1000, message_of(wrong))
             return None
 
     def note_cut_short(self, attempts: Iterable[Attempt]) -> None:
-        """These attempts are stopped before their end because the scheduler stops."""
+        """Log the cron tasks among these attempts, which the shutdown stops before their end."""
         for attempt in attempts:
             if attempt.task.cron is not None:
                 logger.warning("cron task %r is cut short by a stop; it will start again", attempt.task.cron)

@@ -1,7 +1,7 @@
-"""Declared cron tasks as task types: what is called when one fires, and with which options.
+"""Turn declared cron tasks into task types and submissions.
 
-A task keeps its type and the options of the view that was given. A plain callable becomes a type of the domain
-``cron``; what it returns is dropped.
+A declared ``Task`` keeps its own type and options. A plain callable becomes a task type in the domain ``cron``, and its
+result is dropped.
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from taskmill.cron_socket import CronDeclaration
-from taskmill.define.cron_handler import handler_refusal
+from taskmill.core.cron_port import CronDeclaration
+from taskmill.define.declare import handler_refusal
 from taskmill.define.domain import Domain
 from taskmill.define.registry import Registry, overrides_of
 from taskmill.define.task import Task, TaskType
 from taskmill.errors import ConfigError
 from taskmill.model.options import merged
-from taskmill.model.retry import Retry
-from taskmill.model.stages import NewTask
+from taskmill.model.settings import Retry
 from taskmill.model.submission import Submission
-from taskmill.model.task_name import full_name
+from taskmill.model.task import NewTask, full_name
 from taskmill.policy.cron.registrations import Registration, checked_registrations
 
 DOMAIN = "cron"
 TAG = "cron"
 _UNLIMITED = 2**31 - 1
-"""Retries of a firing: it is tried until it succeeds or its next occurrence comes."""
+"""A firing is retried until it succeeds or its next occurrence is due."""
 
 
 class CronTask(NamedTuple):
-    """A declared cron task and what each of its firings submits."""
+    """A declared cron task, with the submission that each firing makes."""
 
     registration: Registration
     submission: Submission
@@ -46,12 +45,12 @@ class CronTask(NamedTuple):
         return CronDeclaration(self.registration, submission.type, submission.encoded or "{}", overrides)
 
     def firing(self, registry: Registry, now: int) -> NewTask:
-        """The task that it fires now."""
+        """Return the task that a firing at ``now`` stores."""
         return registry.resolve(self.submission, now)
 
 
 def declared_cron(given: object, domains: Iterable[Domain]) -> tuple[Sequence[CronTask], Iterable[Domain]]:
-    """Judge the list, and make task types of what it calls; returns also the domains, with those that it needs."""
+    """Check the declared list; return its tasks, and the domains together with those that the tasks need."""
     registrations = checked_registrations(given, handler_refusal)
     if not registrations or not isinstance(domains, Iterable):
         return (), domains
@@ -71,13 +70,13 @@ def declared_cron(given: object, domains: Iterable[Domain]) -> tuple[Sequence[Cr
             tasks.append(CronTask(one, _submission(Submission.prepared(task_type.name, {}, {}, "{}"), one)))
     if own.types:
         if any(isinstance(domain, Domain) and domain.name == DOMAIN for domain in known):
-            raise ConfigError(f"domains: the name {DOMAIN!r} is that of cron tasks which are plain callables")
+            raise ConfigError(f"domains: the name {DOMAIN!r} is reserved for cron tasks that are plain callables")
         known.append(own)
     return tasks, known
 
 
 def _submission(prepared: Submission, one: Registration) -> Submission:
-    """What was prepared, as a firing: tagged, and tried again as its registration says."""
+    """Return a prepared submission with the tag and the retries of a firing."""
     options = merged(prepared.options, {"retry": _retry(one.retry_delay_ms), "tags": {TAG: one.name}})
     return Submission.prepared(prepared.type, prepared.payload, options, prepared.encoded)
 
@@ -88,7 +87,7 @@ def _retry(delay_ms: int) -> Retry:
 
 
 def _type_of(name: str, handler: Callable[[], Any]) -> TaskType:
-    """All are alike but for their names and what they call: reading a signature each time would take long."""
+    """Return the task type of a plain callable: a copy of one pattern, because inspecting each signature is slow."""
     return _pattern().renamed(full_name(DOMAIN, name), _calling(handler))
 
 
@@ -100,7 +99,7 @@ def _pattern() -> TaskType:
 
 
 def _calling(handler: Callable[[], Any]) -> Callable[[], Any]:
-    """A function that calls the handler and returns nothing: on the loop if it is asynchronous, else in a thread."""
+    """Return a function that calls the handler and drops its result; it is async if the handler is."""
     if _is_async(handler):
 
         async def call_on_loop() -> None:
@@ -113,7 +112,7 @@ def _calling(handler: Callable[[], Any]) -> Callable[[], Any]:
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()
-            raise TypeError("the handler returned an awaitable, which nobody awaits: write it as `async def`")
+            raise TypeError("the handler returned an awaitable, which is never awaited; write it as `async def`")
 
     return call_in_thread
 

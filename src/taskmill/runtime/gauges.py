@@ -1,8 +1,8 @@
-"""Reading the dispatcher's own memory from any thread, for whoever scrapes.
+"""Read the gauges of a dispatcher from any thread, for the metrics.
 
-Only copies of dicts and lists are looked at, each made in one step that the event loop cannot come between. Different
-ones may be a moment apart. Nothing here asks the store or waits for the loop, so that a process whose loop is stuck, or
-whose disk is, can still be watched.
+Only copies of dicts and lists are read, each made in one step that the event loop cannot interrupt. Two copies may be a
+moment apart. Nothing here calls the store or waits for the event loop, so a process can be watched while its loop or
+its disk is stuck.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from taskmill.dispatch.front import LaneFront
 from taskmill.model.controls import Scope
-from taskmill.model.priority import Priority
-from taskmill.model.stages import Lane
-from taskmill.observe.meter import MOST_NAMES, OTHER
+from taskmill.model.settings import Priority
+from taskmill.model.task import Lane
+from taskmill.observe.counters import MOST_NAMES, OTHER
 from taskmill.policy.aging import NAMED_LEVELS, effective_priority
-from taskmill.runtime.dispatcher import Dispatcher
-from taskmill.runtime.glimpse import LaneGlimpse
+from taskmill.runtime.loop import DispatchLoop
+from taskmill.runtime.machine_watch import Watch
 from taskmill.runtime.settings import RunSettings
-from taskmill.runtime.watching import Watch
 
 _LEVELS = tuple(reversed(NAMED_LEVELS))
 LEVEL_NAMES = tuple(Priority(level).name.lower() for level in _LEVELS)
@@ -28,9 +28,9 @@ LEVEL_NAMES = tuple(Priority(level).name.lower() for level in _LEVELS)
 
 
 class GroupGauges(NamedTuple):
-    """One group that has work here.
+    """The gauges of one group with work on this node.
 
-    ``waiting`` counts what is in sight, ``allocated`` is ``None`` where slots are not shared.
+    ``waiting`` counts the tasks in the front of the queue; ``allocated`` is ``None`` if slots are not shared.
     """
 
     waiting: int
@@ -40,7 +40,7 @@ class GroupGauges(NamedTuple):
 
 
 class Gauges(NamedTuple):
-    """How things stand in this process."""
+    """The gauges of this process."""
 
     dispatching: bool
     slots: int
@@ -50,35 +50,35 @@ class Gauges(NamedTuple):
     running_levels: Mapping[str, int] = {}
     """Running tasks by the level of their effective priority."""
     next_levels: Mapping[str, int] = {}
-    """Groups by the level of the effective priority of the task that is next in each."""
+    """Groups by the level of the effective priority of their next task."""
     groups: Mapping[str, GroupGauges] = {}
-    """Those that have work; of very many the idlest are summed up as one."""
+    """Groups with work. Beyond :data:`MOST_NAMES`, the least busy groups are summed up as one."""
     paused: Sequence[Scope] = ()
     pressures: Mapping[str, float] = {}
-    """By source."""
+    """Pressure by source."""
 
 
 def level_of(effective: int) -> str:
-    """The most urgent named level that a priority has reached."""
+    """Return the most urgent named level that an effective priority has reached."""
     return LEVEL_NAMES[bisect_left(_LEVELS, effective)]
 
 
-def read_gauges(settings: RunSettings, dispatcher: Dispatcher | None, watch: Watch | None, now: int) -> Gauges:
-    if dispatcher is None:
-        return Gauges(dispatching=False, slots=settings.max_concurrency)
-    room, workshop = dispatcher._room, dispatcher.workshop
-    attempts = [*workshop.attempts.copy().values(), *workshop.lingering.copy()]
-    groups = _groups(dispatcher, now)
+def read_gauges(settings: RunSettings, loop: DispatchLoop | None, watch: Watch | None, now: int) -> Gauges:
+    if loop is None:
+        return Gauges(dispatching=False, slots=settings.declared.max_concurrency)
+    waiting = loop._waiting
+    attempts = [*loop.attempts.open.copy().values(), *loop.attempts.lingering.copy()]
+    groups = _groups(loop, now)
     heads = [each.next_priority for each in groups.values() if each.next_priority is not None]
     return Gauges(
         dispatching=True,
-        slots=settings.max_concurrency,
+        slots=settings.declared.max_concurrency,
         slots_taken=len(attempts),
         running=Counter(attempt.task.type for attempt in attempts),
         running_levels=_by_level(attempt.task.effective for attempt in attempts),
         next_levels=_by_level(heads),
-        groups=_few(groups),
-        paused=sorted(scope for scope, pause in room.picker.rules.controls.pauses.items() if pause.holds(now)),
+        groups=_summed_up(groups),
+        paused=sorted(scope for scope, pause in waiting.picker.rules.controls.pauses.items() if pause.holds(now)),
         pressures=watch.pressures if watch is not None else {},
     )
 
@@ -87,14 +87,14 @@ def _by_level(priorities: Iterable[int]) -> dict[str, int]:
     return dict.fromkeys(LEVEL_NAMES, 0) | Counter(map(level_of, priorities))
 
 
-def _groups(dispatcher: Dispatcher, now: int) -> dict[str, GroupGauges]:
-    room = dispatcher._room
-    rules = room.picker.rules
-    taken = dict(room._load.groups)
-    waiting = {group: lanes.copy() for group, lanes in room._glimpse.groups.copy().items()}
-    shares = room.picker.shares.slots_by_group() if rules.is_shared else {}
+def _groups(loop: DispatchLoop, now: int) -> dict[str, GroupGauges]:
+    picker, front = loop._waiting.picker, loop._waiting._front
+    rules = picker.rules
+    taken = dict(loop.load.groups)
+    waiting = {group: lanes.copy() for group, lanes in front.groups.copy().items()}
+    shares = picker.shares.slots_by_group() if rules.is_shared else {}
 
-    def heads(lanes: Mapping[Lane, LaneGlimpse]) -> list[int]:
+    def heads(lanes: Mapping[Lane, LaneFront]) -> list[int]:
         return [
             effective_priority(rules.declared.aging, lane.urgency, now - place.aged_from)
             for lane, known in lanes.items()
@@ -112,7 +112,7 @@ def _groups(dispatcher: Dispatcher, now: int) -> dict[str, GroupGauges]:
     }
 
 
-def _few(groups: dict[str, GroupGauges]) -> dict[str, GroupGauges]:
+def _summed_up(groups: dict[str, GroupGauges]) -> dict[str, GroupGauges]:
     if len(groups) <= MOST_NAMES:
         return groups
     busiest = sorted(groups, key=lambda name: (-groups[name].taken, -groups[name].waiting, name))

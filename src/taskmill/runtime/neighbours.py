@@ -1,8 +1,9 @@
-"""Noticing other processes on the same file.
+"""Notice commits of other processes on the same store.
 
-SQLite tells in microseconds whether anyone else has committed. While this scheduler dispatches, or somebody here waits
-for a task, we ask: often while others are active, seldom while they are not. A store that tells of news by itself is
-hardly asked otherwise. This is real time even under a manual clock, because other processes live in real time.
+While this scheduler dispatches, or a caller here waits for a task, the store is asked at intervals whether another
+process has committed: often while others are active, seldom otherwise. SQLite answers in microseconds. A store with
+notifications (PostgreSQL) is asked when one arrives, and otherwise only as a safety net. The intervals are real time
+even under a manual clock, because other processes live in real time.
 """
 
 from __future__ import annotations
@@ -11,35 +12,37 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from taskmill.core.ports import Shared
 from taskmill.errors import StoreError, StoreLost
 from taskmill.observe.log import logger
-from taskmill.ports import Store
-from taskmill.runtime.waiters import Waiters
+from taskmill.runtime.announcer import Waiters
 
-SOON = 0.02
-SELDOM = 0.2
-UNTOLD = 5.0
-"""Where news are told: so often all the same, and whether anybody still needs them."""
+ACTIVE_INTERVAL = 0.02
+"""Seconds between two checks while other processes are active."""
+IDLE_INTERVAL = 0.2
+"""Seconds between two checks while other processes are idle."""
+NOTIFIED_INTERVAL = 5.0
+"""The most seconds between two checks of a store with notifications, in case one is lost."""
 ACTIVE_FOR = 100
-"""How many quick looks follow the last foreign commit."""
+"""How many quick checks follow the last commit of another process."""
 
 
 class Neighbours:
-    """Calls ``changed`` after another process has committed, and wakes waiters whose tasks it ended."""
+    """Calls ``changed`` after another process has committed, and wakes the callers whose tasks it ended."""
 
-    def __init__(self, store: Store, waiters: Waiters) -> None:
+    def __init__(self, store: Shared, waiters: Waiters) -> None:
         self._store = store
         self._waiters = waiters
         self._watching: asyncio.Task[None] | None = None
-        self._looked_at = 0.0
+        self._checked_at = 0.0
         self.changed: Callable[[], None] | None = None
         self.lost: Callable[[StoreLost], None] | None = None
         """Called when the store can no longer be used."""
-        self.look_at_clock: Callable[[], None] = lambda: None
-        """Called at each look: other processes go by the new time at once when the wall clock is stepped."""
+        self.check_clock: Callable[[], None] = lambda: None
+        """Called at each check, so that the loop follows a step of the wall clock as soon as other processes do."""
 
     def watch(self) -> None:
-        """Start looking; it stops by itself when nobody needs it."""
+        """Start to check; the checks stop by themselves when no loop and no caller needs them."""
         if self._watching is None and self._store.is_shared:
             self._watching = asyncio.get_running_loop().create_task(self._watch(), name="taskmill-neighbours")
 
@@ -52,28 +55,32 @@ class Neighbours:
         quick = ACTIVE_FOR
         try:
             while self.changed is not None or self._waiters.ids:
-                await self._wait(SOON if quick else SELDOM)
+                await self._wait(ACTIVE_INTERVAL if quick else IDLE_INTERVAL)
                 quick = max(quick - 1, 0)
-                self.look_at_clock()
-                if await self._look():
+                self.check_clock()
+                if await self._check():
                     quick = ACTIVE_FOR
         finally:
             self._watching = None
 
     async def _wait(self, interval: float) -> None:
-        """Until it is time to ask, or there is news; who writes all the time is not asked more often for that."""
+        """Wait for ``interval`` or, if the store has notifications, for the next one.
+
+        Checks that follow notifications are at least :data:`ACTIVE_INTERVAL` apart, however many arrive.
+        """
         if self._store.news is None:
             await asyncio.sleep(interval)
             return
         loop = asyncio.get_running_loop()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(UNTOLD):
+            async with asyncio.timeout(NOTIFIED_INTERVAL):
                 await self._store.news.wait()
-        await asyncio.sleep(self._looked_at + SOON - loop.time())
+        await asyncio.sleep(self._checked_at + ACTIVE_INTERVAL - loop.time())
         self._store.news.clear()
-        self._looked_at = loop.time()
+        self._checked_at = loop.time()
 
-    async def _look(self) -> bool:
+    async def _check(self) -> bool:
+        """Report commits of other processes; return True if there were any."""
         try:
             if not await self._store.foreign_changes():
                 return False
@@ -82,12 +89,12 @@ class Neighbours:
             if ids := self._waiters.ids:
                 self._waiters.ended(await self._store.ended_among(ids))
         except StoreLost as wrong:
-            # They look once more, and learn of it that way.
+            # Each woken caller reads its task again, and gets this error itself.
             self._waiters.ended(self._waiters.ids)
             if self.lost is not None:
                 self.lost(wrong)
             return False
         except StoreError as wrong:
-            logger.error("looking for other processes failed, trying again: %s", wrong)
+            logger.error("checking for commits of other processes failed, trying again: %s", wrong)
             return False
         return True

@@ -1,4 +1,4 @@
-"""How tasks are run."""
+"""The settings by which a scheduler runs tasks."""
 
 from __future__ import annotations
 
@@ -7,31 +7,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from taskmill.model.controls import Declared
-from taskmill.model.retention import Retention
-from taskmill.model.throttle import ThrottlePolicy
+from taskmill.model.machine import ThrottlePolicy
+from taskmill.model.settings import Retention
 
 if TYPE_CHECKING:
-    from taskmill.observe.meter import Meter
+    from taskmill.observe.counters import Counters
     from taskmill.runtime.cron_tasks import CronTask
 
 
 @dataclass(slots=True)
 class RunSettings:
-    """``declared`` may change at any time; durations are seconds."""
+    """Settings of a scheduler. Durations are in seconds. ``declared`` may change at any time."""
 
     expiry_sweep_interval: float
     cancel_timeout: float
     shutdown_grace: float
     retention: Retention | None
     declared: Declared
-    """What the program says about groups, rates and aging."""
+    """The settings of groups, rates and aging that the program declares."""
     throttle: ThrottlePolicy = ThrottlePolicy()  # noqa: RUF009 - a frozen value
     """Which tasks wait under which pressure."""
     cron: Sequence[CronTask] = ()
-    """What runs by the clock: all of it, in the order of declaration."""
-    meter: Meter | None = None
-    """Counts what happens, once somebody asks for it."""
-
-    @property
-    def max_concurrency(self) -> int:
-        return self.declared.max_concurrency
+    """All cron tasks, in the order of declaration."""
+    counters: Counters | None = None
+    """The counters of the metrics; None until they are first requested."""

@@ -1,58 +1,72 @@
-"""The night shift beside the loop: pruning history in small bites, noticing steps of the clock, ending timed pauses."""
+"""Upkeep beside the dispatch loop: prune history, follow steps of the wall clock, end timed pauses, set damage aside.
+
+The loop calls these chores and sleeps until :attr:`Upkeep.next_at` at the latest. Pruning and giving paused time back
+run in asyncio tasks of their own, in small batches, so that other transactions are committed between them. If the store
+refuses a chore, it is logged and tried again; a lost store (``StoreLost``) ends the loop instead.
+
+A step of the wall clock is a change of the difference between the wall clock and the monotonic clock. It is noticed
+here, and the store then moves delays with it: a task that is due "in ten minutes" keeps its ten minutes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from taskmill.errors import StoreError, StoreLost
-from taskmill.model.retention import PRUNE_BITE, Retention
+from taskmill.core.ports import Clock, Dispatches, Maintained
+from taskmill.errors import StoreCorrupt, StoreError, StoreLost
+from taskmill.model.settings import PRUNE_BITE, Retention
 from taskmill.observe.log import logger
-from taskmill.policy.recurrence import CLOCK_STEP_MS
 from taskmill.policy.rules import Rules
-from taskmill.ports import Clock, Store
-from taskmill.runtime.announcer import Announcer
-from taskmill.runtime.patience import pause
+from taskmill.policy.series import CLOCK_STEP_MS
+from taskmill.runtime.announcer import Announcer, Commits
 
 PRUNE_EVERY = 1000
-"""Endings between two looks at retention while the scheduler is busy."""
+"""While the scheduler is busy, history is pruned after this many endings."""
 SHORTEST_ALLOWANCE_MS = 60_000
-"""History may be older than its ``max_age`` by a tenth of that, or by so much if that is longer."""
-STORE_PATIENCE = 1.0
-"""How long to wait before what the store refused is tried again."""
+"""History may be kept beyond its ``max_age`` by a tenth of it, or by this if it is longer."""
+STORE_RETRY = 1.0
+"""Seconds to wait before something that the store refused is tried again."""
+DAMAGE_INTERVAL = 60.0
+"""Seconds between two searches for damaged rows, if the first found none."""
+STILL = 1.0
+"""Real seconds after which a manual clock that has not moved counts as stopped."""
 
 
 class Upkeep:
-    """Keeps history within its limits and relative delays true."""
+    """Prunes history, keeps delays true when the wall clock steps, and ends timed pauses."""
 
-    def __init__(self, store: Store, clock: Clock, retention: Retention | None, announcer: Announcer) -> None:
+    def __init__(self, store: Maintained, clock: Clock, retention: Retention | None, announcer: Announcer) -> None:
         self._store = store
         self._announcer = announcer
         self._clock = clock
         self._rules = [] if retention is None else retention.rules()
         self._ages = [(rule.endings, rule.max_age_ms) for rule in self._rules if rule.max_age_ms is not None]
         self._prune_at = clock.monotonic() if self._ages else None
-        """When history may have grown too old, on the steady clock; None until something ends."""
+        """When some history may be too old, on the monotonic clock; None until a task ends."""
         self.wake: Callable[[], None] = lambda: None
         """Called when :attr:`next_at` has changed."""
         self._ended_since = 0
         self._pruning: asyncio.Task[None] | None = None
         self._giving_back: asyncio.Task[None] | None = None
         self._offset = self._clock_offset()
-        self._noticed = asyncio.Event()
-        """Set when a step of the clock has been noticed."""
-        self._next_try: float | None = None
-        """When a step of the clock that the store refused to hear of is told again, on the steady clock."""
+        self._step_noticed = asyncio.Event()
+        """Set when the loop has noticed a step of the wall clock."""
+        self._step_retry_at: float | None = None
+        """When a step that the store refused to follow is tried again, on the monotonic clock."""
 
     @property
     def next_at(self) -> float | None:
-        """When there is something to do, on the steady clock."""
-        moments = (self._next_try, None if self._pruning else self._prune_at)
+        """When the next chore is due, on the monotonic clock."""
+        moments = (self._step_retry_at, None if self._pruning else self._prune_at)
         return min((moment for moment in moments if moment is not None), default=None)
 
+    # Pruning
+
     def tasks_ended(self, count: int) -> None:
+        """Count endings and prune when there were enough of them; plan the next pruning by age."""
         self._ended_since += count
         if self._ended_since >= PRUNE_EVERY:
             self._begin_pruning()
@@ -61,7 +75,7 @@ class Upkeep:
             self._prune_at = self._clock.monotonic() + soonest / 1000
 
     def prune_if_due(self) -> None:
-        """Begin to prune history that may have grown too old."""
+        """Begin to prune if some history may be too old."""
         if self._prune_at is not None and self._prune_at <= self._clock.monotonic():
             self._begin_pruning()
 
@@ -70,15 +84,15 @@ class Upkeep:
             self._pruning = asyncio.get_running_loop().create_task(self.prune())
 
     async def prune(self) -> None:
-        """Prune until history is within its limits; others commit between the bites."""
+        """Prune history in batches until it is within its limits."""
         self._ended_since = 0
         try:
-            # A bite that is not full was the last: what ends meanwhile is left to the next look.
+            # A batch that is not full was the last. Endings that come meanwhile are left to the next pruning.
             while self._rules and await self._store.prune(self._rules, self._clock.now_ms(), PRUNE_BITE) == PRUNE_BITE:
                 continue
             self._prune_at = await self._next_pruning()
         except StoreError as wrong:
-            logger.error("history could not be pruned: %s", wrong)
+            logger.error("history could not be pruned; it is tried again later: %s", wrong)
             if self._ages:
                 self._prune_at = self._clock.monotonic() + SHORTEST_ALLOWANCE_MS / 2000
         finally:
@@ -86,7 +100,7 @@ class Upkeep:
             self.wake()
 
     async def _next_pruning(self) -> float | None:
-        """When the oldest history will be too old, on the steady clock; a little later, to take more at once."""
+        """Return when to prune by age again, on the monotonic clock: a little late, to remove more at once."""
         now, moments = self._clock.now_ms(), list[int]()
         for endings, max_age in self._ages:
             oldest = await self._store.oldest_ended(endings)
@@ -95,7 +109,7 @@ class Upkeep:
         return self._clock.monotonic() + (min(moments) - now) / 1000 if moments else None
 
     async def settle(self) -> None:
-        """Finish what was begun, before the loop goes away; what is left of paused time waits for the next one."""
+        """Finish pruning before the loop ends. Paused time that is still owed is left to the next dispatcher."""
         if self._giving_back is not None:
             self._giving_back.cancel()
             await asyncio.wait([self._giving_back])
@@ -104,91 +118,165 @@ class Upkeep:
         if self._ended_since:
             await self.prune()
 
+    # Steps of the wall clock
+
     @property
     def is_clock_stepped(self) -> bool:
-        """True if the wall clock was stepped since the loop has looked at it."""
+        """True if the wall clock was stepped and the loop has not noticed it yet."""
         return abs(self._clock_offset() - self._offset) >= CLOCK_STEP_MS
 
-    async def step_noticed(self) -> None:
-        """Make the loop look at the clock, and wait until it has; a loop that cannot is not waited for."""
+    async def wait_until_step_noticed(self) -> None:
+        """Wake the loop and wait until it has noticed a step, but no longer than :data:`STORE_RETRY`."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STORE_PATIENCE):
+            async with asyncio.timeout(STORE_RETRY):
                 while self.is_clock_stepped:
-                    self._noticed.clear()
+                    self._step_noticed.clear()
                     self.wake()
-                    await self._noticed.wait()
+                    await self._step_noticed.wait()
 
-    async def notice_clock_step(self) -> int:
-        """By how many ms the wall clock was stepped, 0 if it was not; what is due "after a delay" keeps its delay."""
+    async def follow_clock_step(self) -> int:
+        """Move delays with a step of the wall clock. Return the step in ms, 0 if there was none."""
         offset = self._clock_offset()
         step = offset - self._offset
-        self._next_try = None
+        self._step_retry_at = None
         if abs(step) < CLOCK_STEP_MS:
             return 0
-        logger.warning("the wall clock was stepped by %+.3f s; delays are kept", step / 1000)
+        logger.warning("the wall clock was stepped by %+.3f s; delays keep their length", step / 1000)
         try:
             await self._store.shift_clock(step)
         except StoreLost:
             raise
         except StoreError as wrong:
-            logger.error("delays could not be moved with the clock, trying again: %s", wrong)
-            self._next_try = self._clock.monotonic() + STORE_PATIENCE
+            logger.error("delays could not be moved with the clock, retrying in %g s: %s", STORE_RETRY, wrong)
+            self._step_retry_at = self._clock.monotonic() + STORE_RETRY
             return 0
         self._offset = offset
-        self._noticed.set()
+        self._step_noticed.set()
         if self._ages:
-            # Ages are told by the wall clock.
+            # The age of history is measured by the wall clock.
             self._prune_at = self._clock.monotonic()
         return step
 
-    async def end_pauses(self, rules: Rules) -> bool:
-        """End the pauses whose time has come, as of that time; says whether there should be any.
+    def _clock_offset(self) -> int:
+        return self._clock.now_ms() - round(self._clock.monotonic() * 1000)
 
-        The time of those that have ended is given back beside the loop.
+    # Pauses
+
+    async def end_pauses(self, rules: Rules) -> bool:
+        """End the timed pauses that are over. Return True if, by the known rules, there should be some.
+
+        The time of ended pauses is given back to their tasks beside the loop.
         """
         if rules.controls.ended_pauses and self._giving_back is None:
             self._giving_back = asyncio.get_running_loop().create_task(self._give_back())
-        now = self._clock.now_ms()
         at = rules.next_resumption()
-        if at is None or at > now:
+        if at is None or at > (now := self._clock.now_ms()):
             return False
         try:
-            # The store knows best: another process may have changed when a pause ends.
+            # The store decides which: another process may have changed when a pause ends.
             for scope in await self._store.end_pauses(now):
                 self._announcer.scope_resumed(scope)
         except StoreLost:
             raise
         except StoreError as wrong:
-            logger.error("a pause could not be ended, trying again: %s", wrong)
-            await pause(self._clock, STORE_PATIENCE)
+            logger.error("a pause could not be ended, retrying in %g s: %s", STORE_RETRY, wrong)
+            await wait_before_retry(self._clock)
         return True
 
     async def _give_back(self) -> None:
-        """Take bites until nothing is owed; as long as each took, others have the store to themselves."""
+        """Give paused time back in batches, resting after each for as long as it took."""
         try:
             while True:
                 began = time.perf_counter()
-                if not await self._gave_back():
+                if not await self._give_back_batch():
                     return
                 await asyncio.sleep(time.perf_counter() - began)
         finally:
             self._giving_back = None
 
-    async def _gave_back(self) -> bool:
-        """Take one bite; says whether there may be more to do."""
+    async def _give_back_batch(self) -> bool:
+        """Give some paused time back; return True if there may be more to do."""
         try:
             return await self._store.give_back()
         except StoreLost:
             return False
         except StoreError as wrong:
-            logger.error("paused time could not be given back, trying again: %s", wrong)
-            await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_PATIENCE)
+            logger.error("paused time could not be given back, retrying in %g s: %s", STORE_RETRY, wrong)
+            await self._clock.wait(asyncio.Event(), self._clock.monotonic() + STORE_RETRY)
             return True
-
-    def _clock_offset(self) -> int:
-        return self._clock.now_ms() - round(self._clock.monotonic() * 1000)
 
 
 def _allowance(max_age_ms: int) -> int:
-    """Half of what is allowed: the other half is for whatever else delays the loop."""
+    """Return half of the allowed delay of pruning; the other half is for other delays of the loop."""
     return max(max_age_ms // 10, SHORTEST_ALLOWANCE_MS) // 2
+
+
+class DamagedRows:
+    """Ends tasks with damaged rows as dead letters, so that one damaged row does not stop all the others.
+
+    All rows are searched, but only after a transaction of the dispatcher has met a damaged one.
+    """
+
+    def __init__(self, store: Dispatches, clock: Clock, commits: Commits) -> None:
+        self._store = store
+        self._clock = clock
+        self._commits = commits
+        self._not_before = float("-inf")
+
+    async def set_aside(self, wrong: StoreError, *, running: bool = False) -> bool:
+        """Set damaged rows aside if ``wrong`` reports damage; return True if there were some.
+
+        Rows marked as running are included if ``running``: no handler of this process may be running then.
+        """
+        if not isinstance(wrong, StoreCorrupt) or self._clock.monotonic() < self._not_before:
+            return False
+        now = self._clock.now_ms()
+        try:
+            done = await self._store.set_aside(now, running=running)
+        except StoreError as again:
+            logger.error("damaged rows cannot be set aside: %s", again)
+            self._not_before = self._clock.monotonic() + DAMAGE_INTERVAL
+            return False
+        if not done.damaged:
+            self._not_before = self._clock.monotonic() + DAMAGE_INTERVAL
+            return False
+        for damage in done.damaged:
+            logger.error("%s: %s; it is set aside", self._store.name, damage)
+        self._commits.publish(done.commit, now, durable=True)
+        return True
+
+    async def set_aside_or_wait(self, wrong: StoreError) -> None:
+        """Handle a refused turn: set damaged rows aside, or else wait a moment before the next turn."""
+        if not await self.set_aside(wrong):
+            logger.error("the store refused a turn, retrying in %g s: %s", STORE_RETRY, wrong)
+            await wait_before_retry(self._clock)
+
+    async def despite_damage(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Run a step of the start; if damaged rows made it fail, set them aside and run it again."""
+        try:
+            await step()
+        except StoreCorrupt as wrong:
+            if not await self.set_aside(wrong, running=True):
+                raise
+            await step()
+
+
+async def wait_unless_still(clock: Clock, event: asyncio.Event, until: float) -> bool:
+    """Wait as ``clock.wait`` does; return False if the clock has not moved for :data:`STILL`. May return early.
+
+    A manual clock moves only when a test advances it. A test that closes its scheduler does not advance it any more, so
+    that waiting for the clock alone would never end.
+    """
+    before = clock.monotonic()
+    if event.is_set() or until <= before:
+        return True
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STILL):
+            await clock.wait(event, until)
+            return True
+    return clock.monotonic() > before
+
+
+async def wait_before_retry(clock: Clock) -> None:
+    """Wait for :data:`STORE_RETRY`, because the store has refused something."""
+    await wait_unless_still(clock, asyncio.Event(), clock.monotonic() + STORE_RETRY)

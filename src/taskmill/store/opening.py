@@ -1,4 +1,4 @@
-"""Which store a user's words name."""
+"""Opening the store that a name or address refers to. Each engine is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import re
 from typing import TYPE_CHECKING, Literal
 
+from taskmill.core.ports import Clock
 from taskmill.errors import ConfigError
 from taskmill.model.options import text
-from taskmill.ports import Clock
 from taskmill.store.sql.write_side import WriteSide
 
 if TYPE_CHECKING:
-    from taskmill.store.moving.place import Place
+    from taskmill.store.moving.endpoint import Endpoint
     from taskmill.store.postgres.store import PostgresStore
     from taskmill.store.sqlite.store import SqliteStore
 
@@ -24,33 +24,33 @@ _SCHEME = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*://|postgres(?:ql)?(?:\+\w+)?:)", 
 
 
 def is_postgres(name: str) -> bool:
-    """Whether it is an address of PostgreSQL; what looks like another address is refused."""
+    """True if ``name`` is a PostgreSQL address; raise ``ConfigError`` if it looks like any other address."""
     if name.startswith(_POSTGRES):
         return True
     if (found := _SCHEME.match(name)) is not None:
-        # What follows may hold a password.
+        # Show only the scheme: the rest may contain a password.
         raise ConfigError(
-            f"store must be a file name, ':memory:' or 'postgresql://user@host/database', not {found[0]!r} and more"
+            f"store must be a file name, ':memory:' or 'postgresql://user@host/database', not {found[0]!r}…"
         )
     return False
 
 
-def open_place(name: str, *, must_exist: bool) -> Place:
-    """One end of a move, open and taken."""
+def open_endpoint(name: str, *, must_exist: bool) -> Endpoint:
+    """Open a store as the source or target of a move."""
     if is_postgres(name):
         _check_extra()
-        from taskmill.store.postgres.place import PostgresPlace
+        from taskmill.store.postgres.endpoint import PostgresEndpoint
 
-        return PostgresPlace(name, must_exist=must_exist)
-    from taskmill.store.sqlite.place import SqlitePlace
+        return PostgresEndpoint(name, must_exist=must_exist)
+    from taskmill.store.sqlite.endpoint import SqliteEndpoint
 
-    return SqlitePlace(name, must_exist=must_exist)
+    return SqliteEndpoint(name, must_exist=must_exist)
 
 
 def open_store(
     store: str | os.PathLike[str] | AnyStore, durability: Literal["full", "process"], clock: Clock
 ) -> AnyStore:
-    """A store that is not open yet, or the one that was given; each engine is imported when it is wanted."""
+    """Return the store that a name refers to, not opened yet, or the store that was passed in."""
     if isinstance(store, WriteSide):
         return store
     name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
@@ -68,5 +68,5 @@ def open_store(
 
 
 def _check_extra() -> None:
-    """The module that says which extra is missing, before others that only fail."""
+    """Import the module whose error says which extra to install, before others raise a plain ImportError."""
     importlib.import_module("taskmill.store.postgres.connection")

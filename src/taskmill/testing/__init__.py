@@ -1,4 +1,4 @@
-"""Help for testing programs that use taskmill: a clock moved by hand, and a pytest plugin."""
+"""Test helpers for programs that use taskmill: a clock that the test moves, and a pytest plugin."""
 
 from taskmill.testing.clock import ManualClock
 from taskmill.testing.scheduler import ObservedScheduler

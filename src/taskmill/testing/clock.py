@@ -1,4 +1,4 @@
-"""``ManualClock``: time as an object that only moves when a test says so."""
+"""``ManualClock``: a clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import asyncio
 import contextlib
 import heapq
 import itertools
+import sys
+import threading
 from datetime import UTC, datetime, timedelta, tzinfo
+from types import FrameType
 
 from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration, instant, milliseconds, to_ms
 
 _PATIENCE = 0.25
-"""Real seconds that settling gives to handlers in threads, which may themselves wait for this clock."""
+"""Seconds of real time for which settling waits for user code, which may itself wait for this clock."""
+_FIRST_LOOK, _LATER_LOOK = 0.0005, 0.01
+"""Seconds of real time after which settling checks again whether the user's threads wait for an event."""
 _SPINS = 20
 _HAIR = 10
-"""Microseconds that sums of floats, and of hairs that were added for their sake, may be off."""
+"""Microseconds of rounding error to tolerate in sums of floats, and in the corrections made for them."""
 
 
 class ManualClock:
-    """A wall clock and a steady clock that stand still until :meth:`advance` or :meth:`jump`.
+    """A wall clock and a monotonic clock that stand still until :meth:`advance` or :meth:`jump`.
 
     ``start`` is an aware datetime; its zone is the host zone of the test.
     """
@@ -31,31 +36,33 @@ class ManualClock:
         self._now = start.astimezone(UTC)
         self._elapsed = timedelta()
         self._hair = 0
-        """Microseconds by which :meth:`monotonic` is ahead of that, until time goes on."""
+        """Microseconds by which :meth:`monotonic` is ahead of ``_elapsed``, until time moves."""
         self._sleepers: list[tuple[timedelta, int, asyncio.Timeout]] = []
         self._order = itertools.count()
         self._at_work = 0
         self._may_block = 0
+        self._threads: list[threading.Thread] = []
+        """The threads among ``_may_block``; the rest is user code in worker processes."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
 
     def now(self) -> datetime:
-        """The wall clock, in the zone of ``start``."""
+        """Return the wall time, in the zone of ``start``."""
         return self._now.astimezone(self._zone)
 
     def now_ms(self) -> int:
         return to_ms(self._now)
 
     def zone(self) -> tzinfo:
-        """The zone of ``start``."""
+        """Return the zone of ``start``."""
         return self._zone
 
     def monotonic(self) -> float:
-        """Seconds since the clock was made; :meth:`jump` does not move it."""
+        """Return the seconds since the clock was created; :meth:`jump` does not change them."""
         return (self._elapsed + timedelta(microseconds=self._hair)).total_seconds()
 
     async def advance(self, duration: Duration) -> None:
-        """Let ``duration`` pass: everyone due on the way is woken in order and settles before time goes on."""
+        """Let ``duration`` pass. Sleepers due on the way wake in order, and their work settles before time moves on."""
         target = self._elapsed + timedelta(milliseconds=milliseconds(duration, "duration"))
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -68,7 +75,7 @@ class ManualClock:
         await self._settle()
 
     async def jump(self, duration: Duration) -> None:
-        """Step the wall clock only, backwards if negative, as an administrator or a time server would."""
+        """Move only the wall clock, backwards if negative, as an administrator or a time server would."""
         self._now += duration if isinstance(duration, timedelta) else timedelta(seconds=duration)
         for _, _, alarm in self._sleepers:
             _ring(alarm)
@@ -82,14 +89,14 @@ class ManualClock:
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
         if until is None:
-            # Registered all the same, so that a jump wakes the sleeper to look at the wall clock again.
+            # Registered anyway, so that a jump wakes the sleeper to check the wall clock again.
             until = self.monotonic() + 1e9
         if event.is_set() or until <= self.monotonic():
             return
-        # Rounded up, so that whoever sleeps until an instant never wakes a moment before it; but for the hair.
+        # Rounded up, so that a sleeper never wakes before its instant; rounding errors of floats are ignored.
         at = timedelta(milliseconds=-(-(round(until * 1e6) - _HAIR) // 1000))
         if at <= self._elapsed:
-            # A sum of floats may lie a hair beyond the present moment; whoever compares would wait for ever.
+            # A sum of floats may lie slightly beyond the present, and its caller would wait forever: move a little.
             self._hair += 1
             return
         with contextlib.suppress(TimeoutError):
@@ -109,26 +116,34 @@ class ManualClock:
         while self.monotonic() < until:
             await self.wait(asyncio.Event(), until)
 
-    def work_begins(self, *, may_block: bool = False) -> None:
+    def work_begins(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
         if may_block:
             self._may_block += 1
+            if thread is not None:
+                self._threads.append(thread)
         else:
             self._at_work += 1
 
-    def work_ends(self, *, may_block: bool = False) -> None:
+    def work_ends(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
         if may_block:
             self._may_block -= 1
+            if thread is not None:
+                self._threads.remove(thread)
         else:
             self._at_work -= 1
         self._changed.set()
 
     async def _settle(self) -> None:
-        """Let all that can happen now happen: callbacks, the store's threads, and handlers in threads."""
+        """Run everything that can run now: callbacks, the store's threads, and handlers in threads.
+
+        A thread that waits for a ``threading.Event`` has settled. Other user code gets a moment of real time.
+        """
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            # A program may run one event loop after the other, and an event belongs to the one it was waited for in.
+            # A program may run several event loops in turn, and an asyncio event belongs to one of them.
             self._loop, self._changed = loop, asyncio.Event()
         patience_ends = loop.time() + _PATIENCE
+        look = _FIRST_LOOK
         quiet = 0
         while quiet < _SPINS:
             await asyncio.sleep(0)
@@ -136,13 +151,39 @@ class ManualClock:
             if getattr(loop, "_ready", ()):
                 quiet = 0
             self._changed.clear()
-            left = None if self._at_work else patience_ends - loop.time()
-            if self._at_work or (self._may_block and left is not None and left > 0):
+            if self._at_work:
                 quiet = 0
-                timer = None if left is None else loop.call_later(left, self._changed.set)
                 await self._changed.wait()
-                if timer is not None:
-                    timer.cancel()
+            elif self._user_code_runs() and (left := patience_ends - loop.time()) > 0:
+                quiet = 0
+                timer = loop.call_later(min(look, left), self._changed.set)
+                await self._changed.wait()
+                timer.cancel()
+                look = min(2 * look, _LATER_LOOK)
+
+    def _user_code_runs(self) -> bool:
+        """Return True if user code may be running, and not only waiting for events."""
+        if self._may_block > len(self._threads):
+            return True
+        if not self._threads:
+            return False
+        frames = sys._current_frames()
+        return not all(_waits_for_an_event(frames.get(thread.ident or 0)) for thread in self._threads)
+
+
+def _waits_for_an_event(frame: FrameType | None) -> bool:
+    """Return True if the thread of this frame waits for a ``threading.Event`` that is not set.
+
+    ``Thread.start`` does so too, but only for a moment.
+    """
+    wait = None if frame is None else frame.f_back
+    if frame is None or wait is None or wait.f_back is None:
+        return False
+    if frame.f_code is not threading.Condition.wait.__code__ or wait.f_code is not threading.Event.wait.__code__:
+        return False
+    event, timeout = wait.f_locals["self"], wait.f_locals["timeout"]
+    is_long = timeout is None or timeout > _PATIENCE
+    return is_long and not event.is_set() and wait.f_back.f_globals.get("__name__") != threading.__name__
 
 
 def _ring(alarm: asyncio.Timeout) -> None:

@@ -8,7 +8,7 @@ Fixtures: ``manual_clock``, and ``taskmill_scheduler``, a factory for open sched
         scheduler.assert_submitted(upload, path="a.jpg")
         await scheduler.run_until_idle()
 
-With ``inline=True`` every submission is run to its end before ``submit`` returns.
+With ``inline=True`` every submission runs to its end before ``submit`` returns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from taskmill.testing.scheduler import ObservedScheduler
 if TYPE_CHECKING or find_spec("pytest_asyncio") is not None:
     from pytest_asyncio import fixture as async_fixture
 else:
-    # Another plugin may run asynchronous tests; it then takes ordinary fixtures.
+    # Another plugin may run asynchronous tests; it then accepts ordinary fixtures.
     async_fixture = pytest.fixture
 
 SchedulerFactory = Callable[..., Awaitable[ObservedScheduler]]
@@ -34,13 +34,13 @@ SchedulerFactory = Callable[..., Awaitable[ObservedScheduler]]
 
 @pytest.fixture
 def manual_clock() -> ManualClock:
-    """A clock that only moves when the test says so."""
+    """A clock that moves only when the test moves it."""
     return ManualClock()
 
 
 @async_fixture
 async def taskmill_scheduler(manual_clock: ManualClock) -> AsyncIterator[SchedulerFactory]:
-    """Makes open schedulers in memory on ``manual_clock``; they are closed after the test."""
+    """A factory for open schedulers in memory on ``manual_clock``; they are closed after the test."""
     async with AsyncExitStack() as stack:
 
         async def make(*, inline: bool = False, **settings: Any) -> ObservedScheduler:

@@ -32,7 +32,7 @@ class ObservedScheduler(Scheduler):
         return handles
 
     def assert_submitted(self, task: Task[Any, Any] | str, /, **arguments: Any) -> Submission:
-        """There is a submission of this task with these arguments, among any others."""
+        """Assert that this task was submitted with (at least) these arguments, and return that submission."""
         name = task if isinstance(task, str) else task.name
         of_type = [submission for submission in self.submitted if submission.type == name]
         for submission in of_type:
@@ -42,7 +42,7 @@ class ObservedScheduler(Scheduler):
         raise AssertionError(f"no submission of {name} with {arguments!r}; submitted were {seen!r}")
 
     def assert_not_submitted(self, task: Task[Any, Any] | str, /) -> None:
-        """Nothing of this task was submitted."""
+        """Assert that this task was not submitted."""
         name = task if isinstance(task, str) else task.name
         seen = [dict(submission.payload) for submission in self.submitted if submission.type == name]
         assert not seen, f"{name} was submitted with {seen!r}"

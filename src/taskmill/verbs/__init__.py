@@ -1,1 +1,1 @@
-"""What users ask of an open scheduler, by kind. The verbs know sockets and values; no adapter is named here."""
+"""The methods of an open scheduler, by kind. They depend on ports and values, never on a concrete adapter."""

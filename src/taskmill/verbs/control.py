@@ -1,4 +1,4 @@
-"""Control: cancel, revive, tune, prune."""
+"""Cancel, revive and prune tasks; pause, resume and cancel recurring series."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from typing import Any, Unpack
 
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Handle
+from taskmill.model.commit import SeriesChange
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
-from taskmill.model.retention import PRUNE_BITE, Retention
-from taskmill.model.stages import Stored
-from taskmill.ports import SeriesChange
-from taskmill.verbs.parts import checked_id
-from taskmill.verbs.reading import Reading
+from taskmill.model.settings import PRUNE_BITE, Retention
+from taskmill.model.task import Stored
+from taskmill.verbs.components import checked_id
+from taskmill.verbs.reading import ReadMethods
 
 
-class Control(Reading):
-    """Verbs that act on stored tasks."""
+class ControlMethods(ReadMethods):
+    """Methods that act on stored tasks."""
 
     async def cancel(self, id: int) -> bool:
-        """Cancel a task: at once if it waits; a running one is asked to stop. ``False`` if it had ended."""
+        """Cancel a task: at once if it waits; ask it to stop if it runs. Return ``False`` if it had already ended."""
         self._opened()
         result = await self._store.cancel([checked_id(id)], self._clock.now_ms())
-        self._follow(result.effects)
+        self._follow(result.commit)
         if not result.ids:
             await self.get(id)
             return False
         return True
 
     async def cancel_where(self, **filters: Unpack[FilterOptions]) -> list[int]:
-        """Cancel every active task that matches; returns their ids."""
+        """Cancel every active task that matches and return their ids."""
         self._opened()
         chosen = checked_filters(filters)
         if not chosen.selects:
-            raise ConfigError("cancel_where needs at least one filter; it would cancel everything")
+            raise ConfigError("cancel_where needs at least one filter; without one it would cancel every task")
         found = [record.id for record in await self._store.tasks(chosen)]
         cancelled: list[int] = []
         for start in range(0, len(found), PRUNE_BITE):
             result = await self._store.cancel(found[start : start + PRUNE_BITE], self._clock.now_ms())
-            self._follow(result.effects)
+            self._follow(result.commit)
             cancelled += result.ids
         return sorted(cancelled)
 
     async def retry_dead(self, id: int) -> Handle[Any]:
-        """Bring a dead letter back to the queue, under its own id and with a fresh retry counter."""
+        """Return a dead letter to the queue under its own id, with a fresh retry counter."""
         self._opened()
         task = await self._store.revive(checked_id(id), self._clock.now_ms())
         if task is None:
@@ -52,24 +52,24 @@ class Control(Reading):
             state = record.ending if isinstance(record, HistoryRecord) else record.status
             raise InvalidState(f"task {id} is {state}, not a dead letter")
         self._announcer.revived(task)
-        if self._dispatcher is not None:
-            self._dispatcher.look_again()
+        if self._loop is not None:
+            self._loop.look_again()
         return self._handle(task.type, Stored(task.id, "inserted"))
 
     async def pause_recurring(self, id: int) -> None:
-        """Pause a recurring series, named by any task of it: nothing of it starts until it is resumed."""
+        """Pause the recurring series that task ``id`` belongs to: none of its tasks starts until it is resumed."""
         change = await self._change_series(self._store.pause_series, id)
         if change.occurrence is not None:
             self._announcer.paused(change.occurrence)
 
     async def resume_recurring(self, id: int) -> None:
-        """Go on with the next occurrence of a paused series; those that passed meanwhile are skipped."""
+        """Resume a paused series with its next occurrence; those that passed meanwhile are skipped."""
         change = await self._change_series(self._store.resume_series, id)
         if change.occurrence is not None:
             self._announcer.resumed(change.occurrence)
 
     async def cancel_recurring(self, id: int) -> None:
-        """End a recurring series; its present occurrence is cancelled."""
+        """End a recurring series and cancel its current occurrence."""
         await self._change_series(self._store.cancel_series, id)
 
     async def _change_series(
@@ -81,11 +81,11 @@ class Control(Reading):
         if change.series_id is None:
             await self.get(id)
             raise InvalidState(f"task {id} is not part of a recurring series, or its series has ended")
-        self._follow(change.effects)
+        self._follow(change.commit)
         return change
 
     async def prune(self, retention: Retention | None = None) -> int:
-        """Apply retention now, the scheduler's or the one given; returns how many rows of history went."""
+        """Apply ``retention``, or else the scheduler's, now; return how many history rows were deleted."""
         self._opened()
         rule = self._settings.retention if retention is None else retention
         if rule is None:

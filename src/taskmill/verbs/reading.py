@@ -1,4 +1,4 @@
-"""Reading: records, counts, statistics, snapshots, events."""
+"""Read records, counts, statistics, snapshots, events and metrics."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from taskmill.model.controls import EVERYTHING, ScopeKind
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions, checked_filters
-from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import UNSEEN, NodeMachine
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.snapshot import Schedule, Snapshot
 from taskmill.model.status import Ending
 from taskmill.observe.log import logger
 from taskmill.policy.rules import Rules
-from taskmill.verbs.parts import Parts, checked_id, checked_text
+from taskmill.verbs.components import Components, checked_id, checked_text
 
 if TYPE_CHECKING:
     from taskmill.model.cluster import NodeAtWork
     from taskmill.model.events import Event
     from taskmill.observe.bus import Listener
+    from taskmill.observe.counters import Counters
+    from taskmill.runtime.gauges import Gauges
 
 DISK_RETRY = 1.0
-"""How long to wait before asking again whether an ending is on the disk, in seconds."""
+"""Seconds to wait before checking again whether an ending is on disk."""
 
 
-class Reading(Parts):
-    """Verbs that change nothing."""
+class ReadMethods(Components):
+    """Methods that read and change nothing."""
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord:
-        """The task with this id, active or ended."""
+        """Return the task with this id, active or ended; raise ``TaskNotFound`` if there is none."""
         self._opened()
         record = await self._store.get(checked_id(id))
         if record is None:
@@ -42,52 +43,52 @@ class Reading(Parts):
         return self._with_live_progress(record)
 
     async def find(self, type: str, key: str) -> TaskRecord | HistoryRecord | None:
-        """The active task with this key, else the last that ended, else ``None``."""
+        """Return the active task with this key, else the last one that ended, else ``None``."""
         self._opened()
         record = await self._store.find(checked_text(type, "type"), checked_text(key, "key"))
         return None if record is None else self._with_live_progress(record)
 
     async def tasks(self, **filters: Unpack[FilterOptions]) -> list[TaskRecord]:
-        """Active tasks, oldest first."""
+        """Return active tasks, oldest first."""
         self._opened()
         return [self._live(record) for record in await self._store.tasks(checked_filters(filters))]
 
     async def history(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
-        """Ended tasks, newest first."""
+        """Return ended tasks, newest first."""
         self._opened()
         return await self._store.history(checked_filters(filters))
 
     async def count(self, **filters: Unpack[FilterOptions]) -> int:
-        """How many active tasks match; with an ending as ``status``, how many ended ones."""
+        """Count the active tasks that match or, with an ending as ``status``, the ended ones."""
         self._opened()
         return await self._store.count(checked_filters(filters))
 
     async def stats(self, type: str) -> TypeStats:
-        """What is known about a task type from everything that ended."""
+        """Return statistics of a task type over all its ended tasks."""
         self._opened()
         return await self._store.stats(checked_text(type, "type"))
 
     async def tag_values(self, key: str) -> dict[str, int]:
-        """Each value of a tag among active tasks and how many have it, most frequent first."""
+        """Return each value of a tag among active tasks with its count, most frequent first."""
         self._opened()
         return await self._store.tag_values(checked_text(key, "key"))
 
     async def dead_letters(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
-        """Tasks that ended as dead letters, newest first."""
+        """Return dead letters, newest first."""
         if "status" in filters:
             raise ConfigError("dead_letters takes no status; use history(status=...) for other endings")
         filters["status"] = Ending.DEAD_LETTER
         return await self.history(**filters)
 
     async def snapshot(self) -> Snapshot:
-        """A picture of what runs and what waits."""
-        from taskmill.verbs.group_pictures import groups_of, rates_of
-        from taskmill.verbs.node_pictures import pictured_node
+        """Return a snapshot of running and waiting tasks, groups, pauses, rates, pressure, schedules and nodes."""
+        # Imported here, because most programs never call this.
+        from taskmill.verbs.snapshots import groups_of, node_snapshot, rates_of
 
         self._opened()
         load = await self._store.load_of_groups()
         rules, now = self._rules(load.controls), self._clock.now_ms()
-        running, nodes = await self._store.at_work()
+        running, nodes = await self._store.running_tasks()
         rules = self._with_all_slots(rules, nodes)
         return Snapshot(
             running=[self._live(record) for record in running],
@@ -101,25 +102,25 @@ class Reading(Parts):
             schedules=[*await self._store.schedules(), *await self._cron_schedules(now)],
             max_concurrency=rules.declared.max_concurrency,
             is_shared=rules.is_shared,
-            dispatching=self._dispatcher is not None,
-            has_dispatcher=self._dispatcher is not None or self._store.dispatcher_is_alive(),
-            nodes=[pictured_node(node) for node in nodes],
+            dispatching=self._loop is not None,
+            has_dispatcher=self._loop is not None or self._store.dispatcher_is_alive(),
+            nodes=[node_snapshot(node) for node in nodes],
         )
 
     async def _cron_schedules(self, now: int) -> list[Schedule]:
         rows = await self._store.cron_rows()
         if not rows:
             return []
-        from taskmill.verbs.cron_pictures import pictured
+        from taskmill.verbs.snapshots import cron_schedule
 
         zone = self._clock.zone()
-        return [pictured(row, now, zone) for row in rows]
+        return [cron_schedule(row, now, zone) for row in rows]
 
     async def explain(self, id: int) -> Explanation:
-        """Why a task waits: every hold with its numbers, who is before it, and when it may start."""
-        # Loaded when somebody asks: most programs never do.
+        """Explain why a task waits: every hold with its numbers, the tasks ahead of it, and its estimated start."""
+        # Imported here, because most programs never call this.
         from taskmill.policy.explaining import about_ended, explain
-        from taskmill.policy.standstill import clocks, has_expired
+        from taskmill.policy.paused_time import clocks, has_expired
 
         self._opened()
         found = await self._store.situation(checked_id(id))
@@ -134,42 +135,44 @@ class Reading(Parts):
         around.machines = await self._machines()
         rules = self._rules(controls)
         if self._store.is_cluster:
-            rules = self._with_all_slots(rules, (await self._store.at_work())[1])
+            rules = self._with_all_slots(rules, (await self._store.running_tasks())[1])
         return explain(situation, around, rules, self._clock.now_ms())
 
     def _with_all_slots(self, rules: Rules, nodes: Sequence[NodeAtWork]) -> Rules:
-        """The same rules for the slots of all nodes that are alive."""
+        """Return the rules with the slots of all live nodes together."""
         slots = sum(node.slots for node in nodes if node.is_alive and not node.is_here)
         if not self._store.is_cluster or not slots:
             return rules
-        if self._dispatcher is not None:
+        if self._loop is not None:
             slots += rules.declared.max_concurrency
         return Rules(msgspec.structs.replace(rules.declared, max_concurrency=slots), rules.controls)
 
     async def _unknown(self, types: Iterable[str]) -> frozenset[str]:
-        """Those of the types that no handler is registered for where tasks are run, as far as this process can tell."""
-        if self._dispatcher is not None:
+        """Return the types without a handler on any dispatching node, as far as this process knows."""
+        if self._loop is not None:
             return frozenset(type for type in types if self._registry.find(type) is None)
         return frozenset(types).difference(await self._store.published_types())
 
     async def _pressures(self) -> Mapping[str, float]:
-        """By source; where several nodes have one, that of the most pressed."""
-        watching = self._dispatching.watching
-        here = dict(watching.watch.pressures) if watching is not None and watching.watch is not None else {}
+        """Return the pressure by source; if several nodes have a source, the highest value."""
+        machine_watch = self._session.machine_watch
+        here = (
+            dict(machine_watch.watch.pressures) if machine_watch is not None and machine_watch.watch is not None else {}
+        )
         found = [here, *(each.machine.pressures for each in await self._machines() if not each.is_here)]
         names = sorted({name for pressures in found for name in pressures})
         return {name: max(pressures.get(name, 0.0) for pressures in found) for name in names}
 
     async def _machines(self) -> list[NodeMachine]:
-        """What those know about their machines that dispatch, here or elsewhere."""
-        watching = self._dispatching.watching
-        here = NodeMachine(None, UNSEEN if watching is None else watching.machine, is_here=True)
+        """Return the readings of each dispatching node, this one included."""
+        machine_watch = self._session.machine_watch
+        here = NodeMachine(None, UNSEEN if machine_watch is None else machine_watch.machine, is_here=True)
         if not self._store.is_cluster:
-            return [here] if self._dispatcher is not None else list(await self._store.machines())
+            return [here] if self._loop is not None else list(await self._store.machines())
         return [here._replace(node=each.node) if each.is_here else each for each in await self._store.machines()]
 
     async def graph(self, id: int) -> TaskGraph:
-        """Everything that is tied to a task: parents, children, dependencies and dependents."""
+        """Return the tasks connected to a task: parents, children, dependencies and dependents."""
         self._opened()
         graph = await self._store.graph(checked_id(id))
         if graph is None:
@@ -177,7 +180,7 @@ class Reading(Parts):
         return graph
 
     async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:
-        """Wait until a task has ended, in this process or another."""
+        """Wait until a task has ended, in this process or another, and return its record."""
         self._opened()
         limit = optional_milliseconds(timeout, "timeout")
         until = None if limit is None else self._clock.monotonic() + limit / 1000
@@ -200,42 +203,42 @@ class Reading(Parts):
 
     @property
     def _is_dispatched(self) -> bool:
-        return self._dispatcher is not None or self._store.dispatcher_is_alive()
+        return self._loop is not None or self._store.dispatcher_is_alive()
 
     async def _has_ended(self, record: HistoryRecord) -> bool:
-        """True if nothing more can become of the task.
+        """True if the ending is final.
 
-        What has expired is moved to history by a dispatcher, if there is one: it knows of steps of the clock.
+        Only a dispatcher, if there is one, decides that a task has expired, because it knows of clock steps.
         """
         if record.ending is not Ending.EXPIRED or not self._is_dispatched:
             return True
         return bool(await self._store.ended_among([record.id]))
 
     async def _is_on_disk(self, id: int) -> bool:
-        """True if the ending of a task survives a power cut. While the disk is full it does not."""
+        """True if the ending of a task survives a power cut; False while the disk is full."""
         try:
             await self._store.durable()
         except StoreLost:
             raise
         except StoreError as wrong:
-            logger.error("task %d has ended, but the disk does not keep that; trying again: %s", id, wrong)
+            logger.error("task %d has ended, but that is not on disk yet; retrying in %g s: %s", id, DISK_RETRY, wrong)
             return False
         return True
 
     def _deadline(self, record: TaskRecord | HistoryRecord) -> float | None:
-        """When the deadline of a task ends it, if nothing dispatches."""
+        """Return when the deadline of a task ends it, on the monotonic clock; ``None`` if something dispatches."""
         if record.expires_at is None or self._is_dispatched:
             return None
         left = (record.expires_at - self._clock.now()).total_seconds()
         return self._clock.monotonic() + left if left > 0 else None
 
     def events(self, *kinds: type[Event], domain: str | None = None, type: str | None = None) -> Listener:
-        """Listen from now on; an async iterator of the kinds given, or of all."""
+        """Listen from now on; return an async iterator over the given kinds of events, or over all."""
         self._opened()
         return self._bus.listen(kinds, domain, type)
 
     async def facts(self, *, integrity: bool = False) -> Mapping[str, Any]:
-        """Return what ``taskmill doctor`` shows about the store; ``integrity`` checks every page of a file."""
+        """Return facts about the store, for ``taskmill doctor``; with ``integrity``, check every page of a file."""
         self._opened()
         return await self._store.facts(integrity=integrity)
 
@@ -243,7 +246,34 @@ class Reading(Parts):
         return self._live(record) if isinstance(record, TaskRecord) else record
 
     def _live(self, record: TaskRecord) -> TaskRecord:
-        """With the progress the handler reported last, if it runs here."""
-        if self._dispatcher is None:
+        """Return the record with the handler's latest progress, if it runs here."""
+        if self._loop is None:
             return record
-        return self._dispatcher.workshop.with_live_progress(record)
+        return self._loop.attempts.with_live_progress(record)
+
+    # For taskmill.metrics
+
+    def _counters(self) -> Counters:
+        """Return the counters of this scheduler; counting starts with the first call."""
+        counters = self._settings.counters
+        if counters is None:
+            from taskmill.observe.counters import Counters
+
+            counters = self._settings.counters = Counters()
+            if self._is_open:
+                self._connect_counters()
+        return counters
+
+    def _connect_counters(self) -> None:
+        if self._settings.counters is not None:
+            self._bus.counters = self._settings.counters
+            self._store.measure(self._settings.counters)
+
+    def _gauges(self) -> Gauges:
+        """Return the current gauges of this process; safe to call from any thread, at any time."""
+        from taskmill.runtime.gauges import read_gauges
+
+        loop = self._loop if self._is_open else None
+        machine_watch = self._session.machine_watch if loop is not None else None
+        watch = None if machine_watch is None else machine_watch.watch
+        return read_gauges(self._settings, loop, watch, self._clock.now_ms())

@@ -1,4 +1,4 @@
-"""Running: dispatch for ever, until idle, or in the background."""
+"""Dispatch tasks: until stopped, until idle, or in the background."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ import contextlib
 from collections.abc import AsyncGenerator, Generator
 from typing import TYPE_CHECKING, Self, cast
 
-from taskmill.define.domain import Submits, current_scheduler
+from taskmill.define.domain import SubmitsTasks, current_scheduler
 from taskmill.model.durations import Duration, milliseconds, optional_milliseconds
-from taskmill.verbs.parts import Parts
+from taskmill.verbs.components import Components
 
 if TYPE_CHECKING:
-    from taskmill.runtime.dispatcher import Dispatcher
+    from taskmill.runtime.loop import DispatchLoop
 
 
-class Running(Parts):
-    """Verbs that dispatch."""
+class RunMethods(Components):
+    """Methods that dispatch."""
 
     @property
     def is_dispatching(self) -> bool:
-        """Whether this scheduler runs tasks now."""
-        return self._is_open and self._dispatcher is not None
+        """True if this scheduler dispatches tasks now."""
+        return self._is_open and self._loop is not None
 
     async def run(self, *, standby: bool = False) -> None:
-        """Dispatch until :meth:`stop`. With ``standby``, wait for another dispatcher of the file to go first."""
+        """Dispatch until :meth:`stop`. With ``standby``, first wait until no other process dispatches this store."""
         self._opened()
         with self._as_current():
-            await self._dispatching.run(_never, standby=standby)
+            await self._session.run(standby=standby)
 
     async def run_until_idle(self, timeout: Duration | None = None) -> None:
-        """Dispatch until nothing runs and nothing may run now. ``TimeoutError`` after ``timeout``."""
+        """Dispatch until nothing runs and nothing may run now; raise ``TimeoutError`` after ``timeout``."""
         self._opened()
         limit = optional_milliseconds(timeout, "timeout")
         until = None if limit is None else self._clock.monotonic() + limit / 1000
         timed_out = False
 
-        def done(dispatcher: Dispatcher) -> bool:
+        def done(loop: DispatchLoop) -> bool:
             nonlocal timed_out
-            if dispatcher.is_idle:
+            if loop.is_idle:
                 return True
-            timed_out = until is not None and self._clock.monotonic() >= until and dispatcher.has_looked
+            timed_out = until is not None and self._clock.monotonic() >= until and loop.has_looked
             return timed_out
 
         with self._as_current():
-            await self._dispatching.run(done, wake_at=until)
+            await self._session.run(done, wake_at=until)
         if timed_out:
             raise TimeoutError(f"not idle after {timeout}")
 
@@ -55,7 +55,7 @@ class Running(Parts):
         started = asyncio.Event()
         loop = asyncio.get_running_loop()
         with self._as_current():
-            dispatching = loop.create_task(self._dispatching.run(_never, started=started), name="taskmill-dispatcher")
+            dispatching = loop.create_task(self._session.run(started=started), name="taskmill-dispatcher")
         starting = loop.create_task(started.wait())
         try:
             await asyncio.wait([dispatching, starting], return_when=asyncio.FIRST_COMPLETED)
@@ -69,19 +69,15 @@ class Running(Parts):
 
     @contextlib.contextmanager
     def _as_current(self) -> Generator[None, None, None]:
-        """Handlers that submit mean the scheduler that runs them."""
-        token = current_scheduler.set(cast("Submits", self))
+        """Make this scheduler the one that handlers running here submit to."""
+        token = current_scheduler.set(cast("SubmitsTasks", self))
         try:
             yield
         finally:
             current_scheduler.reset(token)
 
     async def stop(self, grace: Duration | None = None) -> None:
-        """Stop dispatching: running tasks may finish for ``grace``, then they are interrupted, at no cost."""
+        """Stop dispatching: let running tasks finish for ``grace``, then interrupt them without using a retry."""
         seconds = None if grace is None else milliseconds(grace, "grace") / 1000
         if self._is_open:
-            await self._dispatching.stop(seconds)
-
-
-def _never(_dispatcher: Dispatcher) -> bool:
-    return False
+            await self._session.stop(seconds)

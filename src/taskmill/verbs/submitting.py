@@ -1,4 +1,4 @@
-"""Submitting: check, apply defaults, store."""
+"""Check submissions, apply defaults, and store tasks."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from typing import Any
 
 from taskmill.errors import UnknownTaskType
 from taskmill.handle import Handle
-from taskmill.model.stages import NewTask, Stored
 from taskmill.model.submission import Submission, checked_submissions
-from taskmill.ports import NO_EFFECTS, Arrived, Origin
-from taskmill.verbs.parts import Parts
+from taskmill.model.task import NewTask, Origin, Stored
+from taskmill.verbs.components import Components
 
 
-class Submitting(Parts):
-    """Verbs that store tasks."""
+class SubmitMethods(Components):
+    """Methods that store tasks."""
 
     async def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:
-        """Store one task. With ``connection`` it is stored in the caller's own transaction on the same database."""
+        """Store one task. With ``connection``, store it in the caller's transaction on the same database."""
         known = isinstance(submission, Submission) and self._registry.knows(submission.type)
         if connection is not None or not known:
             return (await self.submit_many([submission], connection=connection))[0]
-        # The way of almost every task, kept short.
+        # Fast path for almost every task.
         self._opened()
         task = self._registry.resolve(submission, self._clock.now_ms())
         if (task.due_is_relative or task.expires_at is not None) and await self._settle_clock():
@@ -37,7 +36,7 @@ class Submitting(Parts):
         return self._handles(tasks, stored)
 
     async def _spawn(self, submissions: Sequence[Submission], origin: Origin) -> list[Handle[Any]]:
-        """Store children, or siblings, of an attempt."""
+        """Store children or siblings of an attempt."""
         tasks = await self.resolve(submissions, spawning=True)
         return self._handles(tasks, await self._store.spawn(tasks, origin) if tasks else [])
 
@@ -60,11 +59,3 @@ class Submitting(Parts):
 
     def _handles(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> list[Handle[Any]]:
         return [self._handle(task.type, answer) for task, answer in zip(tasks, stored, strict=True)]
-
-    def _added(self, arrived: Arrived) -> None:
-        if self._dispatcher is not None:
-            self._dispatcher.added(arrived)
-        self._announcer.arrived(arrived)
-        if arrived.effects != NO_EFFECTS:
-            now = self._clock.now_ms()
-            self._announcer.once_durable(self._store, lambda: self._announcer.effects(arrived.effects, now))

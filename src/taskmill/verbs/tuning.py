@@ -1,4 +1,4 @@
-"""Tuning while it runs: priorities, weights, caps, rates, pauses. What is set or paused here is durable."""
+"""Change priorities, weights, caps, rates and pauses at run time. The changes are durable."""
 
 from __future__ import annotations
 
@@ -12,66 +12,67 @@ from taskmill.define.domain import check_name
 from taskmill.errors import ConfigError, InvalidState, UnknownTaskType
 from taskmill.model.controls import EVERYTHING, Change, Scope, ScopeKind
 from taskmill.model.durations import Duration, from_ms, instant, milliseconds
-from taskmill.model.group import Group
-from taskmill.model.priority import priority_value
-from taskmill.model.rate_limit import RateLimit
 from taskmill.model.records import HistoryRecord
-from taskmill.model.task_name import domain_of
+from taskmill.model.settings import Group, RateLimit, priority_value
+from taskmill.model.task import domain_of
 from taskmill.policy.aging import max_wait_ms
 from taskmill.policy.rules import changed, equal_weights
-from taskmill.verbs.control import Control
-from taskmill.verbs.parts import checked_concurrency, checked_id, checked_text
+from taskmill.verbs.components import checked_concurrency, checked_id, checked_text
+from taskmill.verbs.control import ControlMethods
 
 
-class Tuning(Control):
-    """Verbs that change how tasks share the machine."""
+class TuneMethods(ControlMethods):
+    """Methods that change how tasks share the slots."""
 
     async def set_priority(self, id: int, priority: int) -> None:
-        """Give an active task another priority; a waiting one takes its place accordingly."""
+        """Change the priority of an active task; a waiting task moves in the queue accordingly."""
         self._opened()
         value = priority_value(priority, "priority")
-        effects = await self._store.set_priority(checked_id(id), value)
-        if effects is None:
+        commit = await self._store.set_priority(checked_id(id), value)
+        if commit is None:
             record = await self.get(id)
             state = record.ending if isinstance(record, HistoryRecord) else "being stopped"
-            raise InvalidState(f"task {id} is {state}; its priority no longer matters")
-        self._follow(effects)
+            raise InvalidState(f"task {id} is {state}; its priority can no longer change")
+        self._follow(commit)
 
     def max_wait(self, priority: int) -> timedelta | None:
-        """How long a task waits at most until it takes the next free slot; ``None`` without aging: for ever."""
+        """Return how long a task waits at most until it takes the next free slot; ``None`` (no bound) without aging."""
         aging = self._settings.declared.aging
         value = priority_value(priority, "priority")
         return None if aging is None else timedelta(milliseconds=max_wait_ms(aging, value))
 
     async def pause(self) -> None:
-        """Start nothing more until :meth:`resume`; what runs goes on."""
+        """Start no more tasks until :meth:`resume`; running tasks continue."""
         await self._pause(EVERYTHING, None)
 
     async def resume(self) -> None:
-        """Go on after :meth:`pause`."""
+        """End :meth:`pause`."""
         await self._resume(EVERYTHING)
 
     async def set_max_concurrency(self, n: int) -> None:
-        """How many tasks may run at once, from now on; running ones are not interrupted."""
+        """Set how many tasks may run at once; running tasks are not interrupted."""
         before = self._settings.declared
         declared = msgspec.structs.replace(before, max_concurrency=checked_concurrency(n))
-        # First of all: what is planned while that is stored would begin after we have returned.
+        # Set before storing: otherwise a turn planned meanwhile could start tasks beyond the limit after the return.
         self._settings.declared = declared
-        if self._is_open and self._dispatcher is not None:
+        if self._is_open and self._loop is not None:
             try:
                 await self._store.declare(declared)
             except BaseException:
                 self._settings.declared = before
                 raise
-            self._dispatcher.look_again()
+            self._loop.look_again()
 
     def domain(self, name: str) -> DomainControl:
-        """``scheduler.domain("sync").pause()`` and other verbs for all task types of a domain."""
+        """Return the controls of a domain, such as ``scheduler.domain("sync").pause()``."""
         check_name(name, "name")
         return DomainControl(self, name)
 
     def group(self, name: str | None) -> GroupControl:
-        """``scheduler.group("s3://prod").set(weight=3)`` and other verbs; ``None`` means the ungrouped tasks."""
+        """Return the controls of a group, such as ``scheduler.group("s3://prod").set(weight=3)``.
+
+        ``None`` means the ungrouped tasks.
+        """
         return GroupControl(self, "" if name is None else checked_text(name, "name"))
 
     async def reset_group_weights(self) -> None:
@@ -81,14 +82,12 @@ class Tuning(Control):
         await self._change({Scope(ScopeKind.GROUP, name): change for name, change in equal_weights(rules)})
 
     async def set_rate_limit(self, type: str, rate: RateLimit | None) -> None:
-        """Limit how often tasks of a type start; ``None`` lifts the limit."""
+        """Limit how often tasks of a type start; ``None`` removes the limit."""
         self._opened()
         name = checked_text(type, "type")
         if not self._registry.knows(name) and name not in await self._store.published_types():
             raise UnknownTaskType(f"no task type is named {name!r}; use the full name, 'domain::task'")
         await self._change({Scope(ScopeKind.TYPE, name): Change(rate=checked_rate(rate))})
-
-    # What the controls of groups and domains are made of
 
     async def _change(self, changes: Mapping[Scope, Change]) -> None:
         self._opened()
@@ -122,14 +121,14 @@ class Tuning(Control):
             self._look_again()
 
     async def _end_pauses(self, now: int) -> None:
-        """End the pauses that are over, each as of its time: the store would, and nobody would be told."""
+        """End the pauses whose time is over and announce them; the store would end them without an event."""
         for over in await self._store.end_pauses(now):
             self._announcer.scope_resumed(over)
             self._look_again()
 
     def _look_again(self) -> None:
-        if self._dispatcher is not None:
-            self._dispatcher.look_again()
+        if self._loop is not None:
+            self._loop.look_again()
 
     def _pause_end(self, until: datetime | None, duration: Duration | None) -> int | None:
         if until is not None and duration is not None:
@@ -153,22 +152,22 @@ class Tuning(Control):
 
 
 class GroupControl:
-    """One group of a scheduler. What is set or paused is durable and holds for every process on the store."""
+    """The controls of one group. Settings and pauses are durable and apply to every process on the store."""
 
-    def __init__(self, scheduler: Tuning, name: str) -> None:
+    def __init__(self, scheduler: TuneMethods, name: str) -> None:
         self._scheduler = scheduler
         self._scope = Scope(ScopeKind.GROUP, name)
         self.name = name
 
     async def pause(self, until: datetime | None = None, duration: Duration | None = None) -> None:
-        """Start nothing more of the group, until it is resumed or the time has come; what runs goes on."""
+        """Start no more tasks of the group until it is resumed or the pause ends; running tasks continue."""
         self._scheduler._opened()
         await self._scheduler._settle_clock()
         ends_at = self._scheduler._pause_end(until, duration)
         await self._scheduler._pause(self._scope, ends_at, relative=duration is not None)
 
     async def resume(self) -> None:
-        """Go on; while it was paused its tasks have neither aged nor come closer to their deadlines."""
+        """End the pause. Its tasks have neither aged nor come closer to their deadlines meanwhile."""
         await self._scheduler._resume(self._scope)
 
     async def set(
@@ -179,39 +178,39 @@ class GroupControl:
         min_slots: int | UnsetType = UNSET,
         rate: RateLimit | UnsetType | None = UNSET,
     ) -> None:
-        """Change what is given; ``None`` for ``cap`` or ``rate`` lifts it."""
+        """Change the given settings; ``None`` for ``cap`` or ``rate`` removes that limit."""
         if rate is not UNSET:
             rate = checked_rate(rate)
         change = Change(weight=weight, cap=cap, min_slots=min_slots, rate=rate)
         if change == Change():
             raise ConfigError("set needs at least one of weight, cap, min_slots, rate")
-        # What is said together must make sense together, as in the settings of a program.
+        # Check the new values against each other, as `Group` does for declared settings.
         Group(**{name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET})
         await self._scheduler._change({self._scope: change})
 
 
 class DomainControl:
-    """One domain of a scheduler."""
+    """The controls of one domain."""
 
-    def __init__(self, scheduler: Tuning, name: str) -> None:
+    def __init__(self, scheduler: TuneMethods, name: str) -> None:
         self._scheduler = scheduler
         self._scope = Scope(ScopeKind.DOMAIN, name)
         self.name = name
 
     async def pause(self) -> None:
-        """Start nothing more of the domain until it is resumed; what runs goes on."""
+        """Start no more tasks of the domain until it is resumed; running tasks continue."""
         self._scheduler._opened()
         await self._scheduler._known_domain(self.name)
         await self._scheduler._pause(self._scope, None)
 
     async def resume(self) -> None:
-        """Go on after :meth:`pause`."""
+        """End :meth:`pause`."""
         self._scheduler._opened()
         await self._scheduler._known_domain(self.name)
         await self._scheduler._resume(self._scope)
 
     async def set_max_concurrency(self, n: int | None) -> None:
-        """How many tasks of the domain may run at once; ``None``: as many as there are slots."""
+        """Set how many tasks of the domain may run at once; ``None`` removes the limit."""
         self._scheduler._opened()
         cap = None if n is None else checked_concurrency(n)
         await self._scheduler._known_domain(self.name)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from taskmill.model.cron import Cron, CronState
-from taskmill.policy.cron.agenda import Agenda
 from taskmill.policy.cron.decisions import (
+    Agenda,
     Due,
     due,
     failed,
@@ -23,8 +23,13 @@ from taskmill.policy.cron.decisions import (
     started,
     succeeded,
 )
-from taskmill.policy.cron.reconciling import Difference, Reconciliation, reconciled
-from taskmill.policy.cron.registrations import Registration, checked_registrations
+from taskmill.policy.cron.registrations import (
+    Difference,
+    Reconciliation,
+    Registration,
+    checked_registrations,
+    reconciled,
+)
 from tests.policy.cron.plain_model import MINUTE, Expected, PlainTask
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.policy.cron.agenda import Agenda
+from taskmill.policy.cron.decisions import Agenda
 
 names = st.sampled_from("abcdefgh")
 

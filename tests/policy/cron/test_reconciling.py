@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from taskmill.cron import CronExpression
 from taskmill.model.cron import CronState, Firing, RunOutcome, Stretch
 from taskmill.policy.cron.decisions import Due, Reason, due
-from taskmill.policy.cron.reconciling import Difference, Reconciliation, reconciled
-from taskmill.policy.cron.registrations import Registration
+from taskmill.policy.cron.registrations import Difference, Reconciliation, Registration, reconciled
 from tests.policy.cron.plain_model import MINUTE
 
 UTC = ZoneInfo("UTC")

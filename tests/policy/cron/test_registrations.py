@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from taskmill import ConfigError, Context, Domain
 from taskmill.cron import Cron, CronExpression, DuplicateRegistration, InvalidCronExpression, InvalidRegistration
-from taskmill.define.cron_handler import handler_refusal
+from taskmill.define.declare import handler_refusal
 from taskmill.policy.cron.registrations import Registration, checked_registrations
 
 HOURLY = "0 * * * *"
@@ -205,8 +205,8 @@ async def yields_slowly() -> AsyncIterator[int]:
         (needs_one, "handler must need no arguments: missing a required argument: 'path'"),
         (needs_keyword, "handler must need no arguments: missing a required argument: 'path'"),
         (Demanding(), "handler must need no arguments: missing a required argument: 'path'"),
-        (yields, "handler must be a function that is done when it returns, not one that yields"),
-        (yields_slowly, "handler must be a function that is done when it returns, not one that yields"),
+        (yields, "handler must be a plain function or a coroutine function, not a generator"),
+        (yields_slowly, "handler must be a plain function or a coroutine function, not a generator"),
     ],
 )
 def test_what_cannot_is_refused_with_the_reason(handler: object, reason: str) -> None:

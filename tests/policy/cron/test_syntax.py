@@ -124,9 +124,9 @@ def test_any_text_is_understood_or_refused_with_field_and_reason(text: str) -> N
         ("1-2-3", 0, "a number or a range"),
         ("1.5", 0, "a number or a range"),
         ("1_0", 0, "a number or a range"),
-        ("٣", 0, "digits are those of ASCII"),
-        ("１", 0, "digits are those of ASCII"),
-        ("²", 0, "digits are those of ASCII"),
+        ("٣", 0, "only ASCII digits are allowed"),
+        ("１", 0, "only ASCII digits are allowed"),
+        ("²", 0, "only ASCII digits are allowed"),
         ("1\n", 4, "only spaces and tabs"),
         ("1\r", 4, "only spaces and tabs"),
         ("1\xa02", 0, "only spaces and tabs"),
@@ -209,8 +209,8 @@ def test_the_first_wrong_field_is_the_one_told() -> None:
         (InvalidCronExpression("x", "expression", "odd"), "cron expression 'x': odd"),
         (InvalidRegistration(2, "sync", "odd"), "cron registration 2 ('sync'): odd"),
         (InvalidRegistration(0, None, "odd"), "cron registration 0: odd"),
-        (DuplicateRegistration("sync"), "cron task 'sync' is registered twice: give each a name of its own"),
-        (AlreadyActive("running"), "the cron scheduler is running already: stop it before it is initialized again"),
+        (DuplicateRegistration("sync"), "cron task 'sync' is registered twice: give each cron task its own name"),
+        (AlreadyActive("running"), "the cron scheduler is already running: stop it before you initialize it again"),
     ],
 )
 def test_the_errors_of_cron_are_config_errors_that_read_well_and_travel(error: ConfigError, words: str) -> None:

@@ -1,7 +1,7 @@
-"""Declarative cron, decided: which minutes an expression means, and when a declared task is to run.
+"""Declarative cron: which minutes an expression matches, and when a declared cron task runs.
 
-``syntax`` reads expressions, ``matching`` finds matching minutes on the calendar, ``instants`` places them on the
-line of time in a zone, ``expression`` offers that to users and ``words`` says it in English. ``registrations``
-judges what a program declares, ``reconciling`` compares it with what is stored, ``decisions`` says what is due and
-what a run leaves behind, and ``agenda`` remembers who is next.
+``syntax`` parses expressions, ``matching`` finds matching minutes on the calendar, ``instants`` maps them to instants
+in a time zone, and ``expression`` is the public class, which also describes itself in English. ``registrations``
+checks the cron tasks that a program declares and reconciles them with the stored state. ``decisions`` computes what is
+due and the state after a run, and keeps the cron tasks in the order of their next instants.
 """

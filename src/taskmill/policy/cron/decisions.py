@@ -1,20 +1,21 @@
-"""When a cron task runs, and what each run leaves behind.
+"""Decide when a cron task runs, compute its state after each event, and keep an agenda of cron tasks.
 
-A task is judged by the occurrences after ``since``, the start of its last attempt. If one or more have passed, the
-latest runs: however many were missed, there is one run, and a pending retry is dropped for it. Else a retry runs
-when its instant has come. While a task runs it is never due, and what passes meanwhile is later than ``since``: it
-is due when the run ends, however it ends.
+Only occurrences after ``since``, the start of the last attempt, count. If one or more have passed, the task runs once
+for the latest of them, and a pending retry is dropped. Otherwise a retry runs when its instant has come. A running task
+is never due. An occurrence that passes during a run is later than ``since``, so it is due when the run ends, however
+it ends.
 
-The wall clock may be put back. Then occurrences pass again; those in ``ran`` do not run again, the others do. So
-nothing runs twice, and nothing waits until the clock is where it was.
+If the wall clock is set back, occurrences pass again. Those in ``ran`` do not run again; the others do. So nothing runs
+twice, and nothing waits until the clock has caught up.
 
-Laws: a task that runs is not due; each occurrence runs at most once; an idle task whose occurrence has come is due
-until it runs; a retry comes no sooner than its delay and a second after the failure; ``next_moment`` is the first
-moment at which ``due`` says so.
+Laws: a running task is not due; each occurrence runs at most once; an idle task whose occurrence has come is due until
+it runs; a retry comes no sooner than its delay, and no sooner than one second after the failure; ``next_moment`` is the
+first moment at which ``due`` returns a value; checking an agenda on which nothing is due takes constant time.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from datetime import datetime, tzinfo
 from enum import StrEnum
@@ -31,9 +32,9 @@ from taskmill.policy.cron.instants import first_after, last_at
 from taskmill.policy.cron.syntax import Fields
 
 LONGEST_DELAY_MS = 60_000
-"""A step of the clock, or a suspended machine, delays nothing by more than a minute."""
+"""The longest delay that a clock step or a suspended machine may cause."""
 SHORTEST_RETRY_MS = 1_000
-"""So that a task with no delay that keeps failing does not spin."""
+"""The shortest retry delay, so that a failing task without a delay does not spin."""
 MOST_STRETCHES = 16
 _MINUTE_MS = 60_000
 
@@ -44,23 +45,23 @@ class Reason(StrEnum):
     OCCURRENCE = "occurrence"
     RETRY = "retry"
     RESTART = "restart"
-    """Its last run was cut short."""
+    """The last run was interrupted."""
 
 
 class Due(NamedTuple):
-    """A task is to start now, for this occurrence: the latest that has passed, or the one that did not succeed yet."""
+    """A cron task must start now, for the latest passed occurrence or for the one that has not yet succeeded."""
 
     reason: Reason
     occurrence: int
 
     @property
     def fires(self) -> bool:
-        """Whether the occurrence is new; retries and restarts belong to one that was announced before."""
+        """True if the occurrence is new; retries and restarts belong to one that was announced before."""
         return self.reason is Reason.OCCURRENCE
 
 
 def new_state(name: str, expression: CronExpression, retry_delay_ms: int, now: int, zone: tzinfo) -> CronState:
-    """A task that was never seen before: it runs now if the current minute matches, else with its next occurrence."""
+    """Return the state of a new cron task: it runs now if the current minute matches, else at its next occurrence."""
     latest = _previous(expression, now, zone)
     matches_now = latest is not None and now - latest < _MINUTE_MS
     return CronState(
@@ -72,7 +73,7 @@ def new_state(name: str, expression: CronExpression, retry_delay_ms: int, now: i
 
 
 def due(state: CronState, expression: CronExpression, now: int, zone: tzinfo) -> Due | None:
-    """Why the task is to start now, or ``None``."""
+    """Return why the task must start now, or ``None``."""
     if state.is_running:
         return None
     occurrence = _latest_passed(state, expression, now, zone)
@@ -86,7 +87,7 @@ def due(state: CronState, expression: CronExpression, now: int, zone: tzinfo) ->
 
 
 def next_moment(state: CronState, expression: CronExpression, zone: tzinfo) -> int | None:
-    """When the task will be due, if nothing changes; ``None`` while it runs, since its end changes everything."""
+    """Return when the task will be due if nothing changes; ``None`` while it runs, because its end decides that."""
     if state.is_running:
         return None
     at = _next(expression, state.since, zone)
@@ -97,12 +98,12 @@ def next_moment(state: CronState, expression: CronExpression, zone: tzinfo) -> i
 
 
 def next_occurrence(state: CronState, expression: CronExpression, zone: tzinfo) -> int | None:
-    """When the task will fire, if nothing changes: for whoever leaves retries to others."""
+    """Return when the task will fire if nothing changes, ignoring retries."""
     return None if state.is_running else next_moment(replace(state, firing=None), expression, zone)
 
 
 def started(state: CronState, expression: CronExpression, why: Due, now: int, zone: tzinfo) -> CronState:
-    """The task starts: every occurrence up to now is settled by this run."""
+    """Return the state after a start: this run settles every occurrence up to now."""
     if not why.fires:
         return attempted_again(state, now)
     ran = _with(state.ran, expression, why.occurrence, zone)
@@ -110,64 +111,67 @@ def started(state: CronState, expression: CronExpression, why: Due, now: int, zo
 
 
 def attempted_again(state: CronState, now: int) -> CronState:
-    """A retry or a restart begins."""
+    """Return the state after a retry or a restart has begun."""
     firing = _firing_of(state)
     firing = replace(firing, attempt=firing.attempt + 1, retry_at=None)
     return replace(state, since=now, firing=firing, last_attempt_at=now)
 
 
 def claimed(state: CronState, now: int) -> CronState:
-    """The run had to wait for a slot and begins only now: what has passed while it waited is settled by it too."""
+    """Return the state after a run that waited for a slot has begun; it also settles what passed while it waited."""
     _firing_of(state)
     return replace(state, since=max(state.since, now), last_attempt_at=now)
 
 
 def succeeded(state: CronState, now: int) -> CronState:
-    """The firing is over, and with it any retry."""
+    """Return the state after a success, which ends the firing and clears any retry."""
     return replace(state, firing=None, last_success_at=now, last_outcome=RunOutcome.SUCCEEDED)
 
 
 def failed(state: CronState, now: int, delay_ms: int | None = None) -> CronState:
-    """The firing is attempted again, unless an occurrence comes first; ``delay_ms`` is what the handler asked for."""
+    """Return the state after a failure: the firing is retried unless an occurrence comes first.
+
+    ``delay_ms`` is the delay that the handler asked for, if any.
+    """
     at = retry_at(now, state.retry_delay_ms if delay_ms is None else delay_ms)
     return _again(replace(state, last_failure_at=now, last_outcome=RunOutcome.FAILED), at)
 
 
 def retry_at(now: int, delay_ms: int) -> int:
-    """When what has failed now is attempted again: never at once, whatever the delay."""
+    """Return when a firing that failed now is retried: never at once, whatever the delay."""
     return now + max(delay_ms, SHORTEST_RETRY_MS)
 
 
 def gave_up(state: CronState, now: int) -> CronState:
-    """The handler wants no retry: the next occurrence runs."""
+    """Return the state after ``GiveUp``: no retry, the next occurrence runs."""
     return replace(state, firing=None, last_failure_at=now, last_outcome=RunOutcome.FAILED)
 
 
 def crashed_too_often(state: CronState) -> CronState:
-    """The firing is over, and what it does to its process is not tried again: the next occurrence runs."""
+    """Return the state after too many crashes: the firing is over, the next occurrence runs."""
     return replace(state, firing=None, last_outcome=RunOutcome.QUARANTINED)
 
 
 def cancelled(state: CronState) -> CronState:
-    """Somebody ended the firing, whether it ran or waited for its retry: the next occurrence runs."""
+    """Return the state after the firing was cancelled, running or waiting for a retry: the next occurrence runs."""
     return replace(state, firing=None, last_outcome=RunOutcome.CANCELLED)
 
 
 def left_to_another(state: CronState) -> CronState:
-    """Another task stands for the firing, which never begins: how the last run ended stays as it was."""
+    """Return the state after another task took the place of the firing, which never begins; the last outcome stays."""
     return replace(state, firing=None)
 
 
 def interrupted(state: CronState, now: int) -> CronState:
-    """The run was stopped before its end: it starts again with the next ``initialize``, at no cost."""
+    """Return the state after an interrupted run: it restarts at the next ``initialize``, without using a retry."""
     return _again(replace(state, last_outcome=RunOutcome.INTERRUPTED), now)
 
 
 def rewound(state: CronState, now: int, step: int) -> CronState:
-    """The wall clock was put back by ``step``, to ``now``.
+    """Return the state after the wall clock was set back by ``step``, to ``now``.
 
-    A retry is due at an instant of the wall clock, but a step must not delay it by more than a minute: one that would
-    takes the retry along.
+    A retry is due at an instant of the wall clock. A step of more than a minute moves it, so that a step never delays
+    it by more than a minute.
     """
     if state.firing is not None and state.firing.retry_at is not None and step > LONGEST_DELAY_MS:
         state = _again(state, state.firing.retry_at - step)
@@ -185,7 +189,7 @@ def _firing_of(state: CronState) -> Firing:
 
 
 def _latest_passed(state: CronState, expression: CronExpression, now: int, zone: tzinfo) -> int | None:
-    """The latest occurrence that has come and has not run."""
+    """Return the latest occurrence that has come and has not run."""
     if now <= state.since:
         return None
     at = _previous(expression, now, zone)
@@ -198,7 +202,7 @@ def _latest_passed(state: CronState, expression: CronExpression, now: int, zone:
 
 
 def _stretch_with(ran: tuple[Stretch, ...], at: int, zone: tzinfo) -> Stretch | None:
-    # From the end: it is nearly always the last, if any.
+    # Backwards, because the match is nearly always the last.
     for stretch in reversed(ran):
         if stretch.first <= at <= stretch.last and (stretch.by is None or _matches(stretch.by, at, zone)):
             return stretch
@@ -206,13 +210,16 @@ def _stretch_with(ran: tuple[Stretch, ...], at: int, zone: tzinfo) -> Stretch | 
 
 
 def under_another_expression(ran: tuple[Stretch, ...], before: str) -> tuple[Stretch, ...]:
-    """What has run while the expression was another one: between the first and the last, others may be to come now."""
+    """Mark stretches that ran under the former expression ``before``.
+
+    Inside such a stretch the new expression may have occurrences that have not run.
+    """
     marked = [stretch._replace(by=before) if stretch.by is None else stretch for stretch in ran]
     return tuple(marked[-MOST_STRETCHES:])
 
 
 def _with(ran: tuple[Stretch, ...], expression: CronExpression, at: int, zone: tzinfo) -> tuple[Stretch, ...]:
-    """``ran`` and this occurrence, with stretches joined between which no occurrence lies."""
+    """Return ``ran`` with this occurrence added; stretches with no occurrence between them are joined."""
     if _stretch_with(ran, at, zone) is not None:
         return ran
     of_old = [stretch for stretch in ran if stretch.by is not None]
@@ -225,7 +232,8 @@ def _with(ran: tuple[Stretch, ...], expression: CronExpression, at: int, zone: t
         added = Stretch(added.first, after.pop(0).last)
     joined = [*before, added, *after]
     if len(joined) > MOST_STRETCHES:
-        # Too many to remember: what was missed between the oldest two counts as run. Better once too few than twice.
+        # Too many to store: join the oldest two. Occurrences missed between them then count as run, which is better
+        # than running one twice.
         joined[:2] = [Stretch(joined[0].first, joined[1].last)]
     return (*of_old, *joined)
 
@@ -251,5 +259,51 @@ def _occurrence(
     try:
         found = search(expression.fields, from_ms(at).astimezone(zone))
     except OverflowError:
-        return None  # at the ends of what datetimes can say, nothing occurs
+        return None  # beyond the range of datetime
     return None if found is None else to_ms(found)
+
+
+class Agenda:
+    """Holds at most one moment per name; putting a name again replaces its moment."""
+
+    __slots__ = ("_heap", "_moments")
+
+    def __init__(self) -> None:
+        self._moments: dict[str, int] = {}
+        # Entries that differ from `_moments` are stale; they are dropped when they reach the top.
+        self._heap: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._moments)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._moments
+
+    def put(self, name: str, moment: int | None) -> None:
+        """Set the moment of a name; ``None`` removes the name."""
+        if moment is None:
+            self._moments.pop(name, None)
+            return
+        if self._moments.get(name) == moment:
+            return
+        self._moments[name] = moment
+        heapq.heappush(self._heap, (moment, name))
+        if len(self._heap) > 2 * len(self._moments) + 64:
+            self._heap = [(at, who) for who, at in self._moments.items()]
+            heapq.heapify(self._heap)
+
+    def earliest(self) -> int | None:
+        """Return the earliest moment; ``None`` if the agenda is empty."""
+        heap = self._heap
+        while heap and self._moments.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def take_due(self, now: int, most: int | None = None) -> list[str]:
+        """Remove and return at most ``most`` names whose moment has come, earliest first."""
+        taken: list[str] = []
+        while len(taken) != most and (at := self.earliest()) is not None and at <= now:
+            _, name = heapq.heappop(self._heap)
+            del self._moments[name]
+            taken.append(name)
+        return taken

@@ -1,19 +1,19 @@
-"""Occurrences in a zone: matching minutes of the wall clock, placed on the line of instants.
+"""Find cron occurrences in a time zone: map matching minutes of wall time to instants.
 
-An occurrence is an instant at which a clock on the wall would show the first moment of a matching minute. A minute
-that daylight saving skips is never shown, so it has no occurrence; one that is shown twice has two.
+An occurrence is an instant at which a local clock shows the first moment of a matching minute. A minute that daylight
+saving time skips is never shown, so it has no occurrence; a minute that is shown twice has two.
 
-Minutes of the wall ascend with time except where the clock is put back. So a search walks up the wall, and starts
-again from what the clock shows after it was put back, if it begins in the hour (or the day) that will be repeated.
-What is skipped is crossed in one step. This needs shifts that lie further apart than they are long; no zone ever
-had others.
+Wall time ascends with real time except where the clock is set back. So a search walks forward in wall time; if it
+starts in the hour (or day) that will be repeated, it starts again from the wall time shown after the clock was set
+back. A skipped span is crossed in one step. This requires that shifts lie further apart than they are long, which is
+true of every zone so far.
 
-Inside a zone Python compares and adds by the wall and forgets ``fold``, so nothing here does. Walls are naive
-datetimes, and so are instants, in UTC: a wall less its offset is an instant.
+Inside one zone Python compares and adds datetimes by wall time and ignores ``fold``, so this module never does that.
+Wall times and instants are both naive datetimes here, instants in UTC: wall time minus its offset is the instant.
 
-Laws: ``first_after`` is the earliest occurrence that is later, ``last_at`` the latest that is not; both are exact
-for any zone that says by ``fold`` which of two equal walls is meant (PEP 495), and ``None`` where a datetime in UTC
-cannot say the instant.
+Laws: ``first_after`` is the earliest occurrence that is later, ``last_at`` the latest that is not later. Both are exact
+for any zone that distinguishes equal wall times by ``fold`` (PEP 495), and ``None`` where a datetime in UTC cannot
+represent the instant.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _MOMENT = timedelta.resolution
 
 
 class _Offsets(NamedTuple):
-    """How far a wall is ahead of UTC, the first and the second time it is shown.
+    """The UTC offsets of a wall time, for the first and the second time it is shown.
 
-    They are equal if it is shown once, descend if it is repeated and ascend if it is skipped (PEP 495).
+    They are equal if it is shown once. The second is smaller if it is repeated, and larger if it is skipped (PEP 495).
     """
 
     first: timedelta
@@ -40,7 +40,7 @@ class _Offsets(NamedTuple):
 
 
 def first_after(fields: Fields, after: datetime) -> datetime | None:
-    """The earliest occurrence later than ``after``, in its zone."""
+    """Return the earliest occurrence later than ``after``, in its zone."""
     try:
         return _first_after(fields, after.astimezone(UTC), _zone_of(after))
     except OverflowError:
@@ -48,7 +48,7 @@ def first_after(fields: Fields, after: datetime) -> datetime | None:
 
 
 def last_at(fields: Fields, at: datetime) -> datetime | None:
-    """The latest occurrence that is not later than ``at``, in its zone."""
+    """Return the latest occurrence that is not later than ``at``, in its zone."""
     try:
         return _last_at(fields, at.astimezone(UTC), _zone_of(at))
     except OverflowError:
@@ -70,7 +70,8 @@ def _first_after(fields: Fields, after: datetime, zone: tzinfo) -> datetime | No
     while (found := first_from(fields, wall)) is not None:
         offsets = _offsets(found, zone)
         if offsets.first < offsets.second:
-            # At least a minute on, even if the zone contradicts itself: the shift is later than found less the second.
+            # This advances by at least a minute even in an inconsistent zone: the shift is later than `found` minus
+            # the second offset.
             wall = _ceiling(_shift_over(found, offsets, zone) + offsets.second)
         else:
             is_late = found - offsets.first < earliest
@@ -101,19 +102,19 @@ def _last_at(fields: Fields, at: datetime, zone: tzinfo) -> datetime | None:
 
 
 def _offsets(wall: datetime, zone: tzinfo) -> _Offsets:
-    # Asked of the zone itself, which looks at nothing but the wall and its fold: replacing parts of a datetime is slow.
+    # The zone needs only the wall time and its fold, so skip replacing tzinfo: replacing parts of a datetime is slow.
     if wall.fold:
         return _Offsets(_known(zone.utcoffset(wall.replace(fold=0))), _known(zone.utcoffset(wall)))
     return _Offsets(_known(zone.utcoffset(wall)), _known(zone.utcoffset(wall.replace(fold=1))))
 
 
 def _shift_over(wall: datetime, offsets: _Offsets, zone: tzinfo) -> datetime:
-    """The instant at which the clock was put forward past ``wall``."""
+    """Return the instant at which the clock was set forward past ``wall``."""
     return _shift(zone, wall - offsets.second, wall - offsets.first)
 
 
 def _shift(zone: tzinfo, before: datetime, until: datetime) -> datetime:
-    """The instant after ``before`` and not after ``until`` at which the zone changes its offset, to the second."""
+    """Return when, after ``before`` and not after ``until``, the zone changes its offset, exact to the second."""
     begin = before.replace(microsecond=0, tzinfo=UTC)
     offset = _offset_at(begin, zone)
     low, high = 0, -((begin - until.replace(tzinfo=UTC)) // _SECOND)
@@ -143,7 +144,7 @@ def _naive(at: datetime) -> datetime:
 
 
 def _floor(wall: datetime) -> datetime:
-    return datetime(wall.year, wall.month, wall.day, wall.hour, wall.minute)  # noqa: DTZ001 - walls have no zone
+    return datetime(wall.year, wall.month, wall.day, wall.hour, wall.minute)  # noqa: DTZ001 - wall times have no zone
 
 
 def _ceiling(wall: datetime) -> datetime:

@@ -1,7 +1,7 @@
-"""Matching minutes on the calendar, where every day has 24 hours: what the zone makes of them is for ``instants``.
+"""Find matching minutes on the calendar, where every day has 24 hours; ``instants`` applies the time zone.
 
-The search jumps from field to field, the next set bit of each; it looks at each month once, never at each minute. The
-longest way is to a 29th of February across 2100: eight Februaries.
+The search jumps to the next set bit of each field. It visits each month once and never single minutes. The longest
+search is for a 29th of February across the year 2100: eight Februaries.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _LENGTHS = (0, 31, 0, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def allows(fields: Fields, wall: datetime) -> bool:
-    """Whether the minute of ``wall`` matches."""
+    """True if the minute of ``wall`` matches."""
     return bool(fields.minutes >> wall.minute & 1 and fields.hours >> wall.hour & 1 and _allows_day(fields, wall))
 
 
 def first_from(fields: Fields, wall: datetime) -> datetime | None:
-    """The first matching minute that is not before the minute of ``wall``; ``None`` past the last year."""
+    """Return the first matching minute that is not before the minute of ``wall``; ``None`` past the last year."""
     year, month, day, hour = wall.year, wall.month, wall.day, wall.hour
     if _allows_day(fields, wall):
         if fields.hours >> hour & 1:
@@ -48,7 +48,7 @@ def first_from(fields: Fields, wall: datetime) -> datetime | None:
 
 
 def last_until(fields: Fields, wall: datetime) -> datetime | None:
-    """The last matching minute that is not after the minute of ``wall``; ``None`` before the first year."""
+    """Return the last matching minute that is not after the minute of ``wall``; ``None`` before the first year."""
     year, month, day, hour = wall.year, wall.month, wall.day, wall.hour
     if _allows_day(fields, wall):
         if fields.hours >> hour & 1:
@@ -81,10 +81,10 @@ def _allows_day(fields: Fields, wall: datetime) -> bool:
 
 
 def _days(fields: Fields, year: int, month: int) -> int:
-    """The days of this month that match, as bits."""
+    """Return the matching days of this month, as bits."""
     days = fields.days
     if fields.weekdays:
-        # Ordinals are such that Sundays are multiples of 7: the remainder is the weekday as cron counts it.
+        # Ordinals of Sundays are multiples of 7, so the remainder is the weekday as cron counts it.
         first = date(year, month, 1).toordinal() % 7
         week = (fields.weekdays >> first | fields.weekdays << 7 - first) & 0b111_1111
         days |= week * _WEEKS << 1

@@ -1,28 +1,40 @@
-"""Judging a list of declared cron tasks, in order, before anything is stored.
+"""Check the cron tasks that a program declares, and reconcile them with the stored ones when a cron scheduler starts.
 
-Each is judged by its shape, its name, what it calls, whether the name was there before, its expression and its
-delay; the first thing that is wrong is an error that says where and what.
+Nothing is stored before all are checked: each for its shape, name, handler, duplicate name, expression and delay, in
+this order. The first mistake raises an error that names the position and the reason.
+
+The declarations win: new tasks get a state, changed tasks keep their history under their new settings, and tasks no
+longer declared are forgotten. A task that was running when its process died restarts at once. Stored instants in the
+future, left by a clock that was set back since, are moved to now; the occurrences that ran are remembered.
+
+Laws: the result has exactly the declared tasks, in their order; reconciling again at the same instant changes nothing;
+without a changed declaration no difference is reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta, tzinfo
 from typing import Any, NamedTuple, cast
 
+from msgspec.structs import replace
+
 from taskmill.errors import ConfigError, DuplicateRegistration, InvalidCronExpression, InvalidRegistration
-from taskmill.model.cron import Cron
+from taskmill.model.cron import Cron, CronState, RunOutcome, Stretch
 from taskmill.model.durations import milliseconds
-from taskmill.model.tags import LONGEST_VALUE
+from taskmill.model.options import LONGEST_TAG_VALUE
+from taskmill.policy.cron.decisions import crashed_too_often, new_state, under_another_expression
 from taskmill.policy.cron.expression import CronExpression
+from taskmill.policy.verdicts import quarantined
 
 _PARTS = 4
 _SHAPE = "(name, expression, handler, retry_delay)"
 Refusal = Callable[[object], str | None]
-"""Why a handler cannot be called by the clock, or ``None``. What a handler is, is known elsewhere."""
+"""Returns why a handler cannot be a cron handler, or ``None``. Injected, because this layer does not know handlers."""
 
 
 class Registration(NamedTuple):
-    """A declared cron task that was found good."""
+    """A declared cron task that passed all checks."""
 
     name: str
     expression: CronExpression
@@ -31,7 +43,7 @@ class Registration(NamedTuple):
 
 
 def checked_registrations(registrations: object, refusal: Refusal) -> tuple[Registration, ...]:
-    """All of them, or an error about the first that is wrong."""
+    """Return all registrations, or raise an error about the first wrong one."""
     if not isinstance(registrations, list | tuple):
         raise ConfigError(f"registrations must be a list or tuple of Cron, not {type(registrations).__name__}")
     good: dict[str, Registration] = {}
@@ -76,7 +88,7 @@ def _parts(index: int, given: object) -> tuple[object, object, object, object]:
 
 
 def _wrong_name(name: object) -> str | None:
-    """A name is the value of a tag and part of the name of a task type, so it must be fit for both."""
+    """Return why a name is not valid, or ``None``: it must be a valid tag value and part of a task type's name."""
     if not isinstance(name, str):
         return f"name must be text, not {type(name).__name__}"
     if not name.strip():
@@ -87,4 +99,133 @@ def _wrong_name(name: object) -> str | None:
         size = len(name.encode())
     except UnicodeEncodeError:
         return "name is not valid Unicode text"
-    return f"name must not be longer than {LONGEST_VALUE} bytes" if size > LONGEST_VALUE else None
+    return f"name must not be longer than {LONGEST_TAG_VALUE} bytes" if size > LONGEST_TAG_VALUE else None
+
+
+REMEMBERED_AHEAD_MS = 24 * 60 * 60 * 1000
+"""Occurrences that ran while the clock was ahead by less than this do not run again when their time comes."""
+
+
+class Difference(NamedTuple):
+    """What the declarations changed: added names, removed names, and ``name field from to`` per changed setting."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    modified: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def total(self) -> int:
+        return len(self.added) + len(self.removed) + len(self.modified)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the difference as attributes of a log record."""
+        return {
+            "added": list(self.added),
+            "removed": list(self.removed),
+            "modified": [dict(change) for change in self.modified],
+            "total": self.total,
+        }
+
+
+class Reconciliation(NamedTuple):
+    """The new states, to be stored in one transaction."""
+
+    states: tuple[CronState, ...]
+    difference: Difference
+    orphans: tuple[str, ...]
+    """Tasks that were running when their process died."""
+    quarantined: tuple[str, ...]
+    """The orphans that have crashed too often: they wait for their next occurrence."""
+
+
+def reconciled(
+    stored: Mapping[str, CronState], registrations: Sequence[Registration], now: int, zone: tzinfo
+) -> Reconciliation:
+    """Return the states after reconciling, with what changed."""
+    states: list[CronState] = []
+    added: list[str] = []
+    modified: list[Mapping[str, Any]] = []
+    for one in registrations:
+        known = stored.get(one.name)
+        if known is None:
+            added.append(one.name)
+            states.append(new_state(one.name, one.expression, one.retry_delay_ms, now, zone))
+            continue
+        modified += _changes(known, one)
+        ran = known.ran
+        if known.expression != one.expression.text:
+            ran = under_another_expression(ran, known.expression)
+        settings = replace(known, expression=one.expression.text, retry_delay_ms=one.retry_delay_ms, ran=ran)
+        states.append(_not_of_the_future(_restarted(settings, now), now))
+    declared = {one.name for one in registrations}
+    orphans = tuple(one.name for one in registrations if one.name in stored and stored[one.name].is_running)
+    return Reconciliation(
+        states=tuple(states),
+        difference=Difference(tuple(added), tuple(sorted(stored.keys() - declared)), tuple(modified)),
+        orphans=orphans,
+        quarantined=tuple(
+            state.name for state in states if state.name in orphans and state.last_outcome is RunOutcome.QUARANTINED
+        ),
+    )
+
+
+def _changes(known: CronState, one: Registration) -> list[Mapping[str, Any]]:
+    changes: list[Mapping[str, Any]] = []
+    if known.expression != one.expression.text:
+        changes.append(_change(one.name, "expression", known.expression, one.expression.text))
+    if known.retry_delay_ms != one.retry_delay_ms:
+        before, after = (timedelta(milliseconds=ms) for ms in (known.retry_delay_ms, one.retry_delay_ms))
+        changes.append(_change(one.name, "retry_delay", before, after))
+    return changes
+
+
+def _change(name: str, field: str, before: object, after: object) -> Mapping[str, Any]:
+    return {"name": name, "field": field, "from": before, "to": after}
+
+
+def _restarted(state: CronState, now: int) -> CronState:
+    """Restart an orphan at once or, if it has crashed too often, end its firing."""
+    firing = state.firing
+    if firing is None or firing.retry_at is not None:
+        return state
+    crashes = firing.crashes + 1
+    if quarantined(crashes):
+        return crashed_too_often(state)
+    return replace(state, firing=replace(firing, crashes=crashes, retry_at=now), last_outcome=RunOutcome.INTERRUPTED)
+
+
+def _not_of_the_future(state: CronState, now: int) -> CronState:
+    """Move instants in the future to now, so that nothing waits for a clock that was ahead.
+
+    Occurrences that ran up to a day ahead do not run again. Further ones are forgotten: a clock wrong by a year would
+    otherwise leave unexplained gaps a year later. Only a firing under way keeps its occurrence, however far ahead.
+    """
+    firing, horizon = state.firing, now + REMEMBERED_AHEAD_MS
+    ran = [part._replace(last=min(part.last, horizon)) for part in state.ran if part.first <= horizon]
+    if firing is not None:
+        if firing.occurrence > horizon:
+            ran.append(Stretch(firing.occurrence, firing.occurrence))
+        if firing.retry_at is not None:
+            firing = replace(firing, retry_at=_retry_from(state, firing.retry_at, now))
+    return replace(
+        state,
+        since=min(state.since, now),
+        ran=tuple(ran),
+        firing=firing,
+        last_attempt_at=_by(state.last_attempt_at, now),
+        last_success_at=_by(state.last_success_at, now),
+        last_failure_at=_by(state.last_failure_at, now),
+    )
+
+
+def _retry_from(state: CronState, retry_at: int, now: int) -> int:
+    if state.last_outcome is RunOutcome.INTERRUPTED:
+        return min(retry_at, now)
+    if state.last_failure_at is None or state.last_failure_at <= now:
+        return retry_at
+    # Keep the length of the delay: the failure it began at now counts as of this moment.
+    return retry_at - (state.last_failure_at - now)
+
+
+def _by(at: int | None, now: int) -> int | None:
+    return None if at is None else min(at, now)

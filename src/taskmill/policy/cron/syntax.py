@@ -1,10 +1,10 @@
-"""The text of a cron expression, read strictly as POSIX has it.
+"""Parse cron expressions, in strict POSIX syntax.
 
-Five fields between spaces and tabs. A field is ``*`` alone, or a list of numbers and ascending ranges. All else is
-refused with the field and a reason: what another cron would read differently must not run at a guess.
+An expression has five fields separated by spaces and tabs. A field is ``*`` alone, or a list of numbers and ascending
+ranges. Everything else is refused with the field and a reason, because other cron programs may read it differently.
 
-Laws: whatever the text, the outcome is ``Fields`` or ``InvalidCronExpression``; what was read has at least one
-minute to run in.
+Laws: for any text the result is ``Fields`` or ``InvalidCronExpression``; a parsed expression matches at least one
+minute.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from taskmill.errors import InvalidCronExpression
 
 
 class Fields(NamedTuple):
-    """What each field allows, as bits: bit 30 of ``minutes`` is minute 30, bit 1 of ``days`` the first of the month.
+    """The values that each field allows, as bits: bit 30 of ``minutes`` is minute 30, bit 1 of ``days`` is day 1.
 
-    A day matches by ``days`` or by ``weekdays`` (Sunday is bit 0). Where one of the two fields is ``*`` it has no say
-    and its bits are 0; where both are, ``days`` has all.
+    A day matches by ``days`` or by ``weekdays`` (Sunday is bit 0). If one of the two fields is ``*``, its bits are 0,
+    so that only the other counts; if both are, ``days`` has all bits.
     """
 
     minutes: int
@@ -49,26 +49,26 @@ _KINDS = (
 _DAY, _WEEKDAY = _KINDS[2], _KINDS[4]
 ALL_DAYS = _DAY.all
 
-# ASCII said aloud: \d and int() take the digits of every script, and int() signs and underscores too.
+# Explicit ASCII: \d and int() accept the digits of every script, and int() also signs and underscores.
 _ITEM = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _BLANKS = re.compile(r"[ \t]+")
 _LONGEST_SHOWN = 20
 _LONGEST_MONTH = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
-# Looked for in this order, so that the reason names what the writer had in mind.
+# Tried in this order, so that the reason names the likely intention.
 _STRANGERS = (
     (re.compile(r"\s"), "only spaces and tabs separate fields"),
-    (re.compile(r"[^\x21-\x7e]"), "digits are those of ASCII"),
+    (re.compile(r"[^\x21-\x7e]"), "only ASCII digits are allowed"),
     (re.compile(r"/"), "steps are not POSIX: list the numbers"),
     (re.compile(r"[?#]|^[0-9]*[LW]$"), "'?', 'L', 'W' and '#' are not POSIX"),
     (re.compile(r"[A-Za-z]"), "names are not POSIX: use numbers"),
     (re.compile(r"[+]|^-|,-|--"), "numbers have no sign"),
     (re.compile(r"\*"), "'*' must stand alone in its field"),
-    (re.compile(r"^,|,,|,$"), "a list has nothing between two commas, or at an end"),
+    (re.compile(r"^,|,,|,$"), "a list item is missing between two commas or at an end"),
 )
 
 
 def parsed(text: object) -> Fields:
-    """What ``text`` means, or ``InvalidCronExpression``."""
+    """Parse ``text``, or raise ``InvalidCronExpression``."""
     if not isinstance(text, str):
         raise InvalidCronExpression(text, "expression", f"must be text, not {type(text).__name__}")
     given = _BLANKS.split(text.strip(" \t"))
@@ -79,7 +79,7 @@ def parsed(text: object) -> Fields:
     )
     any_day, any_weekday = given[2] == "*", given[4] == "*"
     if any_weekday and not _has_a_day(days, months):
-        raise InvalidCronExpression(text, "expression", "never matches: none of its months has such a day")
+        raise InvalidCronExpression(text, "expression", "never matches: none of its months has any of its days")
     return Fields(
         minutes,
         hours,
@@ -115,7 +115,7 @@ def _bits(kind: _Kind, field: str, text: str) -> int:
 
 def _number(kind: _Kind, digits: str, text: str) -> int:
     significant = digits.lstrip("0") or "0"
-    # Compared by length first: a number of a million digits is wrong, not slow.
+    # Check the length first, so that a number of a million digits is refused quickly.
     number = int(significant) if len(significant) <= 2 else None
     if number is None or not kind.low <= number <= kind.high:
         hint = ": Sunday is 0" if kind is _WEEKDAY and number == 7 else ""
@@ -127,7 +127,7 @@ def _strange(field: str, item: str) -> str:
     for pattern, reason in _STRANGERS:
         if pattern.search(field):
             return f"{_shown(field)} is not understood: {reason}"
-    return f"{_shown(item)} is not understood: a number or a range such as 1-5 is"
+    return f"{_shown(item)} is not understood: write a number or a range such as 1-5"
 
 
 def _shown(part: str) -> str:
@@ -135,6 +135,6 @@ def _shown(part: str) -> str:
 
 
 def _has_a_day(days: int, months: int) -> bool:
-    """Whether one of the months is ever long enough for the first of the days."""
+    """True if one of the months can be long enough for the first of the days."""
     first = (days & -days).bit_length() - 1
     return any(months >> month & 1 and first <= _LONGEST_MONTH.get(month, 31) for month in range(1, 13))

@@ -1,1 +1,1 @@
-"""A queue moves from one store to another: copied, compared, and never alive in both."""
+"""Moving a queue from one store to another: it is copied and compared, and never usable in both."""

@@ -1,13 +1,14 @@
-"""Moving a queue: seal the source, copy in parts, compare, hand over. Whatever happens in between is gone on with.
+"""Moving a queue: seal the source, copy it in batches, compare, hand over. An interrupted move can be resumed.
 
-1. The source is sealed. From here on it does not change, and nobody dispatches it (docs/decisions/0021).
-2. The target is emptied of what an earlier try has left, and sealed as well.
-3. Tables are copied in batches, each committed together with how far that is.
-4. Both are read again, as a whole, and compared.
-5. The source is told that the target may become the queue any moment; then, in one transaction, it does.
-6. The source is told that it was.
+1. The source is sealed: from now on it does not change and is not dispatched (docs/decisions/0021).
+2. The target is emptied of an earlier attempt's leftovers, and sealed too.
+3. Tables are copied in batches. Each batch is committed together with the progress of the copy.
+4. Both stores are read again completely and compared.
+5. The source records that the target may become the queue at any moment. Then one transaction makes it the queue.
+6. The source records that the move has ended.
 
-Until the fifth step the source is the queue and after it the target; at no time both, and at no time neither.
+The source is the queue until the transaction of step 5, and the target from then on. There is no time at which both are
+the queue, or neither.
 """
 
 from __future__ import annotations
@@ -22,22 +23,21 @@ import msgspec
 
 from taskmill.errors import ConfigError, InvalidState, StoreCorrupt, StoreError, StoreMoved
 from taskmill.store.moving import marks
-from taskmill.store.moving.checksum import Checksum, add_up
+from taskmill.store.moving.endpoint import Endpoint, Row, Unstorable
 from taskmill.store.moving.marks import Arrival, Arrived, Copied, Departure, Marks
-from taskmill.store.moving.place import Place, Row, Unstorable
-from taskmill.store.moving.tables import MAY_BE_THERE, Table, moving
+from taskmill.store.moving.tables import MAY_BE_THERE, Checksum, Table, add_up, moving
 
 BATCH_ROWS = 10_000
 BATCH_BYTES = 8 * 1024 * 1024
-"""Of text in one transaction, so that large payloads do not fill the memory."""
+"""Largest amount of text in one transaction, so that large payloads do not fill the memory."""
 LOOK_ROWS = 20_000
-"""Between two words about how far comparing is."""
+"""Rows between two progress reports of the comparison."""
 
 Phase = Literal["copying", "comparing"]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """How far a move is: so many of all rows are copied, or compared."""
+    """Progress of a move: the number of rows copied or compared so far, and of all rows."""
 
     phase: Phase
     table: str
@@ -46,24 +46,24 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """What was moved."""
+    """The result of a move."""
 
     source: str
     target: str
     rows: Mapping[str, int]
-    """By table, without the prefix of its name."""
+    """Number of rows by table, without the prefix ``taskmill_`` of its name."""
     at: int
     """When the target became the queue, in milliseconds since the epoch."""
     before: bool = False
-    """Whether it had been moved already."""
+    """True if the queue had been moved already, and nothing was done."""
 
 
 Tell = Callable[[Step], None]
 Now = Callable[[], int]
 
 
-def move(source: Place, target: Place, now: Now, tell: Tell) -> Moved:
-    """Move everything, or go on with a move that was interrupted."""
+def move(source: Endpoint, target: Endpoint, now: Now, tell: Tell) -> Moved:
+    """Move the queue, or resume a move that was interrupted."""
     departure, theirs = source.marks().departure, target.marks()
     tables = moving(source.shapes(), target.shapes(), f"{source.name} and {target.name}")
     if departure is not None and _has_arrived(departure, theirs):
@@ -84,8 +84,8 @@ def move(source: Place, target: Place, now: Now, tell: Tell) -> Moved:
     return _hand_over(source, target, departure, arrival, sums, now())
 
 
-def undo(source: Place, target: Place | None) -> str:
-    """Give up a move that has not ended, or, without a target, one whose target is lost. Returns what was done."""
+def undo(source: Endpoint, target: Endpoint | None) -> str:
+    """Cancel a move that has not ended, or, without ``target``, one whose target is lost; return the target's name."""
     departure = source.marks().departure
     if departure is None:
         raise InvalidState(f"{source.name} was not moved and is not being moved; there is nothing to undo")
@@ -93,8 +93,7 @@ def undo(source: Place, target: Place | None) -> str:
         theirs = target.marks()
         if _has_arrived(departure, theirs):
             raise InvalidState(
-                f"the queue is in {target.name} since it was moved; bring it back with "
-                f"`taskmill move {target.name} {source.name}`"
+                f"the queue was moved to {target.name}; bring it back with `taskmill move {target.name} {source.name}`"
             )
         is_there = theirs.arrival is not None and theirs.arrival.move == departure.move
         if departure.ended_at is not None or (departure.handing_over and not is_there):
@@ -109,10 +108,10 @@ def undo(source: Place, target: Place | None) -> str:
     return departure.to
 
 
-# Whether it may be done
+# Checks before a move
 
 
-def check_apart(source: Place, target: Place) -> None:
+def check_apart(source: Endpoint, target: Endpoint) -> None:
     if type(source) is type(target) and source.identity() == target.identity():
         raise ConfigError(f"{source.name} is both SOURCE and TARGET; a queue moves from one store to another")
 
@@ -121,15 +120,15 @@ def _has_arrived(departure: Departure, theirs: Marks) -> bool:
     return theirs.arrived is not None and theirs.arrived.move == departure.move
 
 
-def _elsewhere(source: Place, departure: Departure) -> str:
+def _elsewhere(source: Endpoint, departure: Departure) -> str:
     when = "was moved" if departure.ended_at is not None else "was being handed over"
     return (
-        f"{source.name} {when} to {departure.to}, and what was given as TARGET is not that queue; "
-        "if that one is lost for good, --undo --target-is-lost opens this one as it was"
+        f"{source.name} {when} to {departure.to}, and TARGET is not that queue; "
+        "if that queue is lost for good, --undo --target-is-lost opens this one as it was"
     )
 
 
-def _check_target(source: Place, target: Place, departure: Departure | None, tables: Sequence[Table]) -> None:
+def _check_target(source: Endpoint, target: Endpoint, departure: Departure | None, tables: Sequence[Table]) -> None:
     theirs, ours = target.marks(), source.marks()
     if ours.arrival is not None:
         raise StoreMoved(marks.refusal(ours, source.name))
@@ -150,11 +149,11 @@ def _check_target(source: Place, target: Place, departure: Departure | None, tab
 
 
 def _is_shell(ours: Marks, their_departure: Departure) -> bool:
-    """Whether the target is what was left when the source's own queue came here: the way back."""
+    """True if the target is the store that the source's queue came from: this move brings the queue back."""
     return ours.arrived is not None and ours.arrived.move == their_departure.move
 
 
-def _check_empty(target: Place, tables: Sequence[Table]) -> None:
+def _check_empty(target: Endpoint, tables: Sequence[Table]) -> None:
     for table in tables:
         if table.name not in MAY_BE_THERE and not target.is_empty(table):
             raise StoreError(
@@ -163,8 +162,8 @@ def _check_empty(target: Place, tables: Sequence[Table]) -> None:
             )
 
 
-def _told_again(source: Place, target: Place, departure: Departure, theirs: Marks) -> Moved:
-    """The target is the queue already; perhaps the source was not told."""
+def _told_again(source: Endpoint, target: Endpoint, departure: Departure, theirs: Marks) -> Moved:
+    """Return the result of a move that has ended, and complete the source's record if it was interrupted before."""
     assert theirs.arrived is not None  # noqa: S101 - the caller has looked
     at = departure.ended_at or theirs.arrived.at
     if departure.ended_at is None:
@@ -172,25 +171,29 @@ def _told_again(source: Place, target: Place, departure: Departure, theirs: Mark
     return Moved(source.name, target.name, {}, at, before=True)
 
 
-# Doing it
+# The steps of a move
 
 
-def _seal(place: Place, found: Marks) -> str:
-    return marks.refusal(found, place.name)
+def _seal(endpoint: Endpoint, found: Marks) -> str:
+    return marks.refusal(found, endpoint.name)
 
 
-def _seal_source(source: Place, departure: Departure, now: int) -> None:
+def _seal_source(source: Endpoint, departure: Departure, now: int) -> None:
     with source.writing(_seal(source, Marks(departure=departure)), durable=True):
         source.settle(now)
         if source.query("SELECT 1 FROM taskmill_task WHERE status = 'running' LIMIT 1"):
             raise StoreError(
-                f"{source.name}: tasks are running, and nobody is there who runs them; run `taskmill doctor`"
+                f"{source.name}: tasks are marked as running, but no scheduler runs them; run `taskmill doctor`"
             )
         source.depart(departure)
 
 
-def _begin(target: Place, arrival: Arrival, tables: Sequence[Table]) -> None:
-    """What is there is a copy, what a scheduler writes when it opens, or what was left when the queue went away."""
+def _begin(target: Endpoint, arrival: Arrival, tables: Sequence[Table]) -> None:
+    """Empty the target and start its arrival.
+
+    Nothing of value is lost: the target holds an unfinished copy, the few rows that a scheduler writes when it opens a
+    store, or the remains of a queue that was moved away.
+    """
     with target.writing(_seal(target, Marks(arrival=arrival))):
         target.check_unused()
         target.clear(tables)
@@ -199,7 +202,7 @@ def _begin(target: Place, arrival: Arrival, tables: Sequence[Table]) -> None:
         target.arrive(arrival)
 
 
-def _copy(source: Place, target: Place, tables: Sequence[Table], arrival: Arrival, tell: Tell) -> Arrival:
+def _copy(source: Endpoint, target: Endpoint, tables: Sequence[Table], arrival: Arrival, tell: Tell) -> Arrival:
     total = sum(map(source.count, tables))
     done = sum(copied.rows for copied in arrival.copied.values())
     seal = _seal(target, Marks(arrival=arrival))
@@ -211,7 +214,7 @@ def _copy(source: Place, target: Place, tables: Sequence[Table], arrival: Arriva
         key = [table.columns.index(column) for column in table.key]
         with contextlib.closing(source.stream(table, copied.after, ordered=True)) as rows:
             for batch in _batches(rows):
-                copied = Copied(copied.rows + len(batch), [batch[-1][place] for place in key])
+                copied = Copied(copied.rows + len(batch), [batch[-1][position] for position in key])
                 arrival = _noted(arrival, table, copied)
                 _store(source, target, seal, table, batch, arrival)
                 done += len(batch)
@@ -222,7 +225,7 @@ def _copy(source: Place, target: Place, tables: Sequence[Table], arrival: Arriva
     return arrival
 
 
-def _store(source: Place, target: Place, seal: str, table: Table, batch: Sequence[Row], arrival: Arrival) -> None:
+def _store(source: Endpoint, target: Endpoint, seal: str, table: Table, batch: Sequence[Row], arrival: Arrival) -> None:
     try:
         with target.writing(seal):
             target.write(table, batch)
@@ -251,8 +254,8 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield batch
 
 
-def _blame(source: Place, target: Place, seal: str, table: Table, rows: Sequence[Row]) -> None:
-    """Find the first row that the target refuses, and say which it is."""
+def _blame(source: Endpoint, target: Endpoint, seal: str, table: Table, rows: Sequence[Row]) -> None:
+    """Find the first row that the target refuses, by bisection, and raise ``StoreCorrupt`` with its key."""
     refused = rows
     while len(refused) > 1:
         half = refused[: len(refused) // 2]
@@ -267,7 +270,7 @@ def _blame(source: Place, target: Place, seal: str, table: Table, rows: Sequence
     )
 
 
-def _why_refused(target: Place, seal: str, table: Table, rows: Sequence[Row]) -> str | None:
+def _why_refused(target: Endpoint, seal: str, table: Table, rows: Sequence[Row]) -> str | None:
     try:
         with contextlib.suppress(_Unwanted), target.writing(seal):
             target.write(table, rows)
@@ -278,20 +281,20 @@ def _why_refused(target: Place, seal: str, table: Table, rows: Sequence[Row]) ->
 
 
 class _Unwanted(Exception):
-    """Rolls back what was only a trial."""
+    """Raised to roll back a trial."""
 
 
 def _compare(
-    source: Place, target: Place, tables: Sequence[Table], arrival: Arrival, tell: Tell
+    source: Endpoint, target: Endpoint, tables: Sequence[Table], arrival: Arrival, tell: Tell
 ) -> dict[str, Checksum]:
     sums: dict[str, Checksum] = {}
     total = 2 * sum(copied.rows for copied in arrival.copied.values())
     done = 0
     for table in tables:
         found: list[Checksum] = []
-        for place in (source, target):
+        for endpoint in (source, target):
             checksum = Checksum()
-            with contextlib.closing(place.stream(table, ordered=False)) as rows:
+            with contextlib.closing(endpoint.stream(table, ordered=False)) as rows:
                 while (more := add_up(checksum, itertools.islice(rows, LOOK_ROWS))) != checksum:
                     done += more.rows - checksum.rows
                     checksum = more
@@ -302,18 +305,18 @@ def _compare(
             _spoil(target, arrival)
             raise StoreError(
                 f"{table.name} differs: {sums[table.name]} in {source.name}, {there} in {target.name}. Nothing was "
-                "handed over and the source is unchanged; the same command copies anew, and with --undo gives up"
+                "handed over and the source is unchanged; the same command copies again, and with --undo gives up"
             )
     return sums
 
 
-def _spoil(target: Place, arrival: Arrival) -> None:
+def _spoil(target: Endpoint, arrival: Arrival) -> None:
     with target.writing(_seal(target, Marks(arrival=arrival))):
         target.arrive(msgspec.structs.replace(arrival, spoiled=True))
 
 
 def _hand_over(
-    source: Place, target: Place, departure: Departure, arrival: Arrival, sums: Mapping[str, Checksum], now: int
+    source: Endpoint, target: Endpoint, departure: Departure, arrival: Arrival, sums: Mapping[str, Checksum], now: int
 ) -> Moved:
     departure = msgspec.structs.replace(departure, handing_over=True)
     with source.writing(_seal(source, Marks(departure=departure)), durable=True):
@@ -326,7 +329,7 @@ def _hand_over(
     return Moved(source.name, target.name, rows, now)
 
 
-def _tell_source(source: Place, departure: Departure, at: int) -> None:
+def _tell_source(source: Endpoint, departure: Departure, at: int) -> None:
     departure = msgspec.structs.replace(departure, ended_at=at)
     with source.writing(_seal(source, Marks(departure=departure)), durable=True):
         source.depart(departure)

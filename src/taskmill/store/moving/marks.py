@@ -1,11 +1,11 @@
-"""What a store remembers of a move, as rows of its settings, and how it refuses to be used meanwhile.
+"""The marks that a move leaves in a store, as rows of its settings, and the errors of a store that is sealed by them.
 
-Laws:
+Rules:
 
-* A store with a departure or an arrival is sealed: nobody can write to it, and no scheduler opens it.
-* A departure that has not ended is complete all the same: only the seal keeps it from being used.
-* A store that arrives holds nothing but copies. It becomes a queue in one transaction, which turns its arrival into a
-  memory and lifts its seal: that is the moment of the move.
+* A store with a departure or an arrival is sealed: it cannot be written to, and no scheduler opens it.
+* A store whose departure has not ended is still complete: only the seal prevents its use.
+* A store with an arrival holds nothing but copies. One transaction makes it the queue: it replaces the arrival by an
+  ``arrived`` mark and removes the seal. That is the moment of the move.
 """
 
 from __future__ import annotations
@@ -22,40 +22,43 @@ NAMES = (DEPARTURE, ARRIVAL, ARRIVED)
 READ = "SELECT name, value FROM taskmill_setting WHERE name IN ('departure', 'arrival', 'arrived')"
 
 SEALED = "taskmill is not used here: "
-"""How the database begins its answer to whoever writes to a sealed store; the rest is for people."""
+"""The start of the error message with which the database refuses writes to a sealed store; the rest is for people.
+
+The triggers of sealed stores contain this text, so it must not change.
+"""
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """The queue leaves this store."""
+    """Mark of a store that the queue is leaving, or has left."""
 
     move: str
     to: str
     handing_over: bool = False
-    """Whether the other store may have become the queue already: only that store can tell."""
+    """True if the target may have become the queue already; only its marks show whether it has."""
     ended_at: int | None = None
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """How much of a table has arrived."""
+    """How much of a table has been copied."""
 
     rows: int = 0
     after: list[int | str] | None = None
-    """The key of the last row."""
+    """The key of the last copied row."""
     whole: bool = False
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """The queue comes to this store."""
+    """Mark of a store that a queue is being copied to."""
 
     move: str
     origin: str
     copied: dict[str, Copied] = {}
     spoiled: bool = False
-    """Whether it was compared and found to differ: it is copied anew."""
+    """True if the comparison found a difference; then everything is copied again."""
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """The queue of this store came from another."""
+    """Mark of a store whose queue came from another store."""
 
     move: str
     origin: str
@@ -63,7 +66,7 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 class Marks(msgspec.Struct, frozen=True):
-    """Everything a store remembers of moves."""
+    """All marks of moves in a store."""
 
     departure: Departure | None = None
     arrival: Arrival | None = None
@@ -83,7 +86,7 @@ def encoded(mark: Departure | Arrival | Arrived) -> str:
 
 
 def refusal(marks: Marks, name: str) -> str:
-    """Why a sealed store is not to be used, and what to do instead."""
+    """Return why a sealed store cannot be used, and what to do instead."""
     if marks.arrival is not None:
         origin = marks.arrival.origin
         return f"{name} is being filled from {origin}; {_go_on(origin, name)}"
@@ -99,7 +102,7 @@ def refusal(marks: Marks, name: str) -> str:
 
 
 def _go_on(source: str, target: str) -> str:
-    return f"`taskmill move {source} {target}` goes on with that, and with --undo gives it up"
+    return f"`taskmill move {source} {target}` resumes the move, and with --undo cancels it"
 
 
 def check_not_sealed(rows: Iterable[tuple[str, str]], name: str) -> None:
@@ -109,5 +112,5 @@ def check_not_sealed(rows: Iterable[tuple[str, str]], name: str) -> None:
 
 
 def told_by_seal(text: str) -> StoreMoved:
-    """The error for what the database has answered."""
+    """Return the error for a database message that starts with ``SEALED``, maybe after a prefix."""
     return StoreMoved(text[text.index(SEALED) + len(SEALED) :])

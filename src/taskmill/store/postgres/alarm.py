@@ -1,30 +1,30 @@
-"""Waking a thread that waits for a connection."""
+"""Waking a thread that waits for data on a connection."""
 
 from __future__ import annotations
 
 import selectors
 import socket
 
-# `select` refuses descriptors from 1024 on.
+# `select` cannot handle descriptors of 1024 and above.
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Alarm:
-    """One thread waits; any other may ring."""
+    """A wake-up call for one waiting thread, which any other thread can ring."""
 
     def __init__(self) -> None:
         self._woken, self._wake = socket.socketpair()
         self._wake.setblocking(False)
 
     def ring(self) -> None:
-        # A full pipe has woken the thread already.
+        # If the buffer is full, the thread has been woken already.
         try:
             self._wake.send(b".")
         except (BlockingIOError, OSError):
             return
 
     def wait(self, connection: int | None, longest: float) -> None:
-        """Until it rings, or there is something to read from that descriptor, but not longer than so many seconds."""
+        """Wait until it rings or the descriptor ``connection`` is readable, at most ``longest`` seconds."""
         with _Selector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
             if connection is not None:

@@ -1,14 +1,18 @@
-"""Connecting to PostgreSQL: settings that our statements rely on, and errors that a person can act on."""
+"""Connections to PostgreSQL: addresses, settings that our statements rely on, and errors that say what to do.
+
+``postgresql://ann@db.example/app?notifications=off`` is a libpq URI with additional parameters for taskmill. They are
+part of the address so that programs, the command line and environment variables can all set them the same way.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import time
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from taskmill.errors import ConfigError, StoreBusy, StoreError, SubmissionError
 from taskmill.store.moving.marks import SEALED, told_by_seal
-from taskmill.store.postgres.address import parsed, without_password
 
 try:
     import psycopg
@@ -30,22 +34,22 @@ else:
 T = TypeVar("T")
 Durability = Literal["full", "process"]
 OLDEST_SERVER = 130000
-"""The first with pg_current_xact_id and pg_xact_status, which tell what became of a commit that was cut off."""
+"""The first version with pg_current_xact_id and pg_xact_status, which show whether an interrupted commit is over."""
 
-# Statements are planned once and for all sizes of tables: a plan that was made while the queue was empty must not read
-# all of it when it is full.
+# Force plans that use indexes, whatever the statistics say. Statements are planned once, and a plan made for an empty
+# queue must not scan all of a large one.
 WRITING = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "jit": "off",
-    # Somebody who holds what we need for so long is stuck, or waits for us in a transaction of its own.
+    # A transaction that holds a lock for so long is stuck, or its program waits for us outside the database.
     "lock_timeout": "'60s'",
     "statement_timeout": "'300s'",
-    # A node that was suspended, or whose network died, must not keep the others waiting with what it has locked.
+    # A node that is suspended or has lost its network must not block the others with its locks.
     "idle_in_transaction_session_timeout": "'10s'",
-    # Nor must a session that cannot get rid of a long answer.
+    # A session whose client no longer receives data must not keep its locks either.
     "tcp_user_timeout": "'10s'",
 }
 READING = {
@@ -54,10 +58,10 @@ READING = {
     "statement_timeout": "'300s'",
     "idle_in_transaction_session_timeout": "'60s'",
 }
-# Whoever makes indexes over millions of rows, or waits for another who does, may take its time.
+# No timeouts: a migration may build indexes over millions of rows, and other nodes wait for it.
 MIGRATING = {"jit": "off", "statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 
-# What the address does not say. A server that is out of reach must be noticed long before a lease ends.
+# Defaults for parameters that the address does not set. An unreachable server must be noticed long before a lease ends.
 CONNECTING: dict[str, Any] = {
     "application_name": "taskmill",
     "connect_timeout": 3,
@@ -68,49 +72,55 @@ CONNECTING: dict[str, Any] = {
 }
 
 PATIENCE = 310.0
-"""Seconds that a call waits for an answer: a little longer than the server works on it."""
+"""Longest time, in seconds, that a call waits for an answer: a little more than the server's statement timeout."""
 GREETING_PATIENCE = 5.0
-"""The same for what is said first on a connection, which takes the server no time."""
+"""The same for the first statements on a connection, which take the server no time."""
 MIGRATING_PATIENCE = 4 * 3600.0
 
 SEALED_STATE = "TM001"
-"""What a sealed store answers to whoever writes to it."""
+"""The SQLSTATE with which a sealed store refuses writes."""
 
-# SQLSTATEs after which the same transaction may simply be tried again.
+# SQLSTATEs after which the same transaction can simply be retried.
 _TRY_AGAIN = {"40001", "40P01"}
 _READ_ONLY = "25006"
 
 
 class Silence(psycopg.OperationalError):
-    """The server has not answered in time. Nobody knows whether it is there."""
+    """The server has not answered in time; whether it is still there is unknown."""
 
 
 class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
-    """Waits for answers only so long. A network that swallows everything looks like a server that thinks."""
+    """A connection whose calls time out.
+
+    A network that drops packets silently looks the same as a server that is still working on the answer.
+    """
 
     patience: float = PATIENCE
     is_given_up = False
     settings = ""
-    """What each transaction begins with, where a pooler hands sessions around and none of them is ours to set."""
+    """SET LOCAL statements for the start of each transaction, behind a pooler that shares sessions between clients."""
     alias: str | None = None
-    """By what name the server knows the session that works for us, where a pooler hands sessions around."""
+    """The application_name by which the server knows the session in use, behind such a pooler."""
     _unheard_since: float | None = None
 
     @property
     def unheard_for(self) -> float:
-        """Seconds for which a call has been waiting without a word; 0 if none is under way. For any thread."""
+        """Seconds since the server last sent data for the running call; 0 if there is none. Safe from any thread."""
         since = self._unheard_since
         return 0.0 if since is None else time.monotonic() - since
 
     def give_up(self) -> None:
-        """Somebody else has found that the server is silent: wait no longer. May be called by any thread."""
+        """Make the running call fail with :class:`Silence`: the server is known not to answer. Safe from any thread."""
         self.is_given_up = True
 
     def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
         return super().wait(self._in_time(gen, time.monotonic() + self.patience), *args, **kwargs)
 
     def _in_time(self, gen: PQGen[T], until: float) -> PQGen[T]:
-        """The same generator; whoever drives it comes by every moment, whether there was an answer or not."""
+        """Wrap a psycopg generator with a deadline.
+
+        psycopg's wait loop resumes the generator several times a second even if no data has arrived.
+        """
         self._unheard_since = time.monotonic()
         try:
             wanted = next(gen)
@@ -132,9 +142,9 @@ class PatientConnection(psycopg.Connection[tuple[Any, ...]]):
 def connect(
     address: str, settings: dict[str, str], durability: Durability = "full", patience: float = PATIENCE
 ) -> PatientConnection:
-    """A connection in autocommit mode; transactions are begun in so many words."""
+    """Open a connection in autocommit mode; transactions are started with an explicit BEGIN."""
     try:
-        server, is_ours, _ = parsed(address)
+        server, is_ours, _ = parsed_address(address)
         given = conninfo.conninfo_to_dict(server)
         whole = conninfo.make_conninfo(server, **{name: word for name, word in CONNECTING.items() if name not in given})
         connection = PatientConnection.connect(whole, autocommit=True)
@@ -146,7 +156,7 @@ def connect(
             found = connection.info.server_version // 10000
             raise StoreError(f"{shown(address)}: PostgreSQL {found} is too old, {OLDEST_SERVER // 10000} is needed")
         wanted = {**settings, "synchronous_commit": "on" if durability == "full" else "off"}
-        # Fixed words and values, none of them from outside.
+        # The names and values in these statements are constants.
         if is_ours:
             connection.prepared_max = 1000
             connection.execute("".join(f"SET {name} = {value};" for name, value in wanted.items()).encode())
@@ -167,30 +177,30 @@ def connect(
 
 
 def adapt(adapters: AdaptersMap) -> None:
-    """Integers always travel as bigint, so that a statement has one plan; JSON comes as text, which msgspec reads."""
+    """Send integers always as bigint, so that a statement has one plan, and load JSON as text for msgspec."""
     adapters.register_dumper(int, Int8Dumper)
     adapters.register_dumper(int, Int8BinaryDumper)
     adapters.register_loader("json", TextLoader)
 
 
 def shown(address: str) -> str:
-    """The address without its password, and without what is said to us and not to the server."""
-    server = parsed(address).server
+    """Return the address without its password and without taskmill's own parameters."""
+    server = parsed_address(address).server
     try:
         conninfo.conninfo_to_dict(server)
     except psycopg.Error as wrong:
         reason = str(wrong).strip()
         if "spaces" in reason:
-            # It would be shown with what is before and after it, which may be a password.
+            # libpq's message quotes the surrounding text, which may contain the password.
             reason = "it has blanks in it; write %20 instead"
         raise ConfigError(f"store: this address cannot be read: {reason}") from None
     return without_password(server)
 
 
 def is_lost(wrong: BaseException, connection: RawConnection) -> bool:
-    """Whether the connection is gone, and not merely a statement refused.
+    """True if the connection is lost, and not just a statement refused.
 
-    One that may only read leads to a server that others have taken the place of: its address may lead elsewhere by now.
+    A read-only error counts as lost: the server was demoted to a standby, and the address may lead to another by now.
     """
     if isinstance(wrong, psycopg.Error) and wrong.sqlstate == _READ_ONLY:
         return True
@@ -198,7 +208,7 @@ def is_lost(wrong: BaseException, connection: RawConnection) -> bool:
 
 
 def is_silence(wrong: BaseException) -> bool:
-    """Whether the server did not answer, instead of being away."""
+    """True if the server did not answer in time, rather than refusing or closing the connection."""
     silence = (Silence, psycopg.errors.ConnectionTimeout)
     return isinstance(wrong, silence) or isinstance(wrong.__cause__, silence)
 
@@ -208,9 +218,9 @@ def may_try_again(wrong: BaseException) -> bool:
 
 
 def translated(wrong: Exception, name: str) -> Exception:
-    """PostgreSQL's errors as ours."""
+    """Return the taskmill error for an error of PostgreSQL."""
     if isinstance(wrong, OSError):
-        # Such as too many open files.
+        # For example too many open files.
         return StoreError(f"{name}: no connection can be made here: {wrong.strerror or wrong}")
     if not isinstance(wrong, psycopg.Error):
         return wrong
@@ -218,15 +228,13 @@ def translated(wrong: Exception, name: str) -> Exception:
     if SEALED in text:
         return told_by_seal(text)
     if wrong.sqlstate in ("55P03", "57014", *_TRY_AGAIN):
-        return StoreBusy(f"{name}: others hold what is needed for too long: {text}")
+        return StoreBusy(f"{name}: other transactions hold a lock for too long; try again later: {text}")
     if wrong.sqlstate == "54000" and "jsonb" in text:
-        return StoreError(f"{name}: this is more than PostgreSQL takes at once, give it in smaller parts: {text}")
+        return StoreError(f"{name}: this is more than PostgreSQL accepts at once; send it in smaller parts: {text}")
     if wrong.sqlstate == "54000":
         return SubmissionError(f"{name}: a key, a type or a group is too long for an index of PostgreSQL: {text}")
     if wrong.sqlstate in ("26000", "42P05"):
-        return StoreError(
-            f"{name}: {text}; if this is a pooler that hands sessions around, add notifications=off to the address"
-        )
+        return StoreError(f"{name}: {text}; behind a pooler that shares sessions, add notifications=off to the address")
     if wrong.sqlstate in ("42501",):
         return StoreError(f"{name}: this user may not do that: {text}")
     if wrong.sqlstate in ("53100",):
@@ -245,3 +253,34 @@ def _advice(refusal: str) -> str:
     if "database" in refusal and "does not exist" in refusal:
         return "; make it with createdb, or correct the address"
     return ""
+
+
+class Address(NamedTuple):
+    """A parsed address. ``server`` is the part for libpq."""
+
+    server: str
+    notifications: bool = True
+    """True if a connection keeps its session, and so can LISTEN; False behind a pooler in transaction mode."""
+    create: bool = True
+    """True if missing tables are created and old ones migrated."""
+
+
+def parsed_address(address: str) -> Address:
+    start, mark, query = address.partition("?")
+    said: dict[str, bool] = {}
+    left: list[str] = []
+    for parameter in query.split("&") if mark else ():
+        name, _, value = parameter.partition("=")
+        if name not in ("notifications", "create"):
+            left.append(parameter)
+        elif value not in ("on", "off"):
+            raise ConfigError(f"store: {name} must be on or off, got {value!r}")
+        else:
+            said[name] = value == "on"
+    return Address(start + ("?" + "&".join(left) if left else ""), **said)
+
+
+def without_password(address: str) -> str:
+    """Return the address without its password, as it may be shown."""
+    shown = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", address)
+    return re.sub(r"(?<=[?&])(password|sslpassword)=[^&]*", r"\1=***", shown)

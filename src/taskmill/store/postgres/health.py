@@ -1,4 +1,4 @@
-"""How a server and our tables on it are, as ``taskmill doctor`` asks: what the server knows of itself anyway."""
+"""The health of a server and of taskmill's tables on it, for ``taskmill doctor``, read from the server's catalogs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from taskmill.store.postgres import lease
 from taskmill.store.sql.connection import Connection
 
 STUCK = 10
-"""Seconds after which who waits for the right to write is stuck behind somebody."""
+"""Seconds of waiting for the write lock after which a session counts as blocked."""
 
 _SERVER = """
 SELECT json_build_object(
@@ -51,7 +51,7 @@ LEFT JOIN pg_stat_all_indexes AS s ON s.indexrelid = i.indexrelid
 WHERE starts_with(t.relname, 'taskmill_')
     AND t.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'taskmill_task'::regclass)"""
 
-# What a transaction may still see no vacuum removes, in this database.
+# The oldest transaction in this database: vacuum keeps every row version that it may still see.
 _OLDEST_TRANSACTION = """
 SELECT json_build_object(
     'seconds', extract(epoch FROM clock_timestamp() - xact_start)::float8,
@@ -86,7 +86,7 @@ FROM pg_replication_slots"""
 
 
 def examine(connection: Connection) -> dict[str, Any]:
-    """Everything by its name; what a user may not see is as if it were not there."""
+    """Return all findings by name; what this role may not see is missing in them."""
 
     def read(statement: str, *parameters: Any) -> Any:
         row = connection.execute(statement, parameters).fetchone()
@@ -108,7 +108,7 @@ def examine(connection: Connection) -> dict[str, Any]:
 
 
 def _clock_ahead(connection: Connection) -> float:
-    """By how many seconds the server's clock is ahead of ours; the best of a few looks, since each takes its time."""
+    """Return by how many seconds the server's clock is ahead, from the fastest of three round trips."""
     looks: list[tuple[float, float]] = []
     for _ in range(3):
         asked = time.time()

@@ -1,4 +1,4 @@
-"""The schema as the sum of numbered migrations, all in one transaction, safe when nodes start at once."""
+"""Schema migrations: numbered scripts, applied in one transaction under a lock, so that nodes may start at once."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from psycopg import IsolationLevel
 
 from taskmill.errors import SchemaTooNew, StoreError
 from taskmill.store.postgres.connection import RawConnection
-from taskmill.store.sql.numbered_migrations import numbered_migrations
+from taskmill.store.sql.migrations import numbered_migrations
 
 MIGRATIONS = numbered_migrations(Path(__file__).with_name("migrations"))
 NEWEST_VERSION = MIGRATIONS[-1].number
 _LOCK = 0x7461736B6D696C6C
-"""Whoever migrates in a database holds this lock; it is ``taskmill`` in ASCII."""
+"""The advisory lock held during a migration; it is ``taskmill`` in ASCII."""
 
 
 def migrate(connection: RawConnection, name: str, *, create: bool = True) -> int:
-    """Bring the schema up to date; the caller holds no transaction. Returns the version found before.
+    """Upgrade the schema and return the version found before; the caller has no open transaction.
 
-    Without ``create`` only what is up to date is accepted.
+    Without ``create``, raise ``StoreError`` if the schema is missing or old.
     """
     found = _version(connection)
     if found == NEWEST_VERSION:
-        # A user who may not create tables can use those that are there.
+        # Return before the lock: a role that may not create tables can still use an up-to-date schema.
         return found
     if not create and found < NEWEST_VERSION:
         if not found:
             raise StoreError(
-                f"{name}: taskmill's tables are not in it; a scheduler that opens it makes them, unless they are in a"
-                " schema that the search path does not lead to"
+                f"{name}: taskmill's tables are not in it; open it with a scheduler to create them, or put their"
+                " schema on the search path"
             )
         raise StoreError(
             f"{name} has schema {found}, this taskmill has {NEWEST_VERSION}; "
-            "a scheduler that opens it and may create tables brings it up to date"
+            "open it with a scheduler whose user may create tables to upgrade it"
         )
     if connection.info.encoding not in ("utf-8", "UTF8", "utf8"):
-        raise StoreError(f"{name}: the database must be in UTF-8, it is in {connection.info.encoding}")
-    # Whatever is usual in this database: each statement after the lock sees what whoever had it has made.
+        raise StoreError(f"{name}: the database must be in UTF-8, not in {connection.info.encoding}")
+    # Explicit, whatever the database's default is: after the lock, statements must see another node's migration.
     connection.isolation_level = IsolationLevel.READ_COMMITTED
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -58,7 +58,7 @@ def _upgrade(connection: RawConnection, name: str) -> int:
 
 
 def _version(connection: RawConnection) -> int:
-    # Not by `to_regclass`, which may answer from the memory of the session while a transaction goes on.
+    # Not by `to_regclass`, which may answer from the session's cache inside a transaction.
     row = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relname = 'taskmill_schema' AND pg_table_is_visible(oid))"
     ).fetchone()

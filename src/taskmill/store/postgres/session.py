@@ -1,14 +1,16 @@
-"""A connection to PostgreSQL as the shared half of the store wants it.
+"""A PostgreSQL connection with the interface that the shared SQL code expects (:mod:`taskmill.store.sql.connection`).
 
-Many sessions write at once. What concerns nobody else (storing plain tasks, claiming, ending what nobody waits for) is
-safe row by row, and shares the right to write. Everything else wants to be alone, as the only writer of an SQLite file
-is: then what it has read stays true until it commits (docs/decisions/0020).
+Many sessions write at once. Transactions that are safe row by row (storing plain tasks, claiming, ending tasks that no
+other task waits for) take the write lock in shared mode. All others take it exclusively, like the single writer of an
+SQLite file, so that what they have read stays true until they commit (docs/decisions/0020).
+
+A session may stop getting answers while the server answers on another connection; :func:`give_up_unheard` detects that.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,19 +18,20 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
+from taskmill.core.logs import logger
 from taskmill.store.postgres.connection import PatientConnection, RawConnection, adapt
 from taskmill.store.sql.connection import Cursor
 from taskmill.store.sql.statements import load
 
-STATEMENTS = load(Path(__file__).with_name("queries"))
+STATEMENTS = load("postgres", Path(__file__).with_name("cluster.sql"))
 
 
 class NotAlone(Exception):
-    """A transaction that shares the right to write found that it must be alone."""
+    """Raised when a transaction with the shared write lock turns out to need the exclusive one."""
 
 
 class _Nothing:
-    """The answer of a statement that has nothing to do."""
+    """The result of a statement that is empty in this dialect."""
 
     rowcount = 0
 
@@ -43,11 +46,12 @@ _NOTHING = _Nothing()
 
 
 class Statements(ABC):
-    """Runs statements by name. ``is_alone`` is set by whoever begins the transaction."""
+    """A session that runs statements by name."""
 
     is_alone = False
+    """True if the transaction holds the write lock exclusively; set by the code that starts the transaction."""
     settings = ""
-    """What each transaction must begin with, if it cannot be told to the session."""
+    """SET LOCAL statements for the start of each transaction, if the session cannot keep settings."""
     _is_in_snapshot = False
 
     @abstractmethod
@@ -55,7 +59,7 @@ class Statements(ABC):
 
     @abstractmethod
     def script(self, text: str) -> Any:
-        """Run several statements without parameters in one message; answers with the first value of the last."""
+        """Run several statements without parameters in one message; return the first value of the last result."""
         ...
 
     def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor:
@@ -76,12 +80,12 @@ class Statements(ABC):
         return first
 
     def pass_over_lost_ids(self) -> None:
-        # A rollback does not take back the ids that a server has given out.
+        # Nothing to do: a rollback does not reset a PostgreSQL sequence.
         return
 
     def execute_if_all(self, statement: str, parameters: Sequence[Any], count: int, /) -> bool:
         if not self.is_alone:
-            # Whoever shares begins anew if it fails, and then is alone.
+            # No savepoint needed: on failure the whole transaction starts again with the exclusive lock.
             if self.execute(statement, parameters).rowcount != count:
                 raise NotAlone
             return True
@@ -111,7 +115,7 @@ class Statements(ABC):
 
 
 class Session(Statements):
-    """On a connection of this thread."""
+    """A session on a synchronous psycopg connection."""
 
     def __init__(self, raw: RawConnection) -> None:
         self.raw = raw
@@ -122,7 +126,7 @@ class Session(Statements):
 
     @contextmanager
     def reading(self) -> Generator[None, None, None]:
-        """Statements inside have the settings of this session; if it is nobody's, they share a transaction."""
+        """Run statements with this session's settings; behind a pooler that takes a transaction around them."""
         with self.snapshot() if self.settings else nullcontext():
             yield
 
@@ -137,12 +141,42 @@ class Session(Statements):
         return None if row is None else row[0]
 
     def give_up(self) -> None:
-        """The server is silent: wait no longer for its answer. May be called by any thread."""
+        """Make the running call fail: the server is known not to answer. Safe from any thread."""
         if isinstance(self.raw, PatientConnection):
             self.raw.give_up()
 
 
 def _numbered(text: str) -> str:
-    """Fragments are put together with ``?``; PostgreSQL numbers its parameters."""
+    """Replace ``?`` by ``$1``, ``$2`` …: statements put together from fragments use ``?``."""
     parts = text.split("?")
     return parts[0] + "".join(f"${number}{part}" for number, part in enumerate(parts[1:], 1))
+
+
+UNHEARD = 8.0
+"""Seconds that a call waits without an answer before the server is asked about its session."""
+NOTHING_TO_DO = 2.0
+"""Seconds for which the session must have been idle: its answer would have arrived by then."""
+
+
+def give_up_unheard(asking: Session, others: Iterable[Session]) -> None:
+    """Check the sessions that have waited long for an answer, through ``asking``, and give up the broken ones.
+
+    A call may rightly take long, because it waits for a lock or has much to do. So the server is asked for the state
+    of the call's session first. If the session is idle, gone, or blocked sending its answer, the connection is broken,
+    and the call is given up. The writer finds out on its next connection whether the transaction was committed.
+
+    Called with each heartbeat.
+    """
+    for other in others:
+        raw = other.raw
+        if not isinstance(raw, PatientConnection) or raw.unheard_for < UNHEARD:
+            continue
+        number = None if raw.alias else raw.info.backend_pid
+        try:
+            is_lost = asking.execute("is_abandoned", (number, raw.alias, NOTHING_TO_DO)).fetchone()[0]
+        except psycopg.errors.InsufficientPrivilege:
+            # This role may not see other sessions. The call then ends with the server's statement timeout.
+            continue
+        if is_lost:
+            logger.warning("a connection to the server no longer gets answers; another is opened")
+            other.give_up()

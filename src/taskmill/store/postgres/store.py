@@ -1,4 +1,4 @@
-"""The PostgreSQL store: the Store socket filled with a writer, a reader and a pulse, each with its connection."""
+"""The PostgreSQL implementation of the Store protocol: a writer, a reader and heartbeats, on a connection each."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from typing import Any, TypeVar, cast
 import msgspec
 import psycopg
 
+from taskmill.core.logs import logger
+from taskmill.core.ports import Clock, DispatchRight
 from taskmill.errors import StoreError, SubmissionError
-from taskmill.logs import logger
 from taskmill.model.cluster import NodeAtWork
+from taskmill.model.commit import Recovery
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.records import TaskRecord
-from taskmill.model.retention import PruneRule
-from taskmill.model.stages import NewTask, Stored
+from taskmill.model.settings import PruneRule
+from taskmill.model.task import NewTask, Stored
+from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
-from taskmill.ports import Clock, DispatchRight, Recovery, Turn, TurnResult
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
-from taskmill.store.postgres import health, lease, pulse
-from taskmill.store.postgres.address import parsed
-from taskmill.store.postgres.callers_session import CallersAsyncSession, CallersSession, is_async
+from taskmill.store.postgres import health, heartbeat, lease
+from taskmill.store.postgres.callers import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
     MIGRATING,
     MIGRATING_PATIENCE,
@@ -37,16 +38,16 @@ from taskmill.store.postgres.connection import (
     connect,
     is_lost,
     is_silence,
+    parsed_address,
     shown,
     translated,
 )
+from taskmill.store.postgres.heartbeat import Heartbeat, NodeRight
 from taskmill.store.postgres.migrate import migrate
-from taskmill.store.postgres.pulse import NodeRight, Pulse
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
-from taskmill.store.sql import inbox, ledger, pruning, recovering
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql import history, inbox, ledger, recovering
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.machine import readable_machine
 from taskmill.store.sql.read_side import ReadSide
 from taskmill.store.sql.rows import View
@@ -56,19 +57,19 @@ from taskmill.store.sql.write_side import WriteSide
 T = TypeVar("T")
 
 READER_PATIENCE = 10.0
-"""Seconds for which reading waits for a server that went away. One that does not answer is given up sooner."""
+"""Longest time, in seconds, that reading waits for a lost server. A server that does not answer is given up sooner."""
 
 
 _decode_names = msgspec.json.Decoder(list[str]).decode
 _decode_nodes = msgspec.json.Decoder(list[NodeAtWork]).decode
 _decode_machines = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
-# Which tables of which server a connection sees.
+# Identifies the tables and the server that a connection sees.
 _PLACE = "SELECT to_regclass('taskmill_task')::oid::bigint, current_database(), pg_postmaster_start_time()"
 
 
 class PostgresStore(WriteSide, ReadSide):
-    """The tables of one schema of a database. Any number of stores may be open on it."""
+    """A store in the tables of one database schema, which any number of stores may have open."""
 
     is_shared = True
     is_cluster = True
@@ -77,20 +78,20 @@ class PostgresStore(WriteSide, ReadSide):
     def __init__(self, address: str, durability: Durability, clock: Clock) -> None:
         super().__init__()
         self._address = address
-        self._where = parsed(address)
+        self._where = parsed_address(address)
         self.name = shown(address)
         self._durability: Durability = durability
         self._clock = clock
         self._types: set[str] = set()
-        """Of tasks that can be run here."""
+        """The task types that this node can run."""
         self._host = socket.gethostname()
         self.machine_name = f"machine {self._host}"
         self._seen: str | None = None
-        """What was last seen of the machine, since this node dispatches."""
+        """The last reading of this machine, encoded; None before the first."""
         self._right: NodeRight | None = None
-        """The one that was given last."""
+        """The dispatch right that was granted last."""
         self._slots_told: int | None = None
-        """How many slots this node has told the others of."""
+        """The number of slots that this node has stored for the other nodes."""
 
     # Opening and closing
 
@@ -103,13 +104,13 @@ class PostgresStore(WriteSide, ReadSide):
         loop = asyncio.get_running_loop()
 
         def on_loop(call: Callable[[], None]) -> None:
-            # A loop that was closed under us has nobody left to be told.
+            # The loop may have been closed in the meantime.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(call)
 
-        self._pulse = Pulse(
-            # What it writes is of the moment, and after a crash of the server everybody has the time of a lease anew.
-            lambda: connect(self._address, WRITING, "process", pulse.ANSWER),
+        self._heartbeat = Heartbeat(
+            # Heartbeats need not survive a crash of the server: after a restart every node gets a whole lease.
+            lambda: connect(self._address, WRITING, "process", heartbeat.ANSWER),
             lambda: self._writer.changes,
             heard=lambda: on_loop(news.set),
             cut_off=lambda: on_loop(self.watch_cut_off),
@@ -119,12 +120,12 @@ class PostgresStore(WriteSide, ReadSide):
         try:
             await self._reader.run(self._open)
         except BaseException:
-            # Whoever was cancelled may leave a store that has opened in the thread all the same.
+            # If this coroutine was cancelled, the thread may still have opened the store.
             await self._reader.run(self._undo_open)
             await self._reader.close()
             await self._writer.close()
             raise
-        self._writer.told = self._pulse.tell
+        self._writer.told = self._heartbeat.tell
 
     def _open(self) -> None:
         try:
@@ -135,7 +136,7 @@ class PostgresStore(WriteSide, ReadSide):
             with contextlib.ExitStack() as undoing:
                 self._reading = Session(undoing.enter_context(self._connect_to_read()))
                 self._place = self._reading.execute(_PLACE).fetchone()
-                self._pulse.open()
+                self._heartbeat.open()
                 undoing.pop_all()
         except (psycopg.Error, OSError) as wrong:
             raise translated(wrong, self.name) from wrong
@@ -143,7 +144,7 @@ class PostgresStore(WriteSide, ReadSide):
 
     def _undo_open(self) -> None:
         if self._has_opened:
-            self._pulse.close()
+            self._heartbeat.close()
             self._reading.raw.close()
 
     def _connect_to_write(self) -> RawConnection:
@@ -153,31 +154,31 @@ class PostgresStore(WriteSide, ReadSide):
         return connect(self._address, READING)
 
     def _sessions(self) -> list[Session]:
-        """Those that are at work; the pulse minds them in its thread."""
+        """Return the sessions of the reader and the writer; the heartbeat thread checks that they are answered."""
         writing = self._writer.session
         return [self._reading] if writing is None else [self._reading, writing]
 
     async def close(self) -> None:
         await self._writer.close()
-        await self._reader.run(self._pulse.close)
+        await self._reader.run(self._heartbeat.close)
         await self._reader.close()
         self._reading.raw.close()
 
     @property
     def restarts(self) -> int:
-        """How many transactions were rolled back to begin anew with the exclusive lock."""
+        """The number of transactions that were rolled back and started again with the exclusive lock."""
         return self._writer.restarts
 
     # Nodes
 
     async def publish_types(self, types: Mapping[str, str]) -> None:
         self._types |= types.keys()
-        # All nodes say the same, and those who only look may not say anything.
+        # Usually every type is published already; and a role that only reads may not write.
         if types.items() - (await self.published_types()).items():
             await super().publish_types(types)
 
     async def acquire_dispatch(self) -> DispatchRight:
-        self._right = NodeRight(self._pulse, await self._enter())
+        self._right = NodeRight(self._heartbeat, await self._enter())
         return self._right
 
     async def _enter(self) -> int:
@@ -192,14 +193,14 @@ class PostgresStore(WriteSide, ReadSide):
 
         node = self._writer.node = await self._write(enter)
         self._slots_told = None
-        self._pulse.enter(node)
+        self._heartbeat.enter(node)
         return node
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
         def write(connection: Connection) -> int:
-            # Nodes may run for months, while programs that only submit come and go.
+            # Nodes may run for months, and programs that only submit come and go, each leaving a mark.
             connection.execute("forget_marks")
-            return pruning.prune(connection, rules, now, limit)
+            return history.prune(connection, rules, now, limit)
 
         return await self._write(write, rows=limit)
 
@@ -221,13 +222,13 @@ class PostgresStore(WriteSide, ReadSide):
         return [msgspec.structs.replace(node, is_here=node.id == self._writer.node) for node in found]
 
     def is_cut_off(self) -> bool:
-        return self._pulse.is_in_doubt
+        return self._heartbeat.is_in_doubt
 
     def dispatcher_is_alive(self) -> bool:
-        return self._pulse.somebody_dispatches
+        return self._heartbeat.is_dispatched
 
     async def foreign_changes(self) -> bool:
-        return self._pulse.take_changed()
+        return self._heartbeat.take_changed()
 
     async def recover(self, now: int) -> Recovery:
         """Return the tasks of dead nodes to the queue."""
@@ -236,22 +237,22 @@ class PostgresStore(WriteSide, ReadSide):
         return recovery
 
     def _rescue(self, connection: Connection, now: int) -> tuple[Recovery, list[str]]:
-        dead = _decode_names(one(connection, "bury_nodes", self._pulse.longest_silence))
+        dead = _decode_names(one(connection, "bury_nodes", self._heartbeat.longest_silence))
         return recovering.recover(connection, now), dead
 
     async def turn(self, turn: Turn) -> TurnResult:
-        if self._pulse.is_lost:
-            # The others took this node for dead. What it had claimed is lost; it goes on under another name.
+        if self._heartbeat.is_lost:
+            # Other nodes declared this one dead and took its tasks. Register again under a new id.
             node = await self._enter()
             if self._right is not None:
-                # It is this one that leaves when the dispatcher stops.
+                # The new node has to leave when the dispatcher stops.
                 self._right.node = node
-        if not (turn.survey and self._pulse.somebody_died):
-            if turn.writes() or turn.slots != self._slots_told:
+        if not (turn.look.survey and self._heartbeat.has_dead_nodes):
+            if turn.writes() or turn.look.slots != self._slots_told:
                 looked = await super().turn(turn)
-                self._slots_told = turn.slots
+                self._slots_told = turn.look.slots
                 return looked
-            # Nobody is told that somebody has looked, or idle nodes would wake each other for ever.
+            # Send no notification for a turn that only reads, or idle nodes would wake each other forever.
             return await self._writer.ask(self._committing(turn), rows=0)
         commit = self._committing(turn)
 
@@ -260,11 +261,11 @@ class PostgresStore(WriteSide, ReadSide):
         def rescue_first(connection: Connection) -> TurnResult:
             recovery, dead[:] = self._rescue(connection, turn.now)
             result = commit(connection)
-            result.effects.put_first(recovery.effects)
+            result.commit.put_first(recovery.commit)
             return result
 
         result = await self._write(rescue_first, rows=ledger.BITE)
-        self._pulse.somebody_died = False
+        self._heartbeat.has_dead_nodes = False
         _tell_of(dead)
         return result
 
@@ -277,7 +278,7 @@ class PostgresStore(WriteSide, ReadSide):
         try:
             session = CallersSession(cast("RawConnection", connection))
             self._check_same_place(session, connection.closed)
-            # If our statements fail, the caller's transaction goes on without them.
+            # A savepoint: if our statements fail, the caller's transaction can continue without them.
             with connection.transaction():
                 answer = self._insert(session, tasks)
         except psycopg.Error as wrong:
@@ -304,7 +305,7 @@ class PostgresStore(WriteSide, ReadSide):
         if isinstance(answer, SubmissionError):
             raise answer
         if transaction is not None:
-            self._pulse.watch(transaction)
+            self._heartbeat.watch(transaction)
         return answer
 
     def _wrong_kind(self, connection: object) -> SubmissionError:
@@ -323,11 +324,13 @@ class PostgresStore(WriteSide, ReadSide):
         place = session.execute(_PLACE).fetchone()
         if place == self._place:
             return
-        # The server may have been restarted since.
+        # The start time differs if the server was restarted, so read it again before refusing.
         with connect(self._address, READING, patience=READER_PATIENCE) as connection:
             self._place = Session(connection).execute(_PLACE).fetchone()
         if place != self._place:
-            raise SubmissionError(f"connection must see the tables of {self.name}: another server, database or schema")
+            raise SubmissionError(
+                f"connection must see the tables of {self.name}, but leads to another server, database or schema"
+            )
 
     # Reading
 
@@ -341,7 +344,7 @@ class PostgresStore(WriteSide, ReadSide):
         return await self._reader.run(read)
 
     def _ask_reader(self, request: Callable[[Connection], T]) -> T:
-        """If the server was restarted, or the connection cut, reading is repeated."""
+        """Run a request that reads, repeating it if the server was restarted or the connection was lost."""
         give_up_at: float | None = None
         pause = 0.01
         while True:
@@ -374,11 +377,14 @@ class PostgresStore(WriteSide, ReadSide):
 
 def _tell_of(dead: Sequence[str]) -> None:
     for name in dead:
-        logger.warning("node %s has died; what it ran returns to the queue", name)
+        logger.warning("node %s has died; its tasks return to the queue", name)
 
 
 def _check_not_sealed(connection: RawConnection, name: str) -> None:
-    """Before anything else is done to it, a newer schema included."""
+    """Raise ``StoreMoved`` if the store is sealed by a move.
+
+    Called before the migration, so that a sealed store with a newer schema is reported as moved, not as too new.
+    """
     found = connection.execute("SELECT to_regclass('taskmill_setting') IS NOT NULL").fetchone()
     if found is not None and found[0]:
         check_not_sealed(connection.execute(READ_MARKS.encode()).fetchall(), name)

@@ -1,12 +1,14 @@
-"""Group commit to a server: requests that arrive while a transaction is under way share the next one.
+"""Group commit to a server: requests that arrive during a transaction share the next one.
 
-A batch runs in the writer's thread, because the server may be far away and its commit waits for a disk. It begins with
-the right to write, shared or alone; one that turns out to need to be alone is rolled back and begins anew.
+A batch runs in the writer's thread, because the server may be far away and its commit waits for a disk. It takes the
+write lock first, shared or exclusive. A shared transaction that turns out to need the exclusive lock is rolled back and
+started again.
 
-**When the server goes away.** A transaction that was cut off before its commit has done nothing, and is repeated. If it
-was cut off while committing, a mark that it leaves tells what became of it once the server is back: nothing is lost and
-nothing is done twice. Its number tells whether it is over, but no more: after a crash of the server numbers of what was
-under way are given to others.
+**When the server goes away.** A transaction that was interrupted before its commit has done nothing, and is repeated. A
+transaction that was interrupted during its commit may or may not have been stored. Each transaction writes a mark, so
+the writer looks for it once the server is back: nothing is lost and nothing is done twice. The transaction number only
+shows whether the transaction is over, because a server that has crashed assigns the numbers of unfinished transactions
+again.
 """
 
 from __future__ import annotations
@@ -18,20 +20,21 @@ from typing import Any
 
 import psycopg
 
+from taskmill.core.ports import Clock
 from taskmill.errors import StoreBusy, StoreError
-from taskmill.ports import Clock, TurnResult
+from taskmill.model.turn import TurnResult
 from taskmill.store.postgres.connection import RawConnection, is_lost, may_try_again, translated
 from taskmill.store.postgres.session import NotAlone, Session
 from taskmill.store.sql.group_commit import Asked, GroupCommit
 
 LARGEST_BATCH = 2000
-"""Rows of one transaction; more wait for the next, so that nobody waits long."""
+"""Most rows of one transaction; further requests wait for the next, so that no caller waits long."""
 SERVER_PATIENCE = 30.0
-"""Seconds for which a batch waits for a server that went away, before whoever asked is told."""
+"""Seconds for which a batch waits for a lost server before its callers get an error."""
 
 
 class Writer(GroupCommit):
-    """Writes to a server; ``connect`` opens the connection, at first and again."""
+    """The writer of a PostgreSQL store; ``connect`` opens its connection, also after a loss."""
 
     largest_batch = LARGEST_BATCH
 
@@ -39,18 +42,19 @@ class Writer(GroupCommit):
         super().__init__(name, clock)
         self._connect = connect
         self.session: Session | None = None
-        """The one at work, for those who mind that it is answered."""
+        """The session in use; the heartbeat thread checks that it is answered."""
         self._word = os.urandom(8).hex()
+        """The name of this writer in ``taskmill_commit``."""
         self._mark = 0
-        """Of the last transaction that was begun; it leaves it under our word."""
+        """The mark of the last transaction that was started."""
         self.node: int | None = None
-        """The node in whose name tasks are claimed."""
+        """The node for which tasks are claimed."""
         self.changes = 0
-        """How often this writer has moved the counter of changes."""
+        """How often this writer has increased the counter of changes."""
         self.restarts = 0
-        """How many transactions were rolled back to begin anew with the exclusive lock."""
+        """The number of transactions that were rolled back and started again with the exclusive lock."""
         self.is_lazy = False
-        """Whether commits do not wait for the disk."""
+        """True if commits do not wait for the disk."""
         self.told: Callable[[], None] = lambda: None
         """Called in the thread after each commit."""
 
@@ -70,7 +74,7 @@ class Writer(GroupCommit):
         self.session = Session(self._connect())
 
     def _transaction(self, batch: Sequence[Asked]) -> list[Any]:
-        """Run the requests in one transaction, again and again while the server is away."""
+        """Run the requests in one transaction, and repeat it while the server cannot be reached."""
         alone = batch[0].alone
         give_up_at: float | None = None
         while True:
@@ -92,7 +96,7 @@ class Writer(GroupCommit):
                 if self._was_done(commit, give_up_at, wrong):
                     return commit.results
                 if time.monotonic() > give_up_at:
-                    # Connections can be had, but what is said on them goes astray.
+                    # Connecting works, but statements fail or get no answer.
                     raise StoreBusy(f"{self._name}: the server went away and nothing was stored: {wrong}") from wrong
 
     def _try(self, batch: Sequence[Asked], alone: bool, commit: _Commit) -> list[Any]:
@@ -104,7 +108,7 @@ class Writer(GroupCommit):
         writes = any(asked.rows for asked in batch)
         try:
             commit.number = session.script(
-                # Whatever is usual in this database: each statement sees what is true now.
+                # Explicit, whatever the database's default is: each statement must see the latest commits.
                 f"BEGIN ISOLATION LEVEL READ COMMITTED; {session.settings} SET LOCAL taskmill.node = '{node}';"
                 f" LOCK TABLE taskmill_writing IN {mode} MODE;"
                 + (" SELECT pg_current_xact_id()::text" if writes else "")
@@ -117,8 +121,8 @@ class Writer(GroupCommit):
         if not writes:
             session.script("COMMIT")
             return commit.results
-        # A crash of the server ends no handler: by what it would forget of a turn, a task would run beside itself, or
-        # be at work for ever. So turns wait for the disk whatever was asked for.
+        # A crash of the server does not stop handlers. If it lost a turn, a task could run twice at once, or stay
+        # "running" forever. So turns wait for the disk whatever durability was asked for.
         turns = any(isinstance(result, TurnResult) for result in commit.results)
         sync = "SET LOCAL synchronous_commit = on; " if turns and self.is_lazy else ""
         commit.was_sent = True
@@ -137,7 +141,7 @@ class Writer(GroupCommit):
             self.session = None
 
     def _was_done(self, commit: _Commit, give_up_at: float, wrong: Exception) -> bool:
-        """Connect again, and find out what became of the transaction that was under way."""
+        """Reconnect, and return True if the interrupted transaction was committed."""
         pause = 0.01
         self._forget_session()
         while True:
@@ -147,7 +151,7 @@ class Writer(GroupCommit):
             except (StoreError, psycopg.Error) as again:
                 self._forget_session()
                 if time.monotonic() > give_up_at:
-                    known = "nobody knows whether it was stored" if commit.was_sent else "nothing was stored"
+                    known = "the request may or may not be stored" if commit.was_sent else "nothing was stored"
                     raise StoreBusy(f"{self._name}: the server went away and {known}: {wrong}") from again
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
@@ -159,7 +163,7 @@ class Writer(GroupCommit):
         callback: Callable[[], None],
         failed: Callable[[Exception], None] | None,  # noqa: ARG002 - nothing is left that could fail
     ) -> None:
-        """Whatever is committed is as durable as was asked for."""
+        """Call back at once: a commit is already as durable as was asked for."""
         callback()
 
     def sync_soon(self) -> None:
@@ -171,7 +175,7 @@ class Writer(GroupCommit):
 
 
 class _Commit:
-    """What is known of a transaction: its number, whether its commit was sent, and what its requests answered."""
+    """One transaction: its number, its mark, whether its commit was sent, and the results of its requests."""
 
     def __init__(self, writer: str, mark: int) -> None:
         self._writer = writer
@@ -187,7 +191,7 @@ class _Commit:
         )
 
     def was_done(self, session: Session, give_up_at: float) -> bool:
-        """Whether a commit that was cut off has taken place, as the server knows once it is back."""
+        """True if a commit that was interrupted has taken place, according to the mark on the server."""
         if not self.was_sent:
             return False
         while self._is_under_way(session):
@@ -201,6 +205,6 @@ class _Commit:
         try:
             row = session.execute("SELECT pg_xact_status(?::text::xid8)", (self.number,)).fetchone()
         except psycopg.errors.InvalidParameterValue:
-            # "In the future": the server has crashed, and nobody has got that number since.
+            # "In the future": the server has crashed, and has not assigned that number again.
             return False
         return bool(row[0] == "in progress")

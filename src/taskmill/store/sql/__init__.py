@@ -1,1 +1,1 @@
-"""A store in SQL, whichever engine runs it: what is asked, in which order, and what the answers mean."""
+"""The SQL store code that both engines share: which statements run, in which order, and what their results mean."""

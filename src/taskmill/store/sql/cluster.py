@@ -1,4 +1,13 @@
-"""Limits that hold for all nodes together: counted, and taken from, in the transaction that claims."""
+"""Rules that concern all nodes together: shared limits, preemption on any node, and turns that must be alone.
+
+Limits are counted, and tokens are taken, in the transaction that claims. Tasks to preempt are chosen and marked in a
+transaction that is alone. The mark is the column ``preempted`` of a running task. The node that runs the task finds it
+with its next survey, as it finds requests to cancel. The next claim of the task clears it.
+
+A store with many writers takes the exclusive lock before a turn that must be alone by its plan. A need that only the
+rows show (a task was stopped meanwhile, a firing of a cron task starts) is found later, and then the transaction begins
+again (docs/decisions/0020).
+"""
 
 from __future__ import annotations
 
@@ -7,18 +16,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmill.model.cluster import Admission, Elsewhere, Others
-from taskmill.model.controls import Bucket, Scope
-from taskmill.model.outcome import StopReason
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.stages import Lane
-from taskmill.model.task_name import domain_of
+from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, End, StopReason
+from taskmill.model.cluster import Admission, Elsewhere, Host, Others, Preemption, Runner
+from taskmill.model.controls import Bucket
+from taskmill.model.task import Lane, domain_of
+from taskmill.model.turn import Judged, Rate, Turn, TurnResult
 from taskmill.policy.admission import admitted
+from taskmill.policy.aging import effective_priority
+from taskmill.policy.preemption import cluster_victims
 from taskmill.policy.rates import full_bucket, permits_at
-from taskmill.ports import Turn, TurnResult
 from taskmill.store.sql import controls
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import one
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.statements import SQL
 
 CLOCKS_APART_MS = 60_000
@@ -26,10 +34,10 @@ CLOCKS_APART_MS = 60_000
 
 
 class _Work(msgspec.Struct, array_like=True):
-    """What other nodes are at."""
+    """The work of the other nodes."""
 
     running: list[tuple[str, str, int, int]]
-    """Group, type, how many, and how urgent the most urgent of them is."""
+    """Group, type, number of tasks, and the urgency of the most urgent of them."""
     slots: int
 
     def elsewhere(self) -> Elsewhere:
@@ -56,51 +64,51 @@ class _Survey(msgspec.Struct, array_like=True):
 _decode_work = msgspec.json.Decoder(_Work).decode
 _decode_survey = msgspec.json.Decoder(_Survey).decode
 
-Meter = tuple[Scope, RateLimit, Bucket]
-
 
 def elsewhere(connection: Connection, slots: int) -> Elsewhere:
-    """What other nodes hold; they are told how many slots there are here."""
+    """Return the slots that other nodes hold, and publish the number of slots of this node."""
     return _decode_work(one(connection, SQL["elsewhere"], slots)).elsewhere()
 
 
-def survey(connection: Connection, turn: Turn, result: TurnResult) -> None:
-    """See what waits and what others are at, as of one moment: between two, a task could go from one to the other."""
-    found = _decode_survey(one(connection, SQL["survey"], turn.slots))
+def survey(connection: Connection, slots: int | None, result: TurnResult) -> None:
+    """Read waiting tasks and those of other nodes in one statement: between two, a task could be in neither."""
+    found = _decode_survey(one(connection, SQL["survey"], slots))
     causes = {cause for _, cause in found.away}
     result.lanes, result.hooks, result.next_due = found.lanes, found.hooks, found.next_due
     result.next_expiry, result.next_beat = found.next_expiry, found.next_beat
     result.stops, result.urgencies = found.stops, found.urgencies
-    result.has_preempted, result.has_eased = controls.FOR_A_TASK in causes, controls.FOR_PRESSURE in causes
-    if turn.slots is not None:
+    result.has_preempted, result.has_eased = FOR_A_TASK in causes, FOR_PRESSURE in causes
+    if slots is not None:
         result.elsewhere = found.work.elsewhere()
         most_urgent = min((urgency for *_, urgency in found.work.running), default=None)
         result.others = Others(most_urgent, frozenset(found.types))
 
 
 def others(connection: Connection) -> bool:
-    """Whether other nodes dispatch."""
+    """True if other nodes dispatch."""
     return bool(one(connection, SQL["other_nodes"]))
 
 
-def admit(connection: Connection, plan: Admission, turn: Turn, result: TurnResult) -> Sequence[int]:
-    """What of the claims may start, by what runs and what permits there are at this moment."""
+def admit(
+    connection: Connection, plan: Admission, rates: Sequence[Rate], result: TurnResult
+) -> tuple[Sequence[int], Sequence[Rate]]:
+    """Return the claims that may start under the limits of all nodes now, and the current token buckets."""
     connection.be_alone()
     result.elsewhere = elsewhere(connection, plan.slots)
-    if turn.meters:
-        turn.meters = _true_meters(connection, turn.meters, turn.now)
-        result.buckets = [(scope, bucket) for scope, _, bucket in turn.meters]
-    permits = {scope: permits_at(bucket, limit, turn.now) for scope, limit, bucket in turn.meters}
+    if rates:
+        rates = _current(connection, rates, result.now)
+        result.buckets = [(scope, bucket) for scope, _, bucket in rates]
+    permits = {scope: permits_at(bucket, limit, result.now) for scope, limit, bucket in rates}
     ids = admitted(plan, result.elsewhere, permits)
     result.refused = len(ids) < len(plan.starts)
-    return ids
+    return ids, rates
 
 
-def _true_meters(connection: Connection, meters: Sequence[Meter], now: int) -> list[Meter]:
-    """The same limits with what their buckets really hold."""
+def _current(connection: Connection, rates: Sequence[Rate], now: int) -> list[Rate]:
+    """Return the same limits with their stored buckets."""
     stored = controls.read(connection).buckets
-    # One that another node has filled a little ahead of our time gains nothing until that time has come.
-    limits = {scope: limit for scope, limit, _ in meters}
+    # A bucket that another node filled a little ahead of our clock gains nothing until our clock has caught up.
+    limits = {scope: limit for scope, limit, _ in rates}
     fresh = {
         scope: Bucket(bucket.level, now, bucket.unit)
         for scope, bucket in stored.items()
@@ -108,4 +116,58 @@ def _true_meters(connection: Connection, meters: Sequence[Meter], now: int) -> l
     }
     controls.fill_buckets(connection, limits, fresh)
     stored = {**stored, **fresh}
-    return [(scope, limit, stored.get(scope) or full_bucket(limit, now)) for scope, limit, _ in meters]
+    return [(scope, limit, stored.get(scope) or full_bucket(limit, now)) for scope, limit, _ in rates]
+
+
+class _Candidates(msgspec.Struct, array_like=True):
+    running: list[tuple[int, int, int, int, int, bool]]
+    """Id, urgency, start, start of aging, node, and True if it was asked to stop."""
+    nodes: list[tuple[int, int, list[str]]]
+    own: int | None
+    waiting: list[int]
+    """Those of the given tasks that still wait."""
+
+
+_decode_candidates = msgspec.json.Decoder(_Candidates).decode
+
+
+def preempt(connection: Connection, plan: Preemption, result: TurnResult) -> None:
+    """Ask as many running tasks to stop as the waiting tasks of the plan need."""
+    connection.be_alone()
+    found = _decode_candidates(one(connection, SQL["preemption"], encoded([ask.id for ask in plan.asks])))
+    running = [
+        Runner(
+            id,
+            effective_priority(plan.aging, urgency, started_at - aged_from),
+            started_at,
+            node,
+            is_leaving or id in plan.leaving,
+        )
+        for id, urgency, started_at, aged_from, node, is_leaving in found.running
+    ]
+    nodes = {id: Host(slots, frozenset(types)) for id, slots, types in found.nodes}
+    asks = [ask for ask in plan.asks if ask.id in set(found.waiting)]
+    if chosen := cluster_victims(asks, running, nodes, found.own):
+        connection.execute(SQL["ask_to_make_way"], (encoded(chosen),))
+        result.stops = [
+            (task.id, StopReason.PREEMPT) for task in running if task.id in chosen and task.node == found.own
+        ]
+
+
+def just_ends(judged: Judged) -> bool:
+    """True if the attempt is over, the task ends with it, and no other task waits for that."""
+    return isinstance(judged.verdict, End) and not judged.stopped and not judged.task.is_tied
+
+
+def must_be_alone(turn: Turn) -> bool:
+    """True if the turn depends on rows of other tasks, or changes them."""
+    starts, upkeep = turn.starts, turn.upkeep
+    return (
+        starts.admission is not None
+        or starts.preempt is not None
+        or starts.owes_paused_time
+        or upkeep.expire
+        or upkeep.resume_preempted
+        or upkeep.resume_eased
+        or not all(map(just_ends, turn.judged))
+    )

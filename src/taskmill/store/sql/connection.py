@@ -1,7 +1,7 @@
-"""What the shared half of a store in SQL needs of an engine's connection.
+"""The protocol that an engine's connection implements for the shared SQL code, and the JSON that statements exchange.
 
-Statements are called by name (:mod:`taskmill.store.sql.statements`); each engine has them in its own dialect, with the
-same parameters and the same answers.
+Statements are called by name (:mod:`taskmill.store.sql.statements`). Each engine gets them in its own dialect, with the
+same parameters and the same results. A statement handles a whole batch: one JSON value in, one JSON value out.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+import msgspec
+
 
 class Cursor(Protocol):
-    """What a statement has answered."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int: ...
@@ -21,35 +23,53 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """One session of an engine, inside a transaction wherever something is written."""
+    """One session of an engine. Code that writes runs inside a transaction."""
 
     def execute(self, statement: str, parameters: Sequence[Any] = ..., /) -> Cursor:
-        """Run a statement by its name, or a text that was put together from fragments in the engine's dialect."""
+        """Run a statement by its name, or a SQL text that was put together from fragments of the engine's dialect."""
         ...
 
     def text(self, name: str, /) -> str:
-        """A statement or a fragment of one, in the engine's dialect."""
+        """Return the text of a statement or fragment in the engine's dialect."""
         ...
 
     def insert(self, statement: str, rows: str, count: int, first_id: int | None = None, /) -> int:
-        """Store so many new tasks with successive ids; returns the first. ``first_id`` was set aside before."""
+        """Store ``count`` new tasks with consecutive ids and return the first id.
+
+        ``first_id`` is the first of ids that were reserved before.
+        """
         ...
 
     def pass_over_lost_ids(self) -> None:
-        """Make sure that the next ids were never told to a caller whose transaction was rolled back."""
+        """Skip ids that a caller has received in a transaction that was rolled back."""
         ...
 
     def execute_if_all(self, statement: str, parameters: Sequence[Any], count: int, /) -> bool:
-        """Run a statement and say whether it concerned that many rows; if not, it did nothing."""
+        """Run a statement; if it does not affect exactly ``count`` rows, undo it and return False."""
         ...
 
     def be_alone(self) -> None:
-        """From here to the commit nobody else writes, and what is read stays true.
+        """Exclude other writers until the commit, so that what is read stays true.
 
-        An engine with many writers may have to begin the transaction anew for that; requests are repeatable.
+        An engine with many writers may have to roll back and start the transaction again. So requests are repeatable.
         """
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Statements inside read one state of the store."""
+        """Let the statements inside read one consistent state of the store."""
         ...
+
+
+_encode = msgspec.json.Encoder().encode
+
+decode_ids = msgspec.json.Decoder(list[int]).decode
+decode_pairs = msgspec.json.Decoder(list[tuple[int, int]]).decode
+
+
+def encoded(value: Any) -> str:
+    return _encode(value).decode()
+
+
+def one(connection: Connection, sql: str, *parameters: Any) -> Any:
+    """Return the single value that a statement returns."""
+    return connection.execute(sql, parameters).fetchone()[0]

@@ -1,7 +1,7 @@
-"""Controls in the store: what was set, paused and limited at run time. Each change makes the version grow.
+"""Controls in the store: settings, pauses and limits that were changed at run time. Each change increases the version.
 
-A dispatcher plans with a version, and claims nothing under another: so what is paused here does not start there
-(docs/decisions/0014).
+A dispatcher plans with one version and claims nothing under another, so a task that was paused in the meantime does not
+start (docs/decisions/0014).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from taskmill.model.commit import Commit
 from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declared, Pause, Scope, ScopeKind
-from taskmill.model.rate_limit import RateLimit
-from taskmill.model.stages import Claimed
+from taskmill.model.settings import RateLimit
+from taskmill.model.task import Claimed
+from taskmill.model.turn import TurnResult
 from taskmill.policy.rates import carry_over, full_at, permits_at, take_permits
 from taskmill.policy.rules import Rules, combined, still_valid
-from taskmill.ports import Effects, TurnResult
 from taskmill.store.sql import dependencies
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import decode_pairs, encoded, one
+from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
 
 
@@ -36,14 +36,11 @@ _decode_rows = msgspec.json.Decoder(list[_Row]).decode
 _decode_ended = msgspec.json.Decoder(list[tuple[ScopeKind, str, int, int]]).decode
 _decode_change = msgspec.json.Decoder(Change).decode
 _decode_bucket = msgspec.json.Decoder(Bucket).decode
-FOR_A_TASK, FOR_PRESSURE = 1, 2
-"""What a task has made way for."""
-
 _decode_declared = msgspec.json.Decoder(Declared).decode
 
 
 def version(connection: Connection) -> tuple[int, bool]:
-    """The version, and whether the time of pauses that have ended is still to be given back."""
+    """Return the version, and whether any ended pause still has to give time back."""
     found, is_owed = connection.execute(SQL["version"]).fetchone()
     return found, bool(is_owed)
 
@@ -66,12 +63,12 @@ def _declared(connection: Connection) -> Declared | None:
     try:
         return None if row is None else _decode_declared(row[0])
     except (msgspec.MsgspecError, UnicodeError, TypeError):
-        # Damaged: the next dispatcher declares it anew.
+        # The value is damaged; the next dispatcher writes it again.
         return None
 
 
 def declare(connection: Connection, declared: Declared, now: int) -> None:
-    """What the program declares anew counts more than what was set before at run time."""
+    """Store the program's settings. A setting that it has changed overrides an earlier change at run time."""
     before = _declared(connection)
     if before == declared:
         return
@@ -96,9 +93,10 @@ def change(connection: Connection, changes: Mapping[Scope, Change], now: int) ->
 
 
 def _carry_buckets_over(connection: Connection, before: Controls, now: int, *, declared: bool) -> None:
-    """Limits may be others: what buckets hold at this moment is kept as far as it fits.
+    """Adapt token buckets to changed limits, keeping their present levels as far as they fit.
 
-    A declaration says anew of every bucket when it is full; a change concerns those whose limit is another.
+    After a declaration every bucket is stored again, because its ``full_at`` may differ; after a change, only buckets
+    whose limit has changed.
     """
     old, new = _rules(before), _rules(read(connection))
     buckets: dict[Scope, Bucket] = {}
@@ -118,7 +116,7 @@ def _rules(controls: Controls) -> Rules:
 def fill_buckets(
     connection: Connection, limits: Mapping[Scope, RateLimit | None], buckets: Mapping[Scope, Bucket]
 ) -> None:
-    """Store what buckets hold, and when they are full if nothing more is taken."""
+    """Store token buckets, with the time at which each will be full if nothing more is taken."""
     if not buckets:
         return
     rows: list[tuple[str, str, str, int]] = []
@@ -130,7 +128,7 @@ def fill_buckets(
 
 
 def buckets_go_on(connection: Connection, now: int) -> None:
-    """The wall clock was stepped: buckets that it has left behind go on from the new time."""
+    """Set buckets whose time is in the future to ``now``, after the wall clock was set back."""
     found = read(connection)
     ahead = {scope: bucket for scope, bucket in found.buckets.items() if bucket.at > now}
     rules = _rules(found)
@@ -147,17 +145,17 @@ def _set_change(connection: Connection, scope: Scope, made: Change) -> None:
 
 def take_from(
     connection: Connection,
-    meters: Sequence[tuple[Scope, RateLimit, Bucket]],
+    buckets: Sequence[tuple[Scope, RateLimit, Bucket]],
     claimed: Sequence[Claimed],
     now: int,
     result: TurnResult,
     *,
     among_nodes: bool,
 ) -> None:
-    """Take a permit for each task that starts from each limit that it is subject to.
+    """Take one permit for each task that starts, from each rate limit that applies to it.
 
-    Of several nodes one may be late: its turn was planned before another's, and is committed after it. What the bucket
-    has gained until then it must not gain once more.
+    With several nodes, a turn may be planned before another node's turn and committed after it. The bucket's time is
+    then ahead of ``now`` and must not go back, or the bucket would be refilled twice for the same time.
     """
     started = Counter[Scope]()
     for task in claimed:
@@ -167,22 +165,22 @@ def take_from(
         started[Scope(ScopeKind.TYPE, task.type)] += 1
     result.buckets = [
         (scope, take_permits(bucket, limit, at, min(started[scope], permits_at(bucket, limit, at))))
-        for scope, limit, bucket in meters
+        for scope, limit, bucket in buckets
         for at in [max(now, bucket.at) if among_nodes else now]
     ]
-    fill_buckets(connection, {scope: limit for scope, limit, _ in meters}, dict(result.buckets))
+    fill_buckets(connection, {scope: limit for scope, limit, _ in buckets}, dict(result.buckets))
     connection.execute(SQL["forget_full_buckets"], (now,))
 
 
 def away(connection: Connection) -> list[tuple[int, int]]:
-    """Tasks that made way, and for what."""
+    """Return ``(id, cause)`` of preempted tasks."""
     return decode_pairs(one(connection, SQL["preempted"]))
 
 
-def set_priority(connection: Connection, id: int, priority: int) -> Effects | None:
-    effects = Effects()
+def set_priority(connection: Connection, id: int, priority: int) -> Commit | None:
+    commit = Commit()
     if not connection.execute(SQL["set_priority"], (id, priority)).rowcount:
         return None
-    dependencies.reckon(connection, [id], effects)
-    effects.reordered = True
-    return effects
+    dependencies.reckon(connection, [id], commit)
+    commit.reordered = True
+    return commit

@@ -1,7 +1,7 @@
-"""What is stored about cron tasks, kept in step with the rows of their firings.
+"""The stored states of cron tasks, kept consistent with the rows of their firings.
 
-Each function runs inside the writer's transaction, and :mod:`taskmill.policy.cron` decides. The engine itself does
-retries and restarts, with the task row; here they are only noted.
+Each function runs inside the writer's transaction, and :mod:`taskmill.policy.cron` decides. Retries and restarts happen
+in the task row, as for any task; here they are only recorded.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from taskmill.cron_socket import CronRow
+from taskmill.core.cron_port import CronRow
 from taskmill.errors import DuplicateTask
+from taskmill.model.attempt import Return, TryAgain
+from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState, Firing
-from taskmill.model.stages import Claimed
 from taskmill.model.status import Ending
-from taskmill.model.verdict import Return, TryAgain
+from taskmill.model.task import Claimed
+from taskmill.model.turn import Judged
 from taskmill.policy.cron import decisions
 from taskmill.policy.verdicts import is_crash
-from taskmill.ports import Effects, Judged
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 
@@ -36,14 +36,14 @@ _decode_rows = msgspec.json.Decoder(list[_StoredRow]).decode
 
 
 def rows(connection: Connection, names: Sequence[str] | None = None) -> list[CronRow]:
-    """These cron tasks, or all, in the order of their declaration."""
+    """Return the named cron tasks, or all, in the order of declaration."""
     if names is None:
         return _read(connection, "all_cron")
     return _read(connection, "cron_named", encoded(names))
 
 
 def _rows_of(connection: Connection, ids: Iterable[int]) -> list[CronRow]:
-    """Those whose firings are among these tasks."""
+    """Return the cron tasks whose current firing is one of these tasks."""
     return _read(connection, "cron_of_tasks", encoded(list(ids)))
 
 
@@ -53,20 +53,20 @@ def _read(connection: Connection, statement: str, *parameters: str) -> list[Cron
 
 
 def write(connection: Connection, changed: Sequence[tuple[CronState, int | None]], *, fired: bool = False) -> None:
-    """Store these states, each with the task that is its firing now."""
+    """Store states, each with the id of its current firing; ``fired`` is True for new firings."""
     if changed:
         values = [(state.name, encoded(state), task_id, int(fired)) for state, task_id in changed]
         connection.execute(SQL["write_cron"], (encoded(values),))
 
 
 def _change(
-    connection: Connection, ids: Iterable[int], effects: Effects, change: Callable[[CronState, int], CronState]
+    connection: Connection, ids: Iterable[int], commit: Commit, change: Callable[[CronState, int], CronState]
 ) -> None:
-    """Something happened to these tasks: change the states of those that are firings."""
+    """Apply ``change`` to the states of the cron tasks whose firings are among these tasks."""
     changed: list[tuple[CronState, int | None]] = []
     found = _rows_of(connection, ids)
     if found:
-        # A row is read, changed and written: nobody may do so in between.
+        # Read, change and write must not interleave with another node's.
         connection.be_alone()
     for row in found:
         if row.state.firing is None or row.task_id is None:
@@ -75,35 +75,35 @@ def _change(
         if state != row.state:
             changed.append((state, None if state.firing is None else row.task_id))
     write(connection, changed)
-    effects.crons += [state for state, _ in changed]
+    commit.crons += [state for state, _ in changed]
 
 
-def claimed(connection: Connection, tasks: Sequence[Claimed], now: int, effects: Effects) -> None:
-    """Attempts begin; those that run a hook are none of the firing's."""
+def claimed(connection: Connection, tasks: Sequence[Claimed], now: int, commit: Commit) -> None:
+    """Record attempts that start. Attempts that only run an ``on_cancel`` hook do not count."""
     firings = {task.id: task for task in tasks if task.cron is not None and task.stop is None}
     if not firings:
         return
 
     def change(state: CronState, id: int) -> CronState:
         if firings[id].finalizes:
-            # The run began with its handler: what has passed since then is still to come.
+            # The run started with its handler. Keep its start time, so that occurrences passed since then still run.
             return at_work(state)
         if state.retry_at is not None:
             return decisions.attempted_again(state, now)
         return decisions.claimed(state, now) if firings[id].attempt == 1 else state
 
-    _change(connection, firings, effects, change)
+    _change(connection, firings, commit, change)
 
 
 def at_work(state: CronState) -> CronState:
-    """The firing waits for no retry."""
+    """Return the state with a firing that does not wait for a retry."""
     if state.firing is None:
         return state
     return msgspec.structs.replace(state, firing=msgspec.structs.replace(state.firing, retry_at=None))
 
 
-def returned(connection: Connection, verdicts: Iterable[Judged], now: int, effects: Effects) -> None:
-    """Attempts are over and their tasks are not: they failed, or were interrupted."""
+def returned(connection: Connection, verdicts: Iterable[Judged], now: int, commit: Commit) -> None:
+    """Record attempts that failed or were interrupted, and whose tasks run again."""
     retries = {
         each.task.id: (each.verdict, each.ended_at)
         for each in verdicts
@@ -118,16 +118,16 @@ def returned(connection: Connection, verdicts: Iterable[Judged], now: int, effec
             return decisions.failed(state, ended_at, 0 if verdict.due_at is None else verdict.due_at - ended_at)
         return decisions.interrupted(state, now if verdict.due_at is None else verdict.due_at)
 
-    _change(connection, retries, effects, change)
+    _change(connection, retries, commit, change)
 
 
-def interrupted(connection: Connection, ids: Iterable[int], now: int, effects: Effects) -> None:
-    """The process of these tasks died; they start again."""
-    _change(connection, ids, effects, lambda state, _: decisions.interrupted(state, now))
+def interrupted(connection: Connection, ids: Iterable[int], now: int, commit: Commit) -> None:
+    """Record that the process of these tasks died, and that they run again."""
+    _change(connection, ids, commit, lambda state, _: decisions.interrupted(state, now))
 
 
-def follow(connection: Connection, endings: Iterable[EndingRow], now: int, effects: Effects) -> None:
-    """Tasks have ended, and with them the firings that they were."""
+def follow(connection: Connection, endings: Iterable[EndingRow], now: int, commit: Commit) -> None:
+    """Record the ends of firings among these endings."""
     ended = {row.id: row for row in endings}
 
     def change(state: CronState, id: int) -> CronState:
@@ -142,24 +142,24 @@ def follow(connection: Connection, endings: Iterable[EndingRow], now: int, effec
             case _:
                 return decisions.gave_up(state, now)
 
-    _change(connection, ended, effects, change)
+    _change(connection, ended, commit, change)
 
 
 def rejoin(connection: Connection, id: int, name: str | None, now: int) -> None:
-    """A dead letter that was a firing is about to come back: it is one again, so that it never runs beside another."""
+    """Make a dead letter that is being brought back a firing again, so that it never overlaps with another firing."""
     found = [] if name is None else rows(connection, [name])
     if not found:
         return
     (row,) = found
     if row.task_id is not None:
-        raise DuplicateTask(f"cron task {name!r} is at work already, as task {row.task_id}", existing_id=row.task_id)
+        raise DuplicateTask(f"cron task {name!r} is active already, as task {row.task_id}", existing_id=row.task_id)
     occurrence = row.state.ran[-1].last if row.state.ran else now
     state = msgspec.structs.replace(row.state, firing=Firing(occurrence=occurrence, retry_at=now))
     write(connection, [(state, id)])
 
 
 def rewind(connection: Connection, now: int, step: int) -> None:
-    """The wall clock was put back by ``step`` ms, to ``now``."""
+    """Adjust all states after the wall clock was set back by ``step`` ms, to ``now``."""
     changed: list[tuple[CronState, int | None]] = []
     for row in rows(connection):
         state = decisions.rewound(row.state, now, step)

@@ -1,7 +1,7 @@
 """Declaring and firing cron tasks, each in one transaction.
 
-Laws: a cron task has at most one firing that has not ended; what fires is due by :mod:`taskmill.policy.cron`; a
-firing that waits to be tried again is replaced by the next, and one that is at work is not.
+Rules: a cron task has at most one active firing. :mod:`taskmill.policy.cron` decides what is due. A new firing replaces
+one that waits for a retry, but not one that is running.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ from datetime import tzinfo
 
 import msgspec
 
-from taskmill.cron_socket import CronBeginning, CronDeclaration, CronRow, Fired, Firings, Occasion
+from taskmill.core.cron_port import CronBeginning, CronDeclaration, CronRow, Fired, Firings, Occasion
+from taskmill.model.attempt import StopReason
+from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState
-from taskmill.model.outcome import StopReason
 from taskmill.model.status import Ending
 from taskmill.policy.cron.decisions import Due, due, left_to_another, started
-from taskmill.policy.cron.reconciling import Difference, reconciled
+from taskmill.policy.cron.registrations import Difference, reconciled
 from taskmill.policy.inbox import Answer, gated
-from taskmill.ports import Arrived, Effects
 from taskmill.store.sql import cluster, cron, dependencies, families, inbox
-from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
 from taskmill.store.sql.endings import end_tasks
-from taskmill.store.sql.json_sql import decode_ids, encoded, one
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 
@@ -34,9 +33,9 @@ class _Active(msgspec.Struct, array_like=True):
     type: str
     overrides: str | None
     due_at: int | None
-    """When it is tried again, if that is to come."""
+    """When its retry is due; None if it does not wait for one."""
     waits: bool
-    """True if no attempt and no child of it has to be stopped before it can be replaced."""
+    """True if it waits to run, and no attempt or child has to be stopped before it can be replaced."""
     hook_left: bool
     """True if it has started before and has an ``on_cancel`` hook."""
 
@@ -45,7 +44,7 @@ _decode_active = msgspec.json.Decoder(list[_Active], strict=False).decode
 
 
 def _active(connection: Connection, stored: Iterable[CronRow]) -> dict[int, _Active]:
-    """The rows of their firings, by id."""
+    """Return the active firings of these cron tasks, by id."""
     ids = [row.task_id for row in stored if row.task_id is not None]
     return {row.id: row for row in _decode_active(one(connection, SQL["firings"], encoded(ids)))} if ids else {}
 
@@ -54,12 +53,12 @@ def _active(connection: Connection, stored: Iterable[CronRow]) -> dict[int, _Act
 
 
 def begin(connection: Connection, declared: Sequence[CronDeclaration], now: int, zone: tzinfo) -> CronBeginning:
-    """Make the declared tasks those that exist.
+    """Replace the stored cron tasks by the declared ones.
 
-    A node that declares none leaves those of other nodes alone: it is one that has nothing to do with cron.
+    A node that declares none does not delete those of other nodes: it simply has no cron tasks.
     """
     if not declared and cluster.others(connection):
-        return CronBeginning((), Difference(), Effects())
+        return CronBeginning((), Difference(), Commit())
     stored = {row.state.name: row for row in cron.rows(connection)}
     active = _active(connection, stored.values())
     under_way = {name for name, row in stored.items() if row.state.is_running and row.task_id in active}
@@ -74,17 +73,18 @@ def begin(connection: Connection, declared: Sequence[CronDeclaration], now: int,
     _redeclare_firings(connection, declared, states, firings)
     removed = [stored[name] for name in outcome.difference.removed]
     connection.execute(SQL["forget_cron"], (encoded([row.state.name for row in removed]),))
-    effects = Effects()
+    commit = Commit()
     orphaned = [row.task_id for row in removed if row.task_id is not None and row.task_id in active]
     if orphaned:
-        end_tasks(connection, families.stop_trees(connection, orphaned, StopReason.CANCEL, now, effects), now, effects)
-    return CronBeginning(states, outcome.difference, effects)
+        end_tasks(connection, families.stop_trees(connection, orphaned, StopReason.CANCEL, now, commit), now, commit)
+    return CronBeginning(states, outcome.difference, commit)
 
 
 def _at_rest(row: CronRow, active: Mapping[int, _Active], under_way: set[str]) -> CronState:
-    """The state without what is no question here: nothing runs, and what was running has been told so by recovery.
+    """Return the state for reconciliation, in which nothing is running.
 
-    A firing whose row is there waits for a slot, for its children, or for a more urgent task.
+    Recovery has already returned the firings that were running. A firing that still has a row waits for a slot, for its
+    children, or because it was preempted.
     """
     state = row.state
     if state.firing is None or row.task_id not in active:
@@ -99,7 +99,7 @@ def _store_declared(connection: Connection, rows: Sequence[CronRow], stored: Map
     is_known = all(known is not None and known[:3] == row[:3] for row, known in zip(rows, before, strict=True))
     names = {row.state.name: None for row in rows}
     if is_known and [name for name in stored if name in names] == list(names):
-        return  # as after most starts
+        return  # the usual case: nothing has changed
     values = [
         (row.state.name, position, row.type, encoded(row.state), row.task_id) for position, row in enumerate(rows)
     ]
@@ -112,7 +112,7 @@ def _redeclare_firings(
     states: Sequence[CronState],
     firings: Sequence[_Active | None],
 ) -> None:
-    """What waits to run again does so as it is declared now, at the time that was set."""
+    """Update waiting firings to their current declaration; a pending retry keeps its time."""
     changes = [
         (firing.id, each.type, each.payload, each.overrides, state.retry_at)
         for each, state, firing in zip(declared, states, firings, strict=True)
@@ -132,15 +132,19 @@ def _redeclare_firings(
 
 
 class _Chosen(msgspec.Struct):
-    """An occasion that is due."""
+    """An occasion that is due, with its reason and the stored cron task."""
 
     occasion: Occasion
     why: Due
     row: CronRow
 
 
-def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> tuple[Firings, Arrived]:
-    """Fire those that are due. What is not due is returned as it is, but what must end first is not: that will tell."""
+def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> tuple[Firings, Commit]:
+    """Fire the cron tasks that are due.
+
+    The states of tasks that are not due are returned unchanged. A task that is due but whose running firing must end
+    first is left out: that ending reports its state.
+    """
     stored = {row.state.name: row for row in cron.rows(connection, [each.name for each in occasions])}
     active = _active(connection, stored.values())
     chosen: list[_Chosen] = []
@@ -156,27 +160,27 @@ def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: 
         elif row.task_id not in active or active[row.task_id].waits:
             chosen.append(_Chosen(occasion, why, row))
     if not chosen:
-        return Firings((), (), states, forgotten), Arrived()
-    firings, arrived = _fire(connection, chosen, active, now, zone)
-    return Firings(firings.fired, firings.left, [*states, *firings.states], forgotten), arrived
+        return Firings((), (), states, forgotten), Commit()
+    firings, commit = _fire(connection, chosen, active, now, zone)
+    return Firings(firings.fired, firings.left, [*states, *firings.states], forgotten), commit
 
 
 def _fire(
     connection: Connection, chosen: Sequence[_Chosen], active: Mapping[int, _Active], now: int, zone: tzinfo
-) -> tuple[Firings, Arrived]:
+) -> tuple[Firings, Commit]:
     olds = [each.row.task_id for each in chosen if each.row.task_id is not None and each.row.task_id in active]
     hooked = [id for id in olds if active[id].hook_left]
-    stopped = Effects()
+    stopped = Commit()
     if hooked:
         families.stop_trees(connection, hooked, StopReason.SUPERSEDE, now, stopped)
     if olds:
-        # They keep their rows until those that depend on them can be handed on, but not their keys.
+        # The rows stay until their dependents can be moved to the replacements, but the keys must be free now.
         connection.execute(SQL["give_up_keys"], (encoded(olds),))
     tasks = [gated(each.occasion.task, each.row.task_id if each.row.task_id in hooked else None) for each in chosen]
-    answers, arrived = inbox.insert(connection, [[task] for task in tasks], now)
-    arrived.effects.put_first(stopped)
+    answers, commit = inbox.insert(connection, [[task] for task in tasks], now)
+    commit.put_first(stopped)
     stored_ids = [_own_id(answer) for answer in answers]
-    # One may have been replaced by another of this very batch that wants its key.
+    # A new firing may already have been replaced by another of this batch with the same key.
     alive = set(decode_ids(one(connection, SQL["still_active"], encoded(stored_ids))))
     fired: list[Fired] = []
     left: list[tuple[str, str]] = []
@@ -184,7 +188,7 @@ def _fire(
     ended: list[tuple[CronState, int | None]] = []
     for each, id, answer in zip(chosen, stored_ids, answers, strict=True):
         state = started(each.row.state, each.occasion.expression, each.why, now, zone)
-        # No attempt yet: it may wait for a slot, or never begin.
+        # This is no attempt yet: the task may have to wait for a slot, or never start.
         state = msgspec.structs.replace(state, last_attempt_at=each.row.state.last_attempt_at)
         if id is None or id not in alive:
             ended.append((left_to_another(state), None))
@@ -195,19 +199,19 @@ def _fire(
     connection.execute(SQL["mark_firings"], (encoded([(one.id, one.name) for one in fired]),))
     cron.write(connection, changed, fired=True)
     cron.write(connection, ended)
-    _replace(connection, chosen, stored_ids, set(olds), set(hooked), now, arrived.effects)
-    return Firings(fired, left, [state for state, _ in (*changed, *ended)]), arrived
+    _replace(connection, chosen, stored_ids, set(olds), set(hooked), now, commit)
+    return Firings(fired, left, [state for state, _ in (*changed, *ended)]), commit
 
 
 def _own_id(answer: Answer) -> int | None:
-    """The id of the new task; none if another holds its key."""
+    """Return the id of the new task, or None if another task holds its key."""
     if isinstance(answer, list) and answer[0].kind in ("inserted", "superseded"):
         return answer[0].id
     return None
 
 
 def _why_not(answer: Answer) -> str:
-    return f"task {answer[0].id} stands for it" if isinstance(answer, list) else str(answer)
+    return f"task {answer[0].id} takes its place" if isinstance(answer, list) else str(answer)
 
 
 def _replace(
@@ -217,15 +221,15 @@ def _replace(
     olds: set[int],
     hooked: set[int],
     now: int,
-    effects: Effects,
+    commit: Commit,
 ) -> None:
-    """End the firings that these take the place of; those in ``hooked`` end when their hooks have."""
+    """End the firings that were replaced; those in ``hooked`` end after their ``on_cancel`` hooks."""
     pairs = [
         (each.row.task_id, id)
         for each, id in zip(chosen, ids, strict=True)
         if id is not None and each.row.task_id is not None and each.row.task_id in olds
     ]
-    dependencies.point_at_successors(connection, pairs, effects)
-    effects.successors.update(pairs)
+    dependencies.point_at_successors(connection, pairs, commit)
+    commit.successors.update(pairs)
     endings = [EndingRow(id, Ending.SUPERSEDED, now, None, None, None) for id in sorted(olds - hooked)]
-    end_tasks(connection, endings, now, effects)
+    end_tasks(connection, endings, now, commit)

@@ -1,33 +1,32 @@
-"""Damaged rows: name the row and the column, and set tasks aside so that the others go on.
+"""Damaged rows: finding the row and the column, and setting damaged tasks aside so that the others can run.
 
-Healthy rows never pass through here. A request that cannot decode what it has read fails as a whole, and only then are
-the rows examined: in batches by msgspec, and one by one where a batch does not pass.
+Healthy rows cost nothing. A request that cannot decode what it has read fails as a whole, and only then are the rows
+examined: first in batches by msgspec, then one by one in a batch that fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from taskmill.errors import StoreCorrupt, TaskmillError
+from taskmill.model.attempt import StopReason
+from taskmill.model.commit import UNREADABLE_ROW, Damage, SetAside
 from taskmill.model.controls import Bucket, Change
 from taskmill.model.cron import CronState
 from taskmill.model.durations import Instant
-from taskmill.model.effects import Damage, SetAside
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Ending, OnDependencyFailure, Status
-from taskmill.ports import UNREADABLE_ROW
-from taskmill.store.sql.connection import Connection
+from taskmill.model.task import NewTask
+from taskmill.store.sql.connection import Connection, decode_ids, one
 from taskmill.store.sql.endings import end_tasks
-from taskmill.store.sql.json_sql import decode_ids, one
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 
 UNDECODABLE = (msgspec.MsgspecError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
-"""What reading a damaged value may raise; in a store nothing else raises these."""
+"""The exceptions that reading a damaged value may raise; nothing else in a store raises them."""
 
 BATCH = 500
 _LONGEST_SHOWN = 60
@@ -41,7 +40,7 @@ class _Column(NamedTuple):
     name: str
     holds: Any
     harmless: Any
-    """What takes the place of damage, so that the task can be ended."""
+    """The value that replaces damage, so that the task can be ended."""
 
 
 _KEPT = {
@@ -49,7 +48,7 @@ _KEPT = {
     *("created_at", "due_at", "expires_at", "started_at", "parent_id", "series_id"),
     *("saved", "progress", "io", "actual_io", "last_error"),
 }
-"""What history keeps of a task."""
+"""The columns of a task that history has as well."""
 _TASK = (
     _Column("type", str, ""),
     _Column("key", str | None, None),
@@ -58,7 +57,7 @@ _TASK = (
     _Column("priority", int, 128),
     _Column("urgency", int, 128),
     _Column("status", Status, Status.PENDING),
-    # A task that was asked to stop has given its key up; another may have it.
+    # Assume a stop request: a task that was asked to stop has freed its key, and another may hold it.
     _Column("stop", Literal["cancel", "supersede", "fail"] | None, StopReason.CANCEL),
     _Column("payload", str, "null"),
     _Column("tags", str | None, None),
@@ -96,7 +95,7 @@ _TASK = (
     _Column("gate_id", int | None, None),
     _Column("saved", str | None, None),
     _Column("replaced", str | None, None),
-    # So that another may have the key.
+    # Assume that the key was passed on: another task may hold it.
     _Column("gave_key", _Whole, True),
     _Column("progress", str | None, None),
     _Column("io", str | None, None),
@@ -113,7 +112,7 @@ _HISTORY = (
 )
 _HARMLESS = {column.name: column.harmless for column in _TASK}
 _CONTENT = {"label", "payload", "tags", "overrides", "saved", "replaced", "progress", "io", "actual_io", "last_error"}
-"""Texts that only their task needs: it is dealt with when it is claimed or read."""
+"""Texts that only their own task needs: damage in them is handled when the task is claimed or read."""
 _SERIES = (
     _Column("template", str, None),
     _Column("every_ms", Annotated[int, msgspec.Meta(gt=0)], None),
@@ -156,7 +155,7 @@ _OTHERS = {
         (_Column("task_id", int, None), _Column("on_id", int, None), _Column("open", _Whole, None)),
     ),
 }
-"""Rows that are not set aside, because a limit, a pause or a dependency would be lost: the key, and the columns."""
+"""Key and columns of rows that are never set aside, because a limit, a pause or a dependency would be lost."""
 _CRON = (
     _Column("position", int, None),
     _Column("type", str, None),
@@ -174,7 +173,7 @@ _TALLY = (
     _Column("duration_ms", int, None),
 )
 _KEYS = {"taskmill_series": "id", "taskmill_cron": "name", "taskmill_io": "type", "taskmill_tally": "type"}
-"""Rows that can be forgotten, and their keys."""
+"""Tables whose damaged rows can be deleted, with their keys."""
 EXAMINED = {
     **{table: columns for table, (_, columns) in _OTHERS.items()},
     "taskmill_task": _TASK,
@@ -196,7 +195,7 @@ _DECODED = {
 
 
 def corrupt(wrong: Exception, store: str) -> StoreCorrupt:
-    """Say that something in a store cannot be read, where it is not known in which row."""
+    """Return the error for a value that cannot be read, if its row is unknown."""
     if isinstance(wrong, StoreCorrupt) and str(wrong).startswith(store):
         return wrong
     why = str(wrong) if isinstance(wrong, TaskmillError) else f"a stored value cannot be read: {wrong}"
@@ -204,7 +203,7 @@ def corrupt(wrong: Exception, store: str) -> StoreCorrupt:
 
 
 def find(connection: Connection) -> Iterator[Damage]:
-    """Examine all rows."""
+    """Examine all rows and yield the damage found."""
     yield from _find_what_can_be_set_aside(connection)
     for table, (key, columns) in _OTHERS.items():
         yield from _damaged_rows(connection, table, key, columns)
@@ -218,7 +217,7 @@ def _find_what_can_be_set_aside(connection: Connection) -> Iterator[Damage]:
 
 
 def damaged_column(connection: Connection, table: str, id: int) -> str | None:
-    """Name the first column of a task, active or ended, that cannot be read."""
+    """Return the first column of a task, active or ended, that cannot be read."""
     columns = _TASK if table == "taskmill_task" else _HISTORY
     names = ", ".join(column.name for column in columns)
     row = connection.execute(f"SELECT {names} FROM {table} WHERE id = ?", (id,)).fetchone()  # noqa: S608 - our own names
@@ -227,11 +226,12 @@ def damaged_column(connection: Connection, table: str, id: int) -> str | None:
 
 
 def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
-    """End damaged tasks as dead letters; forget damaged series, cron tasks, counts, and what was learned about IO.
+    """End damaged tasks as dead letters; delete damaged series, cron tasks, counts and IO totals.
 
-    First the indexes of the tasks are rebuilt.
+    The indexes of the tasks are rebuilt first: SQLite refuses to change a row that they disagree with.
 
-    Tasks that run are left alone, because their handlers are at work; with ``running`` no handler of this process is.
+    Running tasks are left alone, because their handlers are active. With ``running``, tasks that are marked as running
+    are set aside too, because no handler of this process is active; tasks of other live nodes are still left alone.
     """
     connection.be_alone()
     connection.execute(SQL["rebuild_indexes"])
@@ -251,12 +251,12 @@ def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
         EndingRow(id, Ending.DEAD_LETTER, now, None, None, f"{UNREADABLE_ROW}: {_reasons(found)}")
         for id, found in tasks.items()
     ]
-    end_tasks(connection, endings, now, done.effects)
+    end_tasks(connection, endings, now, done.commit)
     return done
 
 
 def _forget(connection: Connection, damage: Damage) -> bool:
-    """Delete a row that no task needs; False if it is gone, or cannot be found by its key."""
+    """Delete a row that no task needs; return False if it is gone or cannot be found by its key."""
     if damage.table == "taskmill_tally":
         forgotten = connection.execute(SQL["forget_damaged_counts"]).rowcount
         connection.execute(SQL["count_anew"])
@@ -286,7 +286,7 @@ def _damaged_in_batches(connection: Connection, table: str, columns: Sequence[_C
     def are_sound(rows: Sequence[Sequence[Any]]) -> bool:
         try:
             msgspec.convert([row[1:] for row in rows], list[shape])  # type: ignore[valid-type]
-            # Text that is not UTF-8 cannot be encoded.
+            # Encoding fails for text that was not valid UTF-8.
             _encode([[row[place] for place in words] for row in rows])
             for row in rows:
                 for place in texts:
@@ -333,3 +333,47 @@ def _damage_in(
 def _shown(value: object) -> str:
     text = ascii(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
+
+
+class Locating(ABC):
+    """The handling of damaged rows, shared by the reading and the writing half of a store."""
+
+    name: str
+
+    @abstractmethod
+    async def _read(self, request: Callable[[Connection], T]) -> T: ...
+
+    def _decoded(self, request: Callable[[Connection], T], connection: Connection) -> T:
+        """Run a request that reads, and raise ``StoreCorrupt`` with the damaged row if something cannot be decoded."""
+        try:
+            return request(connection)
+        except StoreCorrupt as wrong:
+            raise corrupt(wrong, self.name) from wrong
+        except UNDECODABLE as wrong:
+            if isinstance(wrong, TaskmillError):
+                raise
+            raise self._naming_damage(corrupt(wrong, self.name), connection) from wrong
+
+    async def _located(self, wrong: StoreCorrupt) -> StoreCorrupt:
+        """Find the row that a writing request could not read."""
+        return await self._read(lambda connection: self._naming_damage(wrong, connection))
+
+    def _naming_damage(self, wrong: E, connection: Connection) -> E | StoreCorrupt:
+        """Return the error, or one that names the first damage found."""
+        if not isinstance(wrong, StoreCorrupt):
+            return wrong
+        try:
+            found = next(find(connection), None)
+        except UNDECODABLE:
+            # The rows cannot be read one by one either, so the damaged one stays unnamed.
+            found = None
+        if found is None:
+            return wrong
+        return StoreCorrupt(
+            f"{self.name}: {found}; `taskmill doctor {self.name}` lists all damage, "
+            "and a dispatcher sets damaged tasks aside as dead letters"
+        )

@@ -1,4 +1,8 @@
-"""Dependencies in the store: edges, what endings mean for those who wait, and the urgency that waiting tasks lend."""
+"""Dependencies in the store: edges, the effect of endings on dependents, and priority inheritance.
+
+A task that waits lends its urgency to the tasks it waits for, so that a more urgent task is not held up by a less
+urgent one.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from taskmill.model.commit import Commit
 from taskmill.model.status import Ending, OnDependencyFailure
-from taskmill.policy.dependencies import answer_ending
-from taskmill.policy.references import DependencyState
-from taskmill.ports import Effects
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
-from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.policy.dependencies import DependencyState, answer_ending
+from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import release
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.rows import EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 _decode_states = msgspec.json.Decoder(list[tuple[int, bool, Ending | None]], strict=False).decode
@@ -22,7 +23,7 @@ _decode_dependents = msgspec.json.Decoder(list[tuple[int, int, OnDependencyFailu
 
 
 def states(connection: Connection, ids: Iterable[int]) -> dict[int, DependencyState]:
-    """What is known of the tasks that new ones want to depend on; those that nobody knows are missing."""
+    """Return the states of these tasks by id; unknown ids are missing."""
     wanted = sorted(set(ids))
     if not wanted:
         return {}
@@ -37,19 +38,19 @@ def states(connection: Connection, ids: Iterable[int]) -> dict[int, DependencySt
 
 
 def waits_for(connection: Connection, ids: Iterable[int], others: Iterable[int]) -> bool:
-    """Whether any of ``ids`` is among ``others``, or waits, directly or through others, for one of them."""
+    """True if any of ``ids`` is among ``others``, or waits directly or indirectly for one of them."""
     return bool(one(connection, SQL["reaches"], encoded(sorted(ids)), encoded(sorted(others))))
 
 
 def waits_below(connection: Connection, ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Who waits for whom, from these tasks on."""
+    """Return ``(task, task it waits for)`` for these tasks and all tasks that they wait for."""
     return decode_pairs(one(connection, SQL["waits_below"], encoded(sorted(ids))))
 
 
 def link(
-    connection: Connection, edges: Sequence[tuple[int, int, bool]], urgencies: Mapping[int, int], effects: Effects
+    connection: Connection, edges: Sequence[tuple[int, int, bool]], urgencies: Mapping[int, int], commit: Commit
 ) -> None:
-    """Store edges ``(task, on, open)``; a more urgent task lends its urgency to what it waits for."""
+    """Store edges ``(task, on, open)``, and lend the urgency of tasks to those they wait for."""
     connection.execute(SQL["insert_edges"], (encoded(edges),))
     awaited = sorted({on_id for _, on_id, is_open in edges if is_open})
     if awaited:
@@ -58,11 +59,11 @@ def link(
         for task, on_id, is_open in edges:
             if is_open:
                 lent[on_id] = min(urgencies[task], lent.get(on_id, urgencies[task]))
-        lend(connection, lent.items(), effects)
+        lend(connection, lent.items(), commit)
 
 
-def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]], effects: Effects) -> None:
-    """Who waits for a task that is replaced waits for its replacement, the last one of a chain."""
+def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]], commit: Commit) -> None:
+    """Make the dependents of replaced tasks wait for the replacement; in a chain, for the last one."""
     successor = dict(pairs)
     final: list[tuple[int, int]] = []
     for old, new in pairs:
@@ -71,12 +72,12 @@ def point_at_successors(connection: Connection, pairs: Sequence[tuple[int, int]]
             last = successor[last]
         final.append((old, last))
     moved = connection.execute(SQL["point_at_successors"], (encoded(final),)).rowcount
-    # Who waits for both keeps one edge.
+    # A dependent that waits for both keeps one edge.
     moved += connection.execute(SQL["forget_edges_onto"], (encoded(list(successor)),)).rowcount
     if moved:
         successors = [new for _, new in final]
         connection.execute(SQL["mark_awaited"], (encoded(successors),))
-        reckon(connection, successors, effects)
+        reckon(connection, successors, commit)
 
 
 def follow(
@@ -85,12 +86,13 @@ def follow(
     contained: set[int],
     gates: Mapping[int, int],
     now: int,
-    effects: Effects,
+    commit: Commit,
 ) -> list[EndingRow]:
-    """Tasks have ended: release those that waited for them, or end these in turn.
+    """Release the dependents of ended tasks; return the endings of those that fail because of them.
 
-    ``contained`` holds tasks whose failure stops with them; those that fail alone are added to it. ``gates`` tells of
-    replacements that have ended before the attempt which they replace: who waited for one waits for that attempt.
+    ``contained`` holds tasks whose failure does not spread to their dependents; tasks that fail alone are added to it.
+    ``gates`` maps ended tasks to the tasks that they had to wait for, such as a replacement to the replaced task. If
+    that task has not ended yet, dependents now wait for its end.
     """
     given = encoded(list(ended))
     met: list[tuple[int, int]] = []
@@ -110,57 +112,57 @@ def follow(
     if met:
         connection.execute(SQL["close_edges"], (encoded(met),))
         if handed_on:
-            _hand_on(connection, handed_on, effects)
+            _hand_on(connection, handed_on, commit)
         waited = sorted({task_id for task_id, _ in met})
-        # Something else may hold one back still: siblings, or the attempt that it replaces.
+        # Siblings, or the attempt that a task replaces, may still hold it back.
         if unblocked := decode_ids(one(connection, SQL["without_open_edges"], encoded(waited))):
-            effects.unblocked += describe(connection, unblocked)
-            release(connection, unblocked, now, effects)
+            commit.unblocked += describe(connection, unblocked)
+            release(connection, unblocked, now, commit)
     if any(ending is not Ending.COMPLETED for ending in ended.values()):
-        _withdraw(connection, given, effects)
+        _withdraw(connection, given, commit)
     return rows
 
 
-def _hand_on(connection: Connection, edges: Sequence[tuple[int, int, bool]], effects: Effects) -> None:
-    """Tasks that waited already wait for others from now on."""
+def _hand_on(connection: Connection, edges: Sequence[tuple[int, int, bool]], commit: Commit) -> None:
+    """Add dependencies to tasks that are already waiting."""
     connection.execute(SQL["insert_edges"], (encoded(edges),))
     awaited = sorted({on_id for _, on_id, _ in edges})
     connection.execute(SQL["mark_awaited"], (encoded(awaited),))
-    reckon(connection, awaited, effects)
+    reckon(connection, awaited, commit)
 
 
-def drop(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
-    """Forget what these tasks wait for."""
+def drop(connection: Connection, ids: Sequence[int], commit: Commit) -> None:
+    """Delete the dependencies of these tasks."""
     given = encoded(list(ids))
-    _withdraw(connection, given, effects)
+    _withdraw(connection, given, commit)
     connection.execute(SQL["forget_edges"], (given,))
 
 
-def _withdraw(connection: Connection, ended: str, effects: Effects) -> None:
-    """Tasks that ended before their dependencies did no longer lend them urgency."""
+def _withdraw(connection: Connection, ended: str, commit: Commit) -> None:
+    """Close the dependencies of these tasks, and stop lending urgency through them."""
     edges = decode_pairs(one(connection, SQL["open_edges_of"], ended))
     if edges:
         connection.execute(SQL["close_edges"], (encoded(edges),))
-        reckon(connection, sorted({on_id for _, on_id in edges}), effects)
+        reckon(connection, sorted({on_id for _, on_id in edges}), commit)
 
 
-def lend(connection: Connection, urgencies: Iterable[tuple[int, int]], effects: Effects) -> None:
-    """Make these tasks, and whatever they wait for, at least that urgent."""
+def lend(connection: Connection, urgencies: Iterable[tuple[int, int]], commit: Commit) -> None:
+    """Raise these tasks, and all tasks that they wait for, to at least the given urgency."""
     if connection.execute(SQL["lend_urgency"], (encoded(list(urgencies)),)).fetchall():
-        effects.reordered = True
+        commit.reordered = True
 
 
-def reckon(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
-    """Work out the urgency of these tasks anew, and of what they wait for if it changed."""
+def reckon(connection: Connection, ids: Sequence[int], commit: Commit) -> None:
+    """Compute the urgency of these tasks again and, where it changed, of the tasks they wait for."""
     while ids:
         misjudged = decode_pairs(one(connection, SQL["misjudged"], encoded(ids)))
         if not misjudged:
             return
-        effects.reordered = True
+        commit.reordered = True
         connection.execute(SQL["set_urgency"], (encoded(misjudged),))
         ids = decode_ids(one(connection, SQL["waited_for"], encoded([id for id, _ in misjudged])))
 
 
 def forget(connection: Connection, ids: str) -> None:
-    """Tasks are pruned from history, and what they depended on with them."""
+    """Delete the dependencies of tasks that are pruned from history."""
     connection.execute(SQL["forget_edges"], (ids,))

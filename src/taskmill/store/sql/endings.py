@@ -1,8 +1,8 @@
-"""Moving tasks to history, and everything that follows from it.
+"""Moving tasks to history, with all consequences.
 
-Every ending passes through :func:`end_tasks`, so that history, tags and tally can never disagree, and so that whoever
-waits for a task, its successor, its dependents, its parent, its series, is served in the same transaction. What ends in
-consequence is handled the same way, round by round.
+Every ending passes through :func:`end_tasks`, so that history, tags and tally always agree, and no wake-up is lost: the
+transaction that ends a task also releases its replacement and its dependents, updates its parent, and creates the next
+occurrence of its series. Tasks that end as a consequence are handled the same way, in rounds.
 """
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from taskmill.model.stages import Described
+from taskmill.model.attempt import End
+from taskmill.model.commit import Commit, Ended
 from taskmill.model.status import Ending
-from taskmill.model.verdict import End
-from taskmill.ports import Effects, Ended
+from taskmill.model.task import Described
 from taskmill.store.sql import cron, dependencies, families, series
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
-from taskmill.store.sql.json_sql import decode_pairs, encoded, one
+from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import release
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.rows import EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 
-class Ties(NamedTuple):
-    """Whom the endings of some tasks may concern."""
+class LinkKinds(NamedTuple):
+    """The kinds of links that tasks may have to others, and that their endings therefore affect."""
 
     successors: bool = True
     dependents: bool = True
@@ -35,29 +33,30 @@ class Ties(NamedTuple):
     cron: bool = True
 
 
-ANYONE = Ties()
-"""Whoever there is: it is looked up."""
-CRON_ONLY = Ties(successors=False, dependents=False, parents=False, series=False)
-NOBODY = CRON_ONLY._replace(cron=False)
-_decode_ties = msgspec.json.Decoder(Ties, strict=False).decode
+ALL_LINK_KINDS = LinkKinds()
+"""The links are unknown and have to be looked up."""
+CRON_ONLY = LinkKinds(successors=False, dependents=False, parents=False, series=False)
+NO_LINK_KINDS = CRON_ONLY._replace(cron=False)
+_decode_ties = msgspec.json.Decoder(LinkKinds, strict=False).decode
 
 
 def end_tasks(
     connection: Connection,
     endings: Sequence[EndingRow],
     now: int,
-    effects: Effects,
+    commit: Commit,
     *,
     sums: str | None = None,
     tagged: bool = True,
     told: bool = False,
-    ties: Ties = ANYONE,
+    ties: LinkKinds = ALL_LINK_KINDS,
     tasks: Sequence[Described] | None = None,
 ) -> None:
-    """Move active tasks to history and serve all who waited for them.
+    """Move active tasks to history, and handle every task that waits for them.
 
-    A caller that knows the tasks saves some reading: ``sums`` for the tally, whether any is ``tagged``, whom they are
-    tied to, what events tell about them. ``told`` says that the caller itself announces the tasks it names.
+    A caller that knows the tasks can save reads: ``sums`` are the rows for the tally, ``tagged`` is True if any task
+    has tags, ``ties`` are the links of the tasks, and ``tasks`` their descriptions for events. ``told`` is True if the
+    caller announces these endings itself.
     """
     contained: set[int] = set()
     endings = _once(endings)
@@ -65,13 +64,13 @@ def end_tasks(
         if not told:
             if tasks is None:
                 tasks = describe(connection, [row.id for row in endings])
-            _tell(tasks, endings, effects)
+            _tell(tasks, endings, commit)
             if all(task.type for task in tasks):
                 sums, tagged = _sums(tasks, endings), any(task.tags for task in tasks)
         ids = encoded([row.id for row in endings])
-        if ties is ANYONE:
+        if ties is ALL_LINK_KINDS:
             ties = _decode_ties(one(connection, SQL["ties"]))
-        # Whoever has run has passed its gate.
+        # Endings that the caller announces are of tasks that have run, and so have no gate any longer.
         has_gates = ties.successors and not told
         gates = dict(decode_pairs(one(connection, SQL["gates"], ids))) if has_gates else {}
         _record(connection, endings)
@@ -81,21 +80,21 @@ def end_tasks(
         ended = {row.id: row.ending for row in endings}
         following: list[EndingRow] = []
         if ties.successors:
-            _open_gates(connection, ids, now, effects)
+            _open_gates(connection, ids, now, commit)
         if ties.dependents:
-            following += dependencies.follow(connection, ended, contained, gates, now, effects)
+            following += dependencies.follow(connection, ended, contained, gates, now, commit)
         if ties.parents:
-            following += families.follow(connection, ended, now, effects)
+            following += families.follow(connection, ended, now, commit)
         if ties.series:
-            series.follow(connection, ended, now, effects)
+            series.follow(connection, ended, now, commit)
         if ties.cron:
-            cron.follow(connection, endings, now, effects)
+            cron.follow(connection, endings, now, commit)
         endings = _once(following)
-        sums, tagged, told, ties, tasks = None, True, False, ANYONE, None
+        sums, tagged, told, ties, tasks = None, True, False, ALL_LINK_KINDS, None
 
 
 def _record(connection: Connection, endings: Sequence[EndingRow]) -> None:
-    """Write history. Many tasks that end for one reason, with nothing else to say, are written with less ado."""
+    """Write history. If all tasks have the same ending and no result or error, pass the ending only once."""
     first = endings[0]
     said = first[1:]
     if first[3:] == (None, None, None) and all(row[1:] == said for row in endings):
@@ -106,7 +105,7 @@ def _record(connection: Connection, endings: Sequence[EndingRow]) -> None:
 
 
 def _once(endings: Sequence[EndingRow]) -> Sequence[EndingRow]:
-    """One task may end for two reasons at once; the first counts."""
+    """Keep the first ending of each task: one task may end for two reasons at once."""
     first: dict[int, EndingRow] = {}
     for row in endings:
         first.setdefault(row.id, row)
@@ -114,22 +113,22 @@ def _once(endings: Sequence[EndingRow]) -> Sequence[EndingRow]:
 
 
 def leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -> None:
-    """What is in history now leaves the active table, and is counted."""
+    """Delete tasks that are in history from the active table, and add them to the tally."""
     connection.execute(SQL["delete_active"], (ids,))
     connection.execute(SQL["tally"], (sums,))
     if tagged and connection.execute(SQL["move_tags"], (ids,)).rowcount:
         connection.execute(SQL["delete_active_tags"], (ids,))
 
 
-def _tell(tasks: Sequence[Described], endings: Sequence[EndingRow], effects: Effects) -> None:
+def _tell(tasks: Sequence[Described], endings: Sequence[EndingRow], commit: Commit) -> None:
     rows = {row.id: row for row in endings}
     for task in tasks:
         row = rows[task.id]
-        effects.ended.append(Ended(task, End(row.ending, row.result, row.error), row.duration_ms))
+        commit.ended.append(Ended(task, End(row.ending, row.result, row.error), row.duration_ms))
 
 
 def _sums(tasks: Sequence[Described], endings: Sequence[EndingRow]) -> str:
-    """What these endings add to the tally; a task whose row is damaged does not tell what it is."""
+    """Return the rows that these endings add to the tally; the descriptions must be complete."""
     rows = {row.id: row for row in endings}
     sums: dict[tuple[str, str, Ending], list[int]] = {}
     for task in tasks:
@@ -140,10 +139,10 @@ def _sums(tasks: Sequence[Described], endings: Sequence[EndingRow]) -> str:
     return encoded([(*key, *total) for key, total in sums.items()])
 
 
-def _open_gates(connection: Connection, ids: str, now: int, effects: Effects) -> None:
-    """Let the replacements of these tasks go."""
+def _open_gates(connection: Connection, ids: str, now: int, commit: Commit) -> None:
+    """Release the replacements and added runs that waited for these tasks."""
     gated = decode_pairs(one(connection, SQL["gated"], ids))
     if gated:
         connection.execute(SQL["open_gates"], (ids,))
-        effects.successors.update(gated)
-        release(connection, [id for _, id in gated], now, effects)
+        commit.successors.update(gated)
+        release(connection, [id for _, id in gated], now, commit)

@@ -1,4 +1,4 @@
-"""What a task waits for, and how the groups stand: read in one transaction."""
+"""Reading what ``explain`` and ``snapshot`` need: why a task waits, and the load of the groups."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ import msgspec
 
 from taskmill.model.controls import ScopeKind
 from taskmill.model.durations import Instant
+from taskmill.model.explanation import Situation, Surroundings
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.situation import Situation, Surroundings
-from taskmill.model.stages import Crossing, Described
 from taskmill.model.status import Ending
+from taskmill.model.task import Crossing, Described
 from taskmill.policy.aging import effective_priority, wait_until_ms
-from taskmill.policy.learned_io import expected_io
+from taskmill.policy.io_room import expected_io
+from taskmill.policy.paused_time import clocks, paused_ms, pauses_of
 from taskmill.policy.rules import Rules
-from taskmill.policy.standstill import clocks, pauses_of, stood_still
-from taskmill.store.sql import machine, passed_deadlines
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
-from taskmill.store.sql.json_sql import decode_ids, encoded, one
-from taskmill.store.sql.last_ended import last_ended
-from taskmill.store.sql.rows import View
+from taskmill.store.sql import expiring, machine
+from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
+from taskmill.store.sql.history import last_ended
+from taskmill.store.sql.rows import View, describe
 from taskmill.store.sql.statements import SQL
 
 RECENT = 200
-"""How many endings tell how fast tasks end."""
+"""The number of endings from which the rate of ending tasks is estimated."""
 _ENDINGS_OF_ATTEMPTS = tuple(end for end in Ending if end not in (Ending.EXPIRED, Ending.DEPENDENCY_FAILED))
 
 _Recent = tuple[int, Instant | None, Instant | None]
@@ -64,7 +62,7 @@ def situation(connection: Connection, id: int, rules: Rules, now: int) -> tuple[
 
 
 def _recent_endings(connection: Connection, group: str | None) -> _Recent:
-    """How many of the last endings were of tasks that had run, and when the first and the last of them were."""
+    """Return the number of the last endings of tasks that had run, and the times of the first and last of them."""
     where, parameters = ("true", []) if group is None else ("group_name = ?", [group])
     query, parameters = last_ended(f"duration_ms IS NOT NULL AND {where}", parameters, RECENT, _ENDINGS_OF_ATTEMPTS)
     spanned = f"SELECT count(*), min(ended_at), max(ended_at) FROM ({query}) AS recent"  # noqa: S608 - fixed fragments
@@ -73,19 +71,19 @@ def _recent_endings(connection: Connection, group: str | None) -> _Recent:
 
 
 def load_of_groups(connection: Connection, view: View) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
-    """What runs and what may start, by group and type."""
+    """Count running tasks, and tasks that may start, by group and type."""
     running, waiting = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for counted, statement in ((running, "running"), (waiting, "waiting")):
         for group, type, n in _decode_load(one(connection, SQL[statement])):
             counted[group, type] += n
-    if passed_deadlines.are_there(connection, view):
-        text, moments = passed_deadlines.at(connection.text(SQL["expired_waiting"]), view)
+    if expiring.any_expired(connection, view):
+        text, moments = expiring.at_present(connection.text(SQL["expired_waiting"]), view)
         waiting -= Counter({(group, type): n for group, type, n in _decode_load(one(connection, text, *moments))})
     return running, waiting
 
 
 def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int) -> int:
-    """How many waiting tasks start before this one, as things are."""
+    """Return how many waiting tasks would start before this one now."""
     aging = rules.declared.aging
     effective = effective_priority(aging, situation.urgency, clocks(situation, rules, now).waited)
     group = situation.group if rules.is_shared else None
@@ -104,7 +102,7 @@ def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int)
 
 
 def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
-    """Since when a task of this urgency has waited if it is at least as urgent as ``level`` by now."""
+    """Return when a task of this urgency must have begun to wait, at the latest, to be as urgent as ``level`` now."""
     if urgency <= level:
         return now
     aging = rules.declared.aging
@@ -113,12 +111,12 @@ def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
 
 
 def next_priorities(connection: Connection, rules: Rules, now: int) -> dict[str, int]:
-    """The effective priority of the task that each group would start next."""
+    """Return the effective priority of the task that each group would start next."""
     lanes = one(connection, SQL["lanes"])
     found: dict[str, int] = {}
     for group, type, urgency, aged_from, paused_at in _decode_heads(one(connection, SQL["heads"], lanes)):
-        stood = stood_still(pauses_of(rules, group, type, paused_at), aged_from, now)
-        effective = effective_priority(rules.declared.aging, urgency, now - aged_from - stood)
+        paused = paused_ms(pauses_of(rules, group, type, paused_at), aged_from, now)
+        effective = effective_priority(rules.declared.aging, urgency, now - aged_from - paused)
         found[group] = min(found.get(group, effective), effective)
     return found
 

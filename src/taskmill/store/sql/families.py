@@ -1,7 +1,7 @@
-"""Parents and children in the store: stopping trees, waking parents, spawning. The decisions are the policy's.
+"""Parents and children in the store: stopping trees, waking parents, spawning.
 
-Functions that make tasks end return the rows of their endings; :mod:`taskmill.store.sql.endings` commits them and
-follows up in turn.
+:mod:`taskmill.policy.families` decides. Functions here that make tasks end return the rows of their endings, which
+:mod:`taskmill.store.sql.endings` writes and follows up.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from taskmill.errors import InvalidState
-from taskmill.model.kin import NO_KIN
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import NewTask
+from taskmill.model.attempt import StopReason
+from taskmill.model.commit import Commit
 from taskmill.model.status import Ending, Status
+from taskmill.model.task import NO_LINKS, NewTask, Origin
 from taskmill.policy.families import (
+    ENDING_OF_STOP,
     FAILURES,
     Member,
     ParentTraits,
@@ -25,18 +26,10 @@ from taskmill.policy.families import (
     plan_expiry,
     plan_stop,
 )
-from taskmill.ports import Effects, Origin
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import let_in, let_siblings_in, release, unhold
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
-
-ENDING_OF_STOP: Mapping[str, Ending] = {
-    StopReason.CANCEL: Ending.CANCELLED,
-    StopReason.SUPERSEDE: Ending.SUPERSEDED,
-    StopReason.FAIL: Ending.FAILED,
-}
 
 _decode_members = msgspec.json.Decoder(list[Member], strict=False).decode
 _decode_traits = msgspec.json.Decoder(tuple[ParentTraits, int | None]).decode
@@ -44,7 +37,7 @@ _decode_outcome = msgspec.json.Decoder(tuple[Ending, str | None, str | None, int
 
 
 class Parent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A task whose children have ended, or some of them."""
+    """A parent of which at least one child has ended."""
 
     id: int
     status: Status
@@ -54,7 +47,7 @@ class Parent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     max_children: int | None
     outcome: str | None
     has_children: bool
-    """Whether any is active still."""
+    """True if any child is still active."""
     children_left: int
     hook_left: bool
 
@@ -70,49 +63,47 @@ def parents(connection: Connection, ids: Iterable[int]) -> list[Parent]:
 
 
 def stop_trees(
-    connection: Connection, roots: Sequence[int], reason: StopReason, now: int, effects: Effects
+    connection: Connection, roots: Sequence[int], reason: StopReason, now: int, commit: Commit
 ) -> list[EndingRow]:
-    """Stop these tasks for ``reason``, and their descendants with them."""
+    """Stop these tasks for ``reason`` and cancel their descendants; return the endings that follow at once."""
     members = _tree(connection, roots)
     plan = plan_stop(members, roots)
     own = set(roots)
-    _mark(connection, plan, dict.fromkeys(roots, reason), effects)
+    _mark(connection, plan, dict.fromkeys(roots, reason), commit)
     return [
         EndingRow(id, ENDING_OF_STOP[reason] if id in own else Ending.CANCELLED, now, None, None, None)
         for id in plan.ends
     ]
 
 
-def expire_families(connection: Connection, roots: Sequence[int], now: int, effects: Effects) -> list[EndingRow]:
-    """These parents expire: what becomes of their descendants."""
+def expire_families(connection: Connection, roots: Sequence[int], now: int, commit: Commit) -> list[EndingRow]:
+    """Expire these parents, and expire, cancel or keep their descendants as the policy decides; return the endings."""
     plan = plan_expiry(_tree(connection, roots), roots)
     rows = [EndingRow(id, Ending.EXPIRED, now, None, None, None) for id in plan.expires]
-    # Who goes on without its parent has nobody left to let it in.
+    # Release children that outlive their parent: with the parent gone, nothing else would ever let them in.
     held = set(decode_ids(one(connection, SQL["held_children"], encoded(plan.expires)))).difference(plan.expires)
-    unhold(connection, sorted(held), now, effects)
-    return rows + (stop_trees(connection, plan.stops, StopReason.CANCEL, now, effects) if plan.stops else [])
+    unhold(connection, sorted(held), now, commit)
+    return rows + (stop_trees(connection, plan.stops, StopReason.CANCEL, now, commit) if plan.stops else [])
 
 
 def _tree(connection: Connection, roots: Sequence[int]) -> list[Member]:
     return _decode_members(one(connection, SQL["tree"], encoded(roots)))
 
 
-def _mark(connection: Connection, plan: StopPlan, reasons: Mapping[int, StopReason], effects: Effects) -> None:
-    """Ask to stop; who is not given a reason is stopped because of a parent."""
-    marks: list[tuple[int, Status, StopReason]] = []
-    for status, ids in ((Status.RUNNING, plan.running), (Status.WAITING, plan.waits), (Status.PENDING, plan.hooks)):
-        marks += [(id, status, reasons.get(id, StopReason.CANCEL)) for id in ids]
+def _mark(connection: Connection, plan: StopPlan, reasons: Mapping[int, StopReason], commit: Commit) -> None:
+    """Mark tasks as asked to stop; a task without a reason of its own is cancelled with its parent."""
+    marks = [(id, status, reasons.get(id, StopReason.CANCEL)) for id, status in plan.places()]
     if marks:
         connection.execute(SQL["mark_stopped"], (encoded(marks),))
-    effects.stopping += [(id, reasons.get(id, StopReason.CANCEL)) for id in plan.running]
-    effects.hooks += plan.hooks
+    commit.stopping += [(id, reasons.get(id, StopReason.CANCEL)) for id in plan.running]
+    commit.hooks += plan.hooks
 
 
-# What endings mean for parents
+# The effect of endings on parents
 
 
-def follow(connection: Connection, ended: Mapping[int, Ending], now: int, effects: Effects) -> list[EndingRow]:
-    """Children have ended: count them, fail with them, let the next ones in, wake parents that have none left."""
+def follow(connection: Connection, ended: Mapping[int, Ending], now: int, commit: Commit) -> list[EndingRow]:
+    """Update the parents of ended tasks: count the children, fail, let the next ones in, or continue after the last."""
     pairs = decode_pairs(one(connection, SQL["parents_of_ended"], encoded(list(ended))))
     if not pairs:
         return []
@@ -127,52 +118,56 @@ def follow(connection: Connection, ended: Mapping[int, Ending], now: int, effect
     for parent in concerned:
         failed = next((id for id in children[parent.id] if ended[id] in FAILURES), None)
         if failed is not None and parent.fail_fast and parent.stop is None:
-            rows += _fail_with_child(connection, parent, failed, ended[failed], now, effects)
+            rows += _fail_with_child(connection, parent, failed, ended[failed], now, commit)
             has_failed = True
     if has_failed:
-        # One may have gone on, or be stopped, because of a failure.
+        # A failure may have changed the state of other parents too, so read them again.
         concerned = parents(connection, children)
     for parent in concerned:
         if not parent.has_children:
-            rows += _step(connection, parent, now, effects)
+            rows += _step(connection, parent, now, commit)
         elif parent.max_children is not None:
-            let_in(connection, parent.id, parent.max_children, now, effects)
+            let_in(connection, parent.id, parent.max_children, now, commit)
     return rows
 
 
 def _fail_with_child(
-    connection: Connection, parent: Parent, child: int, ending: Ending, now: int, effects: Effects
+    connection: Connection, parent: Parent, child: int, ending: Ending, now: int, commit: Commit
 ) -> list[EndingRow]:
     type, error = connection.execute(SQL["ended_child"], (child,)).fetchone()
     why = f"child {child} ({type}) ended as {ending}" + (f": {error}" if error else "")
     if parent.status is Status.RUNNING:
-        effects.stopping.append((parent.id, StopReason.FAIL))
-    return fail(connection, parent.id, (Ending.FAILED, None, why, None), now, effects)
+        commit.stopping.append((parent.id, StopReason.FAIL))
+    return fail(connection, parent.id, (Ending.FAILED, None, why, None), now, commit)
 
 
 Outcome = tuple[Ending, str | None, str | None, int | None]
 """ending, result, error, duration_ms"""
 
 
-def fail(connection: Connection, id: int, outcome: Outcome, now: int, effects: Effects) -> list[EndingRow]:
-    """The task fails: its children are stopped, and it ends after them."""
+def fail(connection: Connection, id: int, outcome: Outcome, now: int, commit: Commit) -> list[EndingRow]:
+    """Fail a task: stop its children, and end it after them."""
     connection.execute(SQL["fail_with_children"], (encoded([(id, encoded(outcome))]),))
     children = decode_ids(one(connection, SQL["live_children"], id))
-    rows = stop_trees(connection, children, StopReason.CANCEL, now, effects)
+    rows = stop_trees(connection, children, StopReason.CANCEL, now, commit)
     if not children:
-        rows += wake(connection, [id], now, effects)
+        rows += wake(connection, [id], now, commit)
     return rows
 
 
-def attempt_over(connection: Connection, id: int) -> None:
-    """No attempt of the task is alive; what becomes of it is settled by others."""
+def end_with_children(connection: Connection, id: int, outcome: Outcome, now: int, commit: Commit) -> list[EndingRow]:
+    """Fail a task whose attempt is over: stop its children, and end it after them."""
     connection.execute(SQL["attempt_over"], (id,))
+    return fail(connection, id, outcome, now, commit)
 
 
 def await_children(
-    connection: Connection, waits: Sequence[tuple[int, str | None, bool]], now: int, effects: Effects
+    connection: Connection, waits: Sequence[tuple[int, str | None, bool]], now: int, commit: Commit
 ) -> tuple[dict[int, int], list[EndingRow]]:
-    """Attempts are over: ``[id, outcome, finalizing]``. Returns who waits for how many, and who ends at once."""
+    """Let tasks wait for their children after an attempt, for rows of ``(id, outcome, finalizing)``.
+
+    Return the number of live children by waiting task, and the endings of tasks that have none left.
+    """
     connection.execute(SQL["await_children"], (encoded(waits),))
     waiting: dict[int, int] = {}
     rows: list[EndingRow] = []
@@ -181,36 +176,36 @@ def await_children(
         if parent.has_children:
             waiting[parent.id] = parent.children_left
         else:
-            rows += _step(connection, parent, now, effects)
-    let_siblings_in(connection, ids, now, effects)
+            rows += _step(connection, parent, now, commit)
+    let_siblings_in(connection, ids, now, commit)
     return waiting, rows
 
 
-def wake(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[EndingRow]:
-    """Let those of these parents go on that have no children left."""
+def wake(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[EndingRow]:
+    """Continue with those of these parents that have no children left; return the endings that follow."""
     rows: list[EndingRow] = []
     for parent in parents(connection, ids):
         if not parent.has_children:
-            rows += _step(connection, parent, now, effects)
+            rows += _step(connection, parent, now, commit)
     return rows
 
 
-def wake_childless(connection: Connection, now: int, effects: Effects) -> list[EndingRow]:
-    """Let every waiting parent go on whose children have ended, whoever failed to say so."""
-    return wake(connection, decode_ids(one(connection, SQL["childless"])), now, effects)
+def wake_childless(connection: Connection, now: int, commit: Commit) -> list[EndingRow]:
+    """Continue with every waiting parent that has no children left, as a safety net after a crash."""
+    return wake(connection, decode_ids(one(connection, SQL["childless"])), now, commit)
 
 
-def _step(connection: Connection, parent: Parent, now: int, effects: Effects) -> list[EndingRow]:
+def _step(connection: Connection, parent: Parent, now: int, commit: Commit) -> list[EndingRow]:
     match next_step(parent.status, parent.stop, finalizing=parent.finalizing, hook_left=parent.hook_left):
         case "hook":
             connection.execute(SQL["queue_again"], (encoded([parent.id]),))
-            effects.hooks.append(parent.id)
+            commit.hooks.append(parent.id)
         case "stop":
             return [EndingRow(parent.id, ENDING_OF_STOP[parent.stop or StopReason.CANCEL], now, None, None, None)]
         case "finalize":
-            # Where siblings may crowd the queue, it takes its turn among them.
+            # If its own parent limits the children in the queue, the task has to wait for its turn among siblings.
             connection.execute(SQL["await_release"], (parent.id,))
-            release(connection, [parent.id], now, effects)
+            release(connection, [parent.id], now, commit)
         case "end":
             ending, result, error, duration_ms = _settled(parent)
             return [EndingRow(parent.id, ending, now, duration_ms, result, error)]
@@ -226,7 +221,7 @@ def _settled(parent: Parent) -> Outcome:
 
 
 def ancestors(connection: Connection, ids: Iterable[int]) -> set[int]:
-    """These tasks and their ancestors."""
+    """Return these tasks and their ancestors."""
     return set(decode_ids(one(connection, SQL["ancestors"], encoded(sorted(ids)))))
 
 
@@ -234,7 +229,7 @@ def ancestors(connection: Connection, ids: Iterable[int]) -> set[int]:
 
 
 def adopt(connection: Connection, tasks: Sequence[NewTask], origin: Origin) -> list[NewTask]:
-    """The tasks as children of whoever spawns them, or as its siblings."""
+    """Return the tasks as children or siblings of the attempt that spawns them."""
     found = connection.execute(SQL["spawner"], (origin.id, origin.attempt)).fetchone()
     if found is None:
         raise InvalidState(f"attempt {origin.attempt} of task {origin.id} is over; nothing was spawned")
@@ -254,11 +249,11 @@ def adopt(connection: Connection, tasks: Sequence[NewTask], origin: Origin) -> l
 
 
 def _held(task: NewTask) -> NewTask:
-    kin = msgspec.structs.replace(task.kin or NO_KIN, held=True)
-    return msgspec.structs.replace(task, kin=kin, status=Status.BLOCKED)
+    links = msgspec.structs.replace(task.links or NO_LINKS, held=True)
+    return msgspec.structs.replace(task, links=links, status=Status.BLOCKED)
 
 
-def count_children(connection: Connection, first_id: int, last_id: int, now: int, effects: Effects) -> None:
-    """Children have been stored with these ids."""
+def count_children(connection: Connection, first_id: int, last_id: int, now: int, commit: Commit) -> None:
+    """Count children that were stored with these ids, and let as many into the queue as the parent allows."""
     connection.execute(SQL["count_children"], (first_id, last_id))
-    let_siblings_in(connection, range(first_id, last_id + 1), now, effects)
+    let_siblings_in(connection, range(first_id, last_id + 1), now, commit)

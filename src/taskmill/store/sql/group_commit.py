@@ -1,7 +1,7 @@
-"""Group commit: requests that arrive together, or while a transaction is under way, share the next one.
+"""Group commit: requests that arrive together, or during a transaction, share the next transaction.
 
-A request is a function of the connection. It must be repeatable: if one of a batch fails, the transaction is rolled
-back and each runs again by itself, so that only the faulty one fails.
+A request is a function of the connection. It must be repeatable: if one request of a batch fails, the transaction is
+rolled back and each runs again in a transaction of its own, so that only the faulty one fails.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from taskmill.core.logs import logger
+from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreBusy, StoreError, TaskmillError
-from taskmill.logs import logger
-from taskmill.ports import Clock
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.damage import UNDECODABLE, corrupt
 from taskmill.store.sql.thread import StoreThread
-from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 Request = Callable[[Connection], T]
@@ -29,22 +28,22 @@ class Asked(NamedTuple):
 
     request: Request[Any]
     rows: int
-    """How much work it is; 0 promises that it only reads."""
+    """The amount of work; 0 promises that the request only reads."""
     committed: Callable[[Any], None]
     failed: Callable[[Exception], None]
     alone: bool
-    """Whether nobody else may write meanwhile."""
+    """True if the transaction must exclude other writers."""
     by_itself: bool = False
-    """Whether it must not share its transaction with other requests."""
+    """True if the request must not share its transaction with other requests."""
     again: bool = False
-    """True if the disk has refused it once, and something was done about that."""
+    """True if this is the second try after a disk error."""
 
 
 class GroupCommit(ABC):
-    """The writer of a store: owns the connection that writes, and a thread for it. Lives on one event loop."""
+    """The writer of a store. It owns the connection that writes and a thread for it, and belongs to one event loop."""
 
     largest_batch: int
-    """Rows of one transaction; more wait for the next, so that nobody waits long."""
+    """Most rows of one transaction; further requests wait for the next, so that no caller waits long."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
@@ -52,15 +51,15 @@ class GroupCommit(ABC):
         self._asked: list[Asked] = []
         self._kicked = False
         self._working = False
-        """Whether the connection is in the hands of the thread."""
+        """True while the thread uses the connection."""
         self._idle: asyncio.Future[None] | None = None
         self._closed = False
         self.commits = 0
-        self.meter: StoreMeter | None = None
+        self.counters: StoreCounters | None = None
 
-    def measure(self, meter: StoreMeter) -> None:
-        """Tell ``meter`` what writing costs."""
-        self.meter = meter
+    def measure(self, counters: StoreCounters) -> None:
+        """Report commit times and batch sizes to ``counters``."""
+        self.counters = counters
 
     def ask(
         self,
@@ -71,10 +70,10 @@ class GroupCommit(ABC):
         durable: bool = True,
         at_commit: Callable[[T], None] | None = None,
     ) -> Awaitable[T]:
-        """Run ``request`` in the next transaction; the answer comes when it is committed and, if asked, durable.
+        """Run ``request`` in the next transaction; return its result once it is committed and, if asked, durable.
 
-        ``rows`` says how much work it is; 0 promises that it only reads, and needs no transaction of its own.
-        ``at_commit`` is called at the commit, in its order, whoever still waits for the answer.
+        ``rows`` is the amount of work; 0 promises that the request only reads and needs no transaction of its own.
+        ``at_commit`` is called right after the commit, in commit order, even if the caller was cancelled.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -106,7 +105,7 @@ class GroupCommit(ABC):
         *,
         alone: bool = False,
     ) -> None:
-        """Like :meth:`ask`, with a call back on the loop at the commit, in its order, whoever still waits."""
+        """Like :meth:`ask`, but call ``committed`` or ``failed`` on the loop, in commit order."""
         if self._closed:
             failed(StoreError(f"{self._name}: the store is closed"))
             return
@@ -117,21 +116,21 @@ class GroupCommit(ABC):
 
     @abstractmethod
     def kick(self) -> None:
-        """Write what waits, unless a transaction is under way: then it is written after that."""
+        """Write the waiting requests now, or after the transaction in progress."""
 
     @abstractmethod
     def when_durable(self, callback: Callable[[], None], failed: Callable[[Exception], None] | None) -> None:
-        """Call back once everything committed so far would survive a power cut, never if it would not.
+        """Call ``callback`` once everything committed so far would survive a power cut.
 
-        ``failed`` is called if the disk refuses; without it, a disk that is full is waited for.
+        ``failed`` is called if the disk fails. Without it, the callback keeps waiting while the disk is full.
         """
 
     @abstractmethod
     def sync_soon(self) -> None:
-        """Make what was committed durable within a moment, once for all of it."""
+        """Make all commits so far durable soon, with one sync for all of them."""
 
     async def close(self) -> None:
-        """Finish what was asked, make it durable, then stop."""
+        """Finish all requests, make them durable, then stop."""
         self._closed = True
         while self._is_busy():
             self._idle = asyncio.get_running_loop().create_future()
@@ -143,14 +142,14 @@ class GroupCommit(ABC):
 
     @abstractmethod
     def _translated(self, wrong: Exception) -> Exception:
-        """What the user is told."""
+        """Return the error for the user."""
 
     @abstractmethod
     def _transaction(self, batch: Sequence[Asked]) -> list[Any]:
         """Run the requests in one transaction and commit it, in the thread."""
 
     def _next_batch(self) -> list[Asked]:
-        """Whatever waits and goes together, up to a size."""
+        """Take the next waiting requests that can share a transaction, up to the largest batch."""
         first = self._asked[0]
         rows = 0
         for number, asked in enumerate(self._asked):
@@ -185,8 +184,8 @@ class GroupCommit(ABC):
 
     def _batch_committed(self, batch: list[Asked], results: list[Any], took: float) -> None:
         self.commits += 1
-        if self.meter is not None and any(asked.rows for asked in batch):
-            self.meter.committed(took, len(batch))
+        if self.counters is not None and any(asked.rows for asked in batch):
+            self.counters.committed(took, len(batch))
         for asked, result in zip(batch, results, strict=True):
             guarded(asked.committed, result)
 
@@ -196,7 +195,7 @@ class GroupCommit(ABC):
             told = corrupt(told, self._name).with_traceback(told.__traceback__)
             told.__cause__ = wrong
         if len(batch) > 1 and not isinstance(told, StoreBusy):
-            # Each again, by itself, so that only the faulty one fails; before whatever came later.
+            # Run each again by itself, before later requests, so that only the faulty one fails.
             self._asked[:0] = [asked._replace(by_itself=True) for asked in batch]
             return
         for asked in batch:
@@ -211,8 +210,8 @@ class GroupCommit(ABC):
 
 
 def guarded(callback: Callable[..., None], *args: Any) -> None:
-    """A fault in what one caller does with its answer must not keep the others from theirs."""
+    """Call a callback and log its exception: a faulty callback must not keep other callers from their results."""
     try:
         callback(*args)
     except Exception:  # noqa: BLE001 - it is logged
-        logger.exception("a listener of the store failed")
+        logger.exception("a callback of the store failed")

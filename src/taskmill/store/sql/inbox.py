@@ -1,4 +1,4 @@
-"""Storing submissions, in one transaction: look up keys and dependencies, ask the policy, write rows."""
+"""Storing submissions in one transaction: look up keys and dependencies, plan with the policy, write rows."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import NewTask, Stored
+from taskmill.model.attempt import StopReason
+from taskmill.model.commit import Commit
 from taskmill.model.status import Ending
-from taskmill.policy.circles import WAITS_FOR_ITSELF, tie
+from taskmill.model.task import NewTask, Origin, Stored
+from taskmill.policy.dependencies import NO_NEEDS, WAITS_FOR_ITSELF, Needs, depends_on, tie
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
-from taskmill.policy.references import NO_NEEDS, Needs, depends_on
-from taskmill.ports import Arrived, Effects, Origin
 from taskmill.store.sql import dependencies, expiring, families, paused_time, series
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import read_described
-from taskmill.store.sql.endings import CRON_ONLY, NOBODY, end_tasks
-from taskmill.store.sql.inserting import insert_rows
-from taskmill.store.sql.json_sql import encoded
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.connection import Connection, encoded
+from taskmill.store.sql.endings import CRON_ONLY, NO_LINK_KINDS, end_tasks
+from taskmill.store.sql.insert import insert_rows
+from taskmill.store.sql.rows import EndingRow, read_described
 from taskmill.store.sql.statements import SQL
 
 _decode_holders = msgspec.json.Decoder(list[tuple[str, str, Holder, msgspec.Raw]], strict=False).decode
@@ -30,70 +27,68 @@ Request = Sequence[NewTask]
 
 
 def is_plain(requests: Sequence[Request]) -> bool:
-    """Whether none of the tasks has a key or kin: then they concern nobody else."""
-    return all(task.key is None and task.kin is None for request in requests for task in request)
+    """True if none of the tasks has a key or a link, so that no other task is affected."""
+    return all(task.key is None and task.links is None for request in requests for task in request)
 
 
-def insert(connection: Connection, requests: Sequence[Request], now: int) -> tuple[list[Answer], Arrived]:
-    """Store the tasks of each request, or answer with the error that refuses it."""
+def insert(connection: Connection, requests: Sequence[Request], now: int) -> tuple[list[Answer], Commit]:
+    """Store the tasks of each request; the answer to a refused request is its error."""
     if is_plain(requests):
         return _insert_plain(connection, requests)
     connection.be_alone()
-    effects = Effects()
-    found = _look_up(connection, requests, now, effects)
+    commit = Commit()
+    found = _look_up(connection, requests, now, commit)
     plan = plan_inbox(requests, found.keys, found.last_id + 1, _needs(connection, requests, found.keys))
-    arrived = Arrived(
-        fresh=list(enumerate(plan.fresh, plan.first_id)),
-        blocked={id for id, _, is_open in plan.edges if is_open},
-        effects=effects,
-    )
-    _store(connection, plan, found, effects, now)
-    return plan.answers, arrived
+    commit.fresh = list(enumerate(plan.fresh, plan.first_id))
+    commit.blocked = list({id for id, _, is_open in plan.edges if is_open})
+    _store(connection, plan, found, commit, now)
+    return plan.answers, commit
 
 
-def spawn(connection: Connection, tasks: Request, origin: Origin, now: int) -> tuple[Answer, Arrived]:
-    """Store the children, or siblings, of an attempt."""
-    (answer,), arrived = insert(connection, [families.adopt(connection, tasks, origin)], now)
-    return answer, arrived
+def spawn(connection: Connection, tasks: Request, origin: Origin, now: int) -> tuple[Answer, Commit]:
+    """Store the children or siblings that an attempt spawns."""
+    (answer,), commit = insert(connection, [families.adopt(connection, tasks, origin)], now)
+    return answer, commit
 
 
-def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[list[Answer], Arrived]:
-    """Without keys and kin there is nothing to decide: ids ascend in input order."""
+def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[list[Answer], Commit]:
+    """Store tasks without keys and links: there is nothing to decide, and ids ascend in input order."""
     tasks = requests[0] if len(requests) == 1 else [task for request in requests for task in request]
-    arrived = Arrived(fresh=list(enumerate(tasks, insert_rows(connection, tasks))))
-    ids = iter(arrived.fresh)
-    return [[Stored(next(ids)[0], "inserted") for _ in request] for request in requests], arrived
+    commit = Commit(fresh=list(enumerate(tasks, insert_rows(connection, tasks))))
+    ids = iter(commit.fresh)
+    return [[Stored(next(ids)[0], "inserted") for _ in request] for request in requests], commit
 
 
 class _Found(msgspec.Struct, gc=False):
-    """What there is to know before a plan is made."""
+    """Everything that is read before the plan is made."""
 
     keys: Keys
-    """Who has those that are wanted."""
+    """The holders of the requested keys."""
     last_id: int
-    """The id after which there is room for all."""
+    """The id after which there is room for all new tasks."""
     has_dependents: bool
-    """Whether any task waits for others."""
+    """True if any task has open dependencies."""
     has_firings: bool
+    """True if any task is a cron firing."""
     holders: dict[int, msgspec.Raw]
-    """What events would tell about them."""
+    """Descriptions of the key holders for events, by id."""
 
 
-def _look_up(connection: Connection, requests: Sequence[Request], now: int, effects: Effects) -> _Found:
+def _look_up(connection: Connection, requests: Sequence[Request], now: int, commit: Commit) -> _Found:
     wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
     asked = (encoded(list(wanted)), sum(map(len, requests)), now)
     connection.pass_over_lost_ids()
     row = connection.execute(SQL["key_holders"], asked).fetchone()
     holders = _decode_holders(row[0])
     if late := [holder.id for _, _, holder, _ in holders if holder.is_late]:
-        # Past its deadline a task holds no key, whether or not something dispatches. What follows from its end, such as
-        # the next occurrence of a series, takes ids and may take the key.
-        expiring.expire_among(connection, late, now, effects)
+        # An expired task holds no key, whether or not a scheduler dispatches. Its end can create tasks, such as the
+        # next occurrence of a series, which take ids and possibly the key. So look up again.
+        expiring.expire_among(connection, late, now, commit)
         row = connection.execute(SQL["key_holders"], asked).fetchone()
         holders = _decode_holders(row[0])
     stoppers = _decode_stoppers(row[1])
     if row[5] and holders:
-        # A task that takes the place of another takes the true one.
+        # A replacement takes over the position of the task it replaces, so that position must be final.
         paused_time.settle(connection, [holder.id for _, _, holder, _ in holders])
         holders = _decode_holders(connection.execute(SQL["key_holders"], (asked[0], 0, now)).fetchone()[0])
     keys = Keys(
@@ -105,8 +100,8 @@ def _look_up(connection: Connection, requests: Sequence[Request], now: int, effe
 
 
 def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> Needs:
-    """What is known about the tasks that these ones depend on, or are children of."""
-    if all(task.kin is None for request in requests for task in request):
+    """Read the states of the dependencies, and find requests whose tasks would wait for themselves."""
+    if all(task.links is None for request in requests for task in request):
         return NO_NEEDS
     wanted = {
         dependency
@@ -118,16 +113,16 @@ def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> N
     circular = {
         number: why
         for number, request in enumerate(requests)
-        if (why := _closes_circle(connection, request, keys.holders)) is not None
+        if (why := _closes_cycle(connection, request, keys.holders)) is not None
     }
     return Needs(dependencies.states(connection, wanted), circular)
 
 
-def _closes_circle(connection: Connection, request: Request, holders: Mapping[Name, Holder]) -> str | None:
-    """Why one of these tasks would wait for a stored one that waits for it, if so."""
+def _closes_cycle(connection: Connection, request: Request, holders: Mapping[Name, Holder]) -> str | None:
+    """Return the reason if one of these tasks would wait for a stored task that waits for it, else None."""
     knot = tie(request, holders)
     if knot.parents and knot.replaced:
-        # It would start when its own ancestor has ended, which waits for its descendants.
+        # The replacement would wait for the end of its own ancestor, which waits for its descendants.
         ancestors = families.ancestors(connection, knot.parents)
         if (replaced := next((id for id in knot.replaced if id in ancestors), None)) is not None:
             return (
@@ -135,95 +130,95 @@ def _closes_circle(connection: Connection, request: Request, holders: Mapping[Na
                 "use on_duplicate='requeue' to run it once more, or another key"
             )
     reaches = knot.awaited and knot.waiting and dependencies.waits_for(connection, knot.awaited, knot.waiting)
-    if reaches and knot.closes_circle(dependencies.waits_below(connection, knot.awaited)):
+    if reaches and knot.closes_cycle(dependencies.waits_below(connection, knot.awaited)):
         return WAITS_FOR_ITSELF
     return None
 
 
-def _store(connection: Connection, plan: InboxPlan, found: _Found, effects: Effects, now: int) -> None:
-    endings, has_dependents = _make_way(connection, plan, effects, now), found.has_dependents
+def _store(connection: Connection, plan: InboxPlan, found: _Found, commit: Commit, now: int) -> None:
+    endings, has_dependents = _make_way(connection, plan, commit, now), found.has_dependents
     if not has_dependents and all(_is_alone(one, plan) for one in plan.superseded):
-        # Nobody has to be handed on: what is replaced leaves first, and its key with it.
+        # No links have to be passed on to the replacements: end the replaced tasks first, which frees their keys.
         tasks = read_described([found.holders[one.old_id] for one in plan.superseded])
-        end_tasks(connection, endings, now, effects, ties=CRON_ONLY if found.has_firings else NOBODY, tasks=tasks)
+        end_tasks(connection, endings, now, commit, ties=CRON_ONLY if found.has_firings else NO_LINK_KINDS, tasks=tasks)
         endings = []
     elif stored := [one.old_id for one in plan.superseded if one.old_id < plan.first_id]:
         connection.execute(SQL["give_up_keys"], (encoded(stored),))
     if plan.fresh:
         insert_rows(connection, plan.fresh, plan.first_id)
     if plan.edges:
-        dependencies.link(connection, plan.edges, {id: task.priority for id, task in _rows(plan)}, effects)
-    _join_kin(connection, plan, effects, now)
+        dependencies.link(connection, plan.edges, {id: task.priority for id, task in _rows(plan)}, commit)
+    _join_links(connection, plan, commit, now)
     if plan.renewed:
-        dependencies.reckon(connection, list(plan.renewed), effects)
+        dependencies.reckon(connection, list(plan.renewed), commit)
     if plan.superseded:
         pairs = [(one.old_id, one.new_id) for one in plan.superseded]
         if has_dependents or plan.edges:
-            dependencies.point_at_successors(connection, pairs, effects)
-        effects.successors.update(pairs)
-        # A child that is replaced from outside is as urgent as its parent wants it.
-        dependencies.reckon(connection, [id for id in _children(plan) if id in effects.successors.values()], effects)
-    end_tasks(connection, endings, now, effects)
+            dependencies.point_at_successors(connection, pairs, commit)
+        commit.successors.update(pairs)
+        # A child inherits urgency from its parent; its replacement was submitted without that.
+        dependencies.reckon(connection, [id for id in _children(plan) if id in commit.successors.values()], commit)
+    end_tasks(connection, endings, now, commit)
 
 
 def _is_alone(one: Superseding, plan: InboxPlan) -> bool:
-    """Whether the task that is replaced is stored, waits to run, and is nobody's child or occurrence."""
+    """True if the replaced task is stored, waits to run, and is neither a child nor an occurrence of a series."""
     return one.waits and not one.is_tied and one.old_id < plan.first_id and not plan.edges
 
 
-def _join_kin(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> None:
-    """Count new tasks with their parents, and begin the series they are the first of."""
+def _join_links(connection: Connection, plan: InboxPlan, commit: Commit, now: int) -> None:
+    """Count new tasks with their parents, and create the series of which they are the first occurrence."""
     if _children(plan):
-        families.count_children(connection, plan.first_id, plan.next_id() - 1, now, effects)
+        families.count_children(connection, plan.first_id, plan.next_id() - 1, now, commit)
     for id, task in _rows(plan):
-        if task.kin is not None and task.kin.every_ms is not None:
-            series.begin(connection, id, task, task.kin, effects)
+        if task.links is not None and task.links.every_ms is not None:
+            series.begin(connection, id, task, task.links, commit)
 
 
 def _rows(plan: InboxPlan) -> Iterator[tuple[int, NewTask]]:
-    """The rows that are stored or renewed."""
+    """Yield the ids and tasks that are stored or renewed."""
     yield from plan.renewed.items()
     yield from enumerate(plan.fresh, plan.first_id)
 
 
-def _renew(connection: Connection, renewed: Mapping[int, NewTask], effects: Effects) -> None:
-    """Make runs that were added before what the newest submissions want."""
+def _renew(connection: Connection, renewed: Mapping[int, NewTask], commit: Commit) -> None:
+    """Overwrite runs that requeue has added with the newest submissions."""
     connection.execute(SQL["renew_added"], (encoded(list(renewed.items())),))
     connection.execute(SQL["delete_active_tags"], (encoded(list(renewed)),))
     for id in renewed:
         connection.execute(SQL["insert_tags"], (id, id))
-    dependencies.drop(connection, list(renewed), effects)
-    # Their deadlines may be earlier than the next one that is known.
-    effects.reordered = True
+    dependencies.drop(connection, list(renewed), commit)
+    # A new deadline may be earlier than the next one that the dispatcher knows.
+    commit.reordered = True
 
 
 def _children(plan: InboxPlan) -> list[int]:
-    """Which of the new tasks have a parent."""
+    """Return the ids of the new tasks that have a parent."""
     return [
         id
         for id, task in enumerate(plan.fresh, plan.first_id)
-        if task.kin is not None and task.kin.parent_id is not None
+        if task.links is not None and task.links.parent_id is not None
     ]
 
 
-def _make_way(connection: Connection, plan: InboxPlan, effects: Effects, now: int) -> list[EndingRow]:
-    """Note what becomes of those whose keys the new rows will hold; returns who ends."""
+def _make_way(connection: Connection, plan: InboxPlan, commit: Commit, now: int) -> list[EndingRow]:
+    """Stop, overwrite or raise the tasks whose keys new submissions want; return the endings that follow at once."""
     endings: list[EndingRow] = []
     if plan.superseded:
         at_work = [one.old_id for one in plan.superseded if not one.waits]
         if at_work:
-            endings += families.stop_trees(connection, at_work, StopReason.SUPERSEDE, now, effects)
+            endings += families.stop_trees(connection, at_work, StopReason.SUPERSEDE, now, commit)
         endings += [
             EndingRow(one.old_id, Ending.SUPERSEDED, now, None, None, None) for one in plan.superseded if one.waits
         ]
     for series_id in plan.ended_series:
         series.forget(connection, series_id)
     if plan.renewed:
-        _renew(connection, plan.renewed, effects)
+        _renew(connection, plan.renewed, commit)
     if plan.raised:
         raised = list(plan.raised.items())
         connection.execute(SQL["raise_priority"], (encoded(raised),))
-        dependencies.lend(connection, raised, effects)
+        dependencies.lend(connection, raised, commit)
     if plan.gave_keys:
         connection.execute(SQL["hand_keys_on"], (encoded(plan.gave_keys),))
     return endings

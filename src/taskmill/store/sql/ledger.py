@@ -11,25 +11,24 @@ from typing import Any
 
 import msgspec
 
-from taskmill.model.outcome import StopReason
-from taskmill.model.stages import Claimed, Lane, Place
-from taskmill.model.status import Ending, Status
-from taskmill.model.verdict import End, MakeWay, Return, TryAgain, Wait
-from taskmill.policy.ranking import front_size, rank
-from taskmill.ports import UNREADABLE_ROW, CancelResult, Effects, Judged, SeriesChange, Turn, TurnResult
-from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, preempting, series
-from taskmill.store.sql.alone import just_ends
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import UNREADABLE, describe
-from taskmill.store.sql.endings import Ties, end_tasks, leave_active
+from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, Again, End, LeaveToChildren, Next, StopChildren, StopReason
+from taskmill.model.commit import UNREADABLE_ROW, CancelResult, Commit, SeriesChange
+from taskmill.model.status import Ending
+from taskmill.model.task import Claimed, Lane, Place
+from taskmill.model.turn import Judged, Starts, Turn, TurnResult, TurnUpkeep
+from taskmill.policy.aging import front_size
+from taskmill.policy.verdicts import after_attempt
+from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, series
+from taskmill.store.sql.cluster import just_ends
+from taskmill.store.sql.connection import Connection, encoded, one
+from taskmill.store.sql.endings import LinkKinds, end_tasks, leave_active
 from taskmill.store.sql.expiring import expire, expire_among
-from taskmill.store.sql.json_sql import encoded, one
 from taskmill.store.sql.releasing import note_queued, promote
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.rows import UNREADABLE, EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 BITE = 500
-"""How many tasks upkeep moves in one transaction, so that nobody waits long behind it."""
+"""How many tasks upkeep moves in one transaction, so that other transactions do not wait long for it."""
 
 
 _decode = msgspec.json.Decoder().decode
@@ -37,226 +36,211 @@ _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_one_claimed = msgspec.json.Decoder(Claimed).decode
 _decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
-_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, Ties]], strict=False).decode
+_decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, LinkKinds]], strict=False).decode
 
-_NOT_HELD = (None, False, Ties())
-
-ReturnRow = tuple[int, Status, int, int, int | None, str | None, bool | None, int]
-"""id, status, retries, crashes, due_at, last_error, interrupted (None keeps it as it was), preempted"""
+_NOT_HELD = (None, False, LinkKinds())
 
 
 def _one(connection: Connection, statement: str, *parameters: Any) -> Any:
     return one(connection, SQL[statement], *parameters)
 
 
-def commit_turn(connection: Connection, turn: Turn) -> TurnResult:
-    result = TurnResult()
+def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
+    """Execute a plan as of ``now``, part by part."""
+    result = TurnResult(now)
     if turn.progress:
         connection.execute(SQL["report_progress"], (encoded(turn.progress),))
     if turn.judged:
         machine.note_io(connection, turn.judged)
-        _commit_verdicts(connection, turn, result)
+        _commit_verdicts(connection, turn.judged, result)
         machine.learn_io(connection, turn.judged, result.lost)
     if turn.returns:
         connection.execute(SQL["unclaim"], (encoded([(task.id, task.attempt) for task in turn.returns]),))
     if turn.at_work is not None:
         connection.execute(SQL["unclaim_others"], (encoded(turn.at_work),))
-    if turn.promote:
-        promote(connection, turn.now, BITE, result.effects)
-    if turn.resume_preempted or turn.resume_eased:
-        connection.be_alone()
-        causes = ((controls.FOR_A_TASK, turn.resume_preempted), (controls.FOR_PRESSURE, turn.resume_eased))
-        paused_time.bring_back(connection, [cause for cause, is_over in causes if is_over], turn.now, result.effects)
-    if turn.expire:
-        connection.be_alone()
-        if paused_time.freeze(connection, turn.now):
-            expire(connection, turn.now, BITE, result.effects)
-    if turn.skip:
-        series.skip_passed(connection, turn.now, BITE, result.effects)
+    if turn.upkeep.is_due():
+        _keep_up(connection, turn.upkeep, now, result.commit)
     version, is_owed = controls.version(connection)
     if is_owed:
-        paused_time.settle_released(connection, result.effects)
-    _start(connection, turn, result, version, is_owed=is_owed)
-    if turn.preempt is not None:
-        preempting.preempt(connection, turn.preempt, result)
+        paused_time.settle_released(connection, result.commit)
+    _start(connection, turn.starts, result, version, is_owed=is_owed)
+    if turn.starts.preempt is not None:
+        cluster.preempt(connection, turn.starts.preempt, result)
     _look(connection, turn, result, is_owed=is_owed)
     return result
 
 
-def _start(connection: Connection, turn: Turn, result: TurnResult, version: int, *, is_owed: bool) -> None:
-    """Claim what was planned, if it was planned by the rules that hold.
+def _keep_up(connection: Connection, upkeep: TurnUpkeep, now: int, commit: Commit) -> None:
+    """Make the changes that are due, at most :data:`BITE` tasks of each kind."""
+    if upkeep.promote:
+        promote(connection, now, BITE, commit)
+    if upkeep.resume_preempted or upkeep.resume_eased:
+        connection.be_alone()
+        causes = ((FOR_A_TASK, upkeep.resume_preempted), (FOR_PRESSURE, upkeep.resume_eased))
+        paused_time.bring_back(connection, [cause for cause, is_over in causes if is_over], now, commit)
+    if upkeep.expire:
+        connection.be_alone()
+        if paused_time.freeze(connection, now):
+            expire(connection, now, BITE, commit)
+    if upkeep.skip:
+        series.skip_passed(connection, now, BITE, commit)
 
-    Where paused time ``is_owed``, what starts is given it first, and the places in the store are not the true ones yet.
+
+def _start(connection: Connection, starts: Starts, result: TurnResult, version: int, *, is_owed: bool) -> None:
+    """Claim the chosen tasks, if they were chosen by the controls in force.
+
+    While paused time ``is_owed``, each claim is credited its own first, since the stored places are out of date.
     """
-    claims = [*turn.hooks]
-    if turn.controls_version in (None, version):
-        wanted = turn.claims if turn.admission is None else cluster.admit(connection, turn.admission, turn, result)
-        claims += [*wanted, *_released_first(turn, result)]
+    now, claims, rates = result.now, [*starts.hooks], starts.rates
+    if starts.controls_version in (None, version):
+        wanted = starts.claims
+        if starts.admission is not None:
+            wanted, rates = cluster.admit(connection, starts.admission, rates, result)
+        claims += [*wanted, *_released_first(starts, result)]
     else:
         result.controls = controls.read(connection)
     if is_owed and claims:
         paused_time.settle(connection, claims)
-    elif turn.lanes:
-        claims = _claim_fronts(connection, claims, turn, result)
+    elif starts.lanes:
+        claims = _claim_fronts(connection, claims, starts, result)
     if claims:
-        _claim(connection, claims, turn.now, result)
-    cron.claimed(connection, result.claimed, turn.now, result.effects)
-    if result.effects.released:
+        _claim(connection, claims, now, result)
+    cron.claimed(connection, result.claimed, now, result.commit)
+    if result.commit.released:
         started = {task.id for task in result.claimed}
-        result.effects.released = [task for task in result.effects.released if task.id not in started]
-    if turn.meters and result.claimed:
-        among_nodes = turn.admission is not None
-        controls.take_from(connection, turn.meters, result.claimed, turn.now, result, among_nodes=among_nodes)
+        result.commit.released = [task for task in result.commit.released if task.id not in started]
+    if rates and result.claimed:
+        among_nodes = starts.admission is not None
+        controls.take_from(connection, rates, result.claimed, now, result, among_nodes=among_nodes)
 
 
 def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bool) -> None:
-    """See what waits, as far as the turn wants to know."""
-    refill = turn.refill
-    if turn.survey:
-        cluster.survey(connection, turn, result)
+    """Read what the plan asks for: the whole queue's outline, or some lanes and the next instants."""
+    look, upkeep = turn.look, turn.upkeep
+    refill = look.refill
+    if look.survey:
+        cluster.survey(connection, look.slots, result)
         refill = result.lanes or ()
-    elif turn.promote:
+    elif upkeep.promote:
         result.next_due = _one(connection, "next_due")
-    if turn.expire and not turn.survey:
+    if upkeep.expire and not look.survey:
         result.next_expiry = _one(connection, "next_expiry")
-    if turn.skip and not turn.survey:
+    if upkeep.skip and not look.survey:
         result.next_beat = _one(connection, "next_beat")
     if refill:
-        result.front_size = front_size(max(turn.lanes_in_sight, len(refill)))
+        result.front_size = front_size(max(look.known_lanes, len(refill)))
     if refill and is_owed:
-        result.fronts = paused_time.fronts(connection, refill, result.front_size, turn.now)
+        result.fronts = paused_time.fronts(connection, refill, result.front_size, result.now)
     elif refill:
-        found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), result.front_size, turn.now))
+        found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), result.front_size, result.now))
         result.fronts = {Lane(group, urgency, type, renewed): places for group, urgency, type, renewed, places in found}
 
 
-class _Verdicts(msgspec.Struct):
-    """The verdicts of a turn, sorted by what is done about them."""
+class _Followed(msgspec.Struct):
+    """The judged attempts of a turn, by what the policy answered for their tasks."""
 
     ends: list[Judged] = msgspec.field(default_factory=list[Judged])
-    fails_with_children: list[Judged] = msgspec.field(default_factory=list[Judged])
-    returns: list[ReturnRow] = msgspec.field(default_factory=list[ReturnRow])
-    returned: list[Judged] = msgspec.field(default_factory=list[Judged])
-    waits: list[tuple[int, str | None, bool]] = msgspec.field(default_factory=list[tuple[int, "str | None", bool]])
+    again: list[tuple[Judged, Again]] = msgspec.field(default_factory=list[tuple[Judged, Again]])
+    left: list[tuple[Judged, LeaveToChildren]] = msgspec.field(default_factory=list[tuple[Judged, LeaveToChildren]])
+    stops: list[tuple[Judged, StopChildren]] = msgspec.field(default_factory=list[tuple[Judged, StopChildren]])
 
-    def sort(self, judged: Judged, *, has_children: bool) -> None:
-        task = judged.task
-        if isinstance(judged.verdict, TryAgain | Return | MakeWay):
-            self.returned.append(judged)
-        match judged.verdict:
-            case Wait(None):
-                self.waits.append((task.id, None, False))
-            case Wait(result, finalizes):
-                self.waits.append((task.id, _completed(result, judged), finalizes))
-            case End(Ending.COMPLETED, result) if has_children:
-                self.waits.append((task.id, _completed(result, judged), False))
-            case End() if has_children:
-                self.fails_with_children.append(judged)
+    def sort(self, judged: Judged, following: Next) -> None:
+        match following:
             case End():
                 self.ends.append(judged)
-            case TryAgain(error, due_at):
-                status = Status.PENDING if due_at is None else Status.SCHEDULED
-                if has_children and task.finalizes:
-                    # The children of a finalize that failed come first, as if it had not.
-                    status = Status.WAITING
-                self.returns.append((task.id, status, task.retries + 1, task.crashes, due_at, error, False, 0))
-            case Return(crashed, error, due_at, started):
-                status = Status.PENDING if due_at is None else Status.SCHEDULED
-                if has_children and (task.finalizes or judged.stopped):
-                    # Children come before what is left to do: a finalize, or a hook.
-                    status = Status.WAITING
-                due_at = task.due_at if due_at is None else due_at
-                interrupted = True if started else None
-                crashes = task.crashes + crashed
-                self.returns.append((task.id, status, task.retries, crashes, due_at, error, interrupted, 0))
-            case MakeWay(for_pressure):
-                waits = has_children and task.finalizes
-                status = Status.WAITING if waits else Status.PAUSED
-                cause = controls.FOR_PRESSURE if for_pressure else controls.FOR_A_TASK
-                away = 0 if waits else cause
-                self.returns.append((task.id, status, task.retries, task.crashes, task.due_at, None, True, away))
+            case Again():
+                self.again.append((judged, following))
+            case LeaveToChildren():
+                self.left.append((judged, following))
+            case StopChildren():
+                self.stops.append((judged, following))
 
 
-def _completed(result: str | None, judged: Judged) -> str:
-    return encoded((Ending.COMPLETED, result, None, judged.duration_ms))
-
-
-def _commit_verdicts(connection: Connection, turn: Turn, result: TurnResult) -> None:
-    if _all_just_ended(connection, turn):
+def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: TurnResult) -> None:
+    if _all_just_ended(connection, judged, result.now):
         return
     connection.be_alone()
-    tokens = [(judged.task.id, judged.task.attempt) for judged in turn.judged]
+    tokens = [(each.task.id, each.task.attempt) for each in judged]
     held = {row[0]: row[1:] for row in _decode_held(_one(connection, "held_tokens", encoded(tokens)))}
-    verdicts = _Verdicts()
-    for judged in turn.judged:
-        task = judged.task
+    followed = _Followed()
+    for each in judged:
+        task = each.task
         stop, has_children, _ = held.get(task.id, _NOT_HELD)
-        if task.id not in held or (stop is not None and not judged.stopped):
+        if task.id not in held or (stop is not None and not each.stopped):
             result.lost[(task.id, task.attempt)] = stop
         else:
-            verdicts.sort(judged, has_children=has_children)
-    if verdicts.returns:
-        connection.execute(SQL["return_to_queue"], (encoded(verdicts.returns), turn.now))
-        cron.returned(connection, verdicts.returned, turn.now, result.effects)
-        _note_changed_lanes(connection, turn, verdicts, result)
-    if verdicts.ends:
-        ties = Ties(*map(any, zip(*(held[judged.task.id][2] for judged in verdicts.ends), strict=True)))
-        _end_judged(connection, verdicts.ends, ties, turn.now, result)
-    if verdicts.waits or verdicts.fails_with_children:
-        _leave_to_children(connection, verdicts, turn.now, result)
+            followed.sort(each, after_attempt(each, has_children=has_children))
+    if followed.again:
+        return_to_queue(connection, [(each.task.id, again) for each, again in followed.again], result.now)
+        returned = [each for each, _ in followed.again]
+        cron.returned(connection, returned, result.now, result.commit)
+        _note_changed_lanes(connection, returned, result)
+    if followed.ends:
+        ties = LinkKinds(*map(any, zip(*(held[each.task.id][2] for each in followed.ends), strict=True)))
+        _end_judged(connection, followed.ends, ties, result.now, result)
+    if followed.left or followed.stops:
+        _leave_to_children(connection, followed, result.now, result)
 
 
-def _note_changed_lanes(connection: Connection, turn: Turn, verdicts: _Verdicts, result: TurnResult) -> None:
-    """A task that became more urgent while it ran, because of another that waits for it, returns to another lane."""
-    before = {judged.task.id: judged.task.urgency for judged in turn.judged}
-    returned = Effects()
-    note_queued(connection, [row[0] for row in verdicts.returns], returned)
-    result.effects.released += [task for task in returned.released if task.urgency != before[task.id]]
+def return_to_queue(connection: Connection, rows: Sequence[tuple[int, Again]], now: int) -> None:
+    """Put tasks back that run again, for rows of ``(id, columns)``."""
+    connection.execute(SQL["return_to_queue"], (encoded([(id, *again) for id, again in rows]), now))
 
 
-def _leave_to_children(connection: Connection, verdicts: _Verdicts, now: int, result: TurnResult) -> None:
+def _note_changed_lanes(connection: Connection, judged: Sequence[Judged], result: TurnResult) -> None:
+    """Note tasks that return to another lane: a waiting dependent made them more urgent while they ran."""
+    before = {each.task.id: each.task.urgency for each in judged}
+    returned = Commit()
+    note_queued(connection, list(before), returned)
+    result.commit.released += [task for task in returned.released if task.lane.urgency != before[task.id]]
+
+
+def _leave_to_children(connection: Connection, followed: _Followed, now: int, result: TurnResult) -> None:
     endings: list[EndingRow] = []
-    if verdicts.waits:
-        result.waiting, endings = families.await_children(connection, verdicts.waits, now, result.effects)
-    for judged in verdicts.fails_with_children:
-        endings += _fail_with_children(connection, judged, now, result)
-    end_tasks(connection, endings, now, result.effects)
+    if followed.left:
+        waits = [
+            (each.task.id, None if left.end is None else encoded(_outcome(left.end, each.duration_ms)), left.finalizes)
+            for each, left in followed.left
+        ]
+        result.waiting, endings = families.await_children(connection, waits, now, result.commit)
+    for each, stops in followed.stops:
+        task = each.task
+        result.waiting[task.id] = task.family.children if task.family is not None else 0
+        outcome = _outcome(stops.end, each.duration_ms)
+        endings += families.end_with_children(connection, task.id, outcome, now, result.commit)
+    end_tasks(connection, endings, now, result.commit)
 
 
-def _fail_with_children(connection: Connection, judged: Judged, now: int, result: TurnResult) -> list[EndingRow]:
-    """A task that ends without success takes its children with it, and ends after them."""
-    verdict, task = judged.verdict, judged.task
-    assert isinstance(verdict, End)  # noqa: S101 - sorted by the caller
-    families.attempt_over(connection, task.id)
-    result.waiting[task.id] = task.family.children if task.family is not None else 0
-    outcome = (verdict.ending, verdict.result, verdict.error, judged.duration_ms)
-    return families.fail(connection, task.id, outcome, now, result.effects)
+def _outcome(end: End, duration_ms: int) -> families.Outcome:
+    return end.ending, end.result, end.error, duration_ms
 
 
-def _all_just_ended(connection: Connection, turn: Turn) -> bool:
-    """The way of almost every turn, kept short: all tasks end, and nobody wanted anything else of them meanwhile."""
-    if not all(map(just_ends, turn.judged)):
+def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) -> bool:
+    """Take the short way of almost every turn: each task ends, and nothing else was asked of it meanwhile."""
+    if not all(map(just_ends, judged)):
         return False
     rows = [
-        (each.task.id, verdict.ending, turn.now, each.duration_ms, verdict.result, verdict.error, each.task.attempt)
-        for each in turn.judged
+        (each.task.id, verdict.ending, now, each.duration_ms, verdict.result, verdict.error, each.task.attempt)
+        for each in judged
         if isinstance(verdict := each.verdict, End)
     ]
     if not connection.execute_if_all(SQL["record_endings"], (encoded(rows), None, None), len(rows)):
         return False
-    tagged = any(judged.task.tags for judged in turn.judged)
-    leave_active(connection, encoded([row[0] for row in rows]), _sums(turn.judged), tagged=tagged)
+    tagged = any(each.task.tags for each in judged)
+    leave_active(connection, encoded([row[0] for row in rows]), _sums(judged), tagged=tagged)
     return True
 
 
-def _end_judged(connection: Connection, ending: Sequence[Judged], ties: Ties, now: int, result: TurnResult) -> None:
+def _end_judged(
+    connection: Connection, ending: Sequence[Judged], ties: LinkKinds, now: int, result: TurnResult
+) -> None:
     rows = [
         EndingRow(judged.task.id, verdict.ending, now, judged.duration_ms, verdict.result, verdict.error)
         for judged in ending
         if isinstance(verdict := judged.verdict, End)
     ]
     tagged = any(judged.task.tags for judged in ending)
-    end_tasks(connection, rows, now, result.effects, sums=_sums(ending), tagged=tagged, told=True, ties=ties)
+    end_tasks(connection, rows, now, result.commit, sums=_sums(ending), tagged=tagged, told=True, ties=ties)
 
 
 def _sums(judged: Iterable[Judged]) -> str:
@@ -270,29 +254,27 @@ def _sums(judged: Iterable[Judged]) -> str:
     return encoded([(*key, *total) for key, total in sums.items()])
 
 
-def _released_first(turn: Turn, result: TurnResult) -> list[int]:
-    """Those of the tasks that this turn has released which may start at once, since nothing else waits."""
-    if not turn.spare or not result.effects.released:
+def _released_first(starts: Starts, result: TurnResult) -> list[int]:
+    """Return the tasks released by this turn that may start at once, since nothing else waits."""
+    if not starts.spare or not result.commit.released:
         return []
-    ready = [task for task in result.effects.released if task.due_at is None]
-    ready.sort(key=lambda task: rank(task.lane, task.place))
-    return [task.id for task in ready[: turn.spare]]
+    return [task.id for task in sorted(result.commit.released)[: starts.spare]]
 
 
-def _claim_fronts(connection: Connection, claims: Sequence[int], turn: Turn, result: TurnResult) -> list[int]:
-    """Claim as many of each lane as were asked for, whichever come first by now; returns the claims of other lanes.
+def _claim_fronts(connection: Connection, claims: Sequence[int], starts: Starts, result: TurnResult) -> list[int]:
+    """Claim as many tasks of each lane as were chosen, whichever come first by now; return the claims of other lanes.
 
     A task that was about to start when it was stopped is in no lane any longer: its hook is claimed by its id.
     """
-    hooks = set(turn.hooks)
-    lanes = {id: lane for id, lane in (turn.lanes or {}).items() if id not in hooks}
+    hooks = set(starts.hooks)
+    lanes = {id: lane for id, lane in (starts.lanes or {}).items() if id not in hooks}
     wanted: dict[Lane, list[int]] = {}
     for lane, queued_at in (lanes[id] for id in claims if id in lanes):
         wanted.setdefault(lane, []).append(queued_at)
     if wanted:
-        # What has left the lane is in the way for as long as somebody looks at the past: nobody begins before it.
+        # An old snapshot keeps dead index entries alive; start scanning after them.
         fronts = encoded([(*lane, len(queued), min(queued)) for lane, queued in wanted.items()])
-        result.claimed = _decode_claimed(_one(connection, "claim_fronts", fronts, turn.now))
+        result.claimed = _decode_claimed(_one(connection, "claim_fronts", fronts, result.now))
     return [id for id in claims if id not in lanes]
 
 
@@ -314,7 +296,7 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
     if damaged:
         connection.be_alone()
         rows = [EndingRow(id, Ending.DEAD_LETTER, now, None, None, UNREADABLE_ROW) for id in damaged]
-        end_tasks(connection, rows, now, result.effects)
+        end_tasks(connection, rows, now, result.commit)
     if len(result.claimed) > 1:
         place = {id: position for position, id in enumerate(claims)}
         result.claimed.sort(key=lambda task: place.get(task.id, 0))
@@ -323,13 +305,13 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
 def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult:
     """End what waits; ask what runs to stop; descendants first."""
     result = CancelResult()
-    expire_among(connection, ids, now, result.effects)
+    expire_among(connection, ids, now, result.commit)
     result.ids = [task.id for task in describe(connection, ids)]
     end_tasks(
         connection,
-        families.stop_trees(connection, result.ids, StopReason.CANCEL, now, result.effects),
+        families.stop_trees(connection, result.ids, StopReason.CANCEL, now, result.commit),
         now,
-        result.effects,
+        result.commit,
     )
     return result
 
@@ -337,5 +319,5 @@ def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult
 def cancel_series(connection: Connection, id: int, now: int) -> SeriesChange:
     """End a recurring series and its active occurrence."""
     change, endings = series.cancel(connection, id, now)
-    end_tasks(connection, endings, now, change.effects)
+    end_tasks(connection, endings, now, change.commit)
     return change

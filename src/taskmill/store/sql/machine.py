@@ -1,4 +1,4 @@
-"""What the store knows about the machine: what tasks have moved, and what their dispatcher has last seen."""
+"""IO totals of task types, and the last reading of each dispatcher's machine."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Container, Sequence
 import msgspec
 
 from taskmill.errors import ConfigError
+from taskmill.model.attempt import End, Wait
 from taskmill.model.machine import Machine, MovedIo
 from taskmill.model.status import Ending
-from taskmill.model.verdict import End, Wait
-from taskmill.ports import Judged
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import encoded, one
+from taskmill.model.turn import Judged
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.statements import SQL
 
 _decode_moved = msgspec.json.Decoder(list[MovedIo]).decode
@@ -21,13 +20,13 @@ _decode_budgets = msgspec.json.Decoder(list[tuple[str, str, int | None]]).decode
 
 
 def note_io(connection: Connection, judged: Sequence[Judged]) -> None:
-    """Keep what attempts have moved, with their tasks."""
+    """Store the IO of attempts with their tasks."""
     if rows := [(each.task.id, each.task.attempt, each.io) for each in judged if each.io is not None]:
         connection.execute(SQL["note_io"], (encoded(rows),))
 
 
 def learn_io(connection: Connection, judged: Sequence[Judged], lost: Container[tuple[int, int]]) -> None:
-    """Keep what attempts have moved with their types, where they succeeded and that counted."""
+    """Add the IO of successful attempts to the totals of their types, except attempts whose token was lost."""
     learned = [
         (each.task.type, msgspec.Raw(each.io.encode()))
         for each in judged
@@ -46,7 +45,7 @@ def _succeeded(judged: Judged) -> bool:
 
 
 def moved(connection: Connection) -> dict[str, MovedIo]:
-    """By task type."""
+    """Return the IO totals by task type."""
     return {each.type: each for each in _decode_moved(one(connection, SQL["moved"]))}
 
 
@@ -56,18 +55,18 @@ def moved_by_type(connection: Connection, type: str) -> MovedIo | None:
 
 
 def running_budgets(connection: Connection) -> list[tuple[str, str, int | None]]:
-    """``(type, io, node)`` of running tasks that have a budget."""
+    """Return ``(type, io, node)`` of running tasks that have an IO budget."""
     return _decode_budgets(one(connection, SQL["running_budgets"]))
 
 
 def machine(connection: Connection, name: str) -> Machine | None:
-    """What is remembered of a machine."""
+    """Return the last stored reading of a machine."""
     row = connection.execute(SQL["machine"], (name,)).fetchone()
     return None if row is None else readable_machine(row[0])
 
 
 def readable_machine(stored: str | None) -> Machine | None:
-    """What a dispatcher has seen; what cannot be read will be seen again."""
+    """Decode a stored reading; return None if it is damaged, because the next reading replaces it."""
     try:
         return None if stored is None else _decode_machine(stored)
     except (msgspec.MsgspecError, ConfigError, UnicodeError):

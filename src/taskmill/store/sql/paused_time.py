@@ -1,12 +1,17 @@
-"""Pausing a scope, and giving its time back: in bites, from the newest task to the oldest, while other work goes on.
+"""Pausing a scope, and giving the paused time back to its tasks.
 
-Ending a pause writes one row, and its tasks may start. Their times are rewritten afterwards, a few hundred in each
-transaction; the row says how far that has come, so that it continues after a kill. Until a task is visited, every
-reader adds what it is owed, and a task that starts is settled first (docs/decisions/0022). What was added is noted in
-the task itself, so nothing is added twice, in whatever order that happens.
+The age and the deadline of a task stand still while its scheduler, domain or group is paused. So the length of the
+pause is added to the stored times of every task of the scope when the pause ends. That can be a million rows, so it
+happens in small batches between other work (docs/decisions/0022):
 
-From the newest to the oldest: so those that are not visited yet, and whose places are still too early, are in front of
-those that are, and the order inside a lane stays.
+* Ending a pause writes one row. Its tasks may start from then on.
+* The times are rewritten afterwards, up to ``BITE`` tasks per transaction. The row stores how far that has come, so it
+  continues after a crash.
+* Until the time of a task is *settled*, every reader adds what it is *owed*. A task is settled before it starts.
+* The task's ``paused_at`` records up to when it is settled, so nothing is added twice, whatever the order.
+
+Tasks are settled from the newest to the oldest. Tasks not settled yet have queue positions that are too early, and
+since they are the older ones, they are in front anyway: the order inside a lane stays right.
 """
 
 from __future__ import annotations
@@ -15,29 +20,28 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from taskmill.model.commit import Commit
 from taskmill.model.controls import Declared, Scope, ScopeKind
-from taskmill.model.stages import Lane, Place
 from taskmill.model.status import Status
+from taskmill.model.task import Lane, Place
+from taskmill.policy.paused_time import settled
 from taskmill.policy.rules import Rules
-from taskmill.policy.standstill import settled
-from taskmill.ports import Effects
 from taskmill.store.sql import controls
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
-from taskmill.store.sql.json_sql import encoded, one
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.releasing import note_queued
+from taskmill.store.sql.rows import describe
 from taskmill.store.sql.statements import SQL
 
 BITE = 100
-"""How many tasks are settled in one transaction, so that no other waits long behind it."""
+"""Most tasks settled in one transaction, so that other transactions do not wait long."""
 LOOKED_AT = 20 * BITE
-"""How many tasks are looked at for that; others may be between them."""
+"""Most tasks scanned for that; tasks of other scopes may lie between them."""
 FROZEN = 2_000
-"""How many tasks are kept from expiring in one transaction."""
+"""Most tasks kept from expiring in one transaction."""
 
 
 class Times(msgspec.Struct, array_like=True):
-    """What is stored about a waiting task whose times move."""
+    """The stored times of a waiting task, as needed to settle them."""
 
     id: int
     group: str
@@ -63,7 +67,7 @@ _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Times
 
 
 def is_owed(connection: Connection) -> bool:
-    """Whether the time of any ended pause is still to be given back."""
+    """True if any ended pause still has to give time back."""
     return controls.version(connection)[1]
 
 
@@ -76,12 +80,12 @@ def pause(connection: Connection, scope: Scope, now: int, until: int | None, *, 
 
 
 def resume(connection: Connection, scope: Scope, now: int) -> bool:
-    # What should have ended earlier has ended then, and may cover what this pause would give back.
+    # End overdue pauses first, as of their own times: one of them may be this pause, or overlap with it.
     return scope in end_pauses(connection, now) or _resume(connection, scope, now)
 
 
 def end_pauses(connection: Connection, now: int) -> list[Scope]:
-    """End the pauses whose time has come, each as of that time; returns which."""
+    """End the timed pauses that are over, each as of its own end, and return their scopes."""
     overdue = connection.execute(SQL["overdue"], (now,)).fetchall()
     ended = [(Scope(ScopeKind(kind), name), resume_at) for kind, name, resume_at in overdue]
     for scope, resume_at in ended:
@@ -107,24 +111,24 @@ def _paused_at(connection: Connection, scope: Scope) -> int | None:
 
 
 def freeze(connection: Connection, now: int) -> bool:
-    """Keep what is paused, or is still owed paused time, from expiring; says whether nothing else is to be kept."""
+    """Keep tasks that are paused, or are owed paused time, from expiring; return True if none is left to keep."""
     if not one(connection, SQL["is_anything_paused"]):
         return True
     return connection.execute(SQL["freeze"], (now, FROZEN)).rowcount < FROZEN
 
 
-def bring_back(connection: Connection, why: Collection[int], now: int, effects: Effects) -> None:
-    """Let tasks return that made way for one of these."""
+def bring_back(connection: Connection, why: Collection[int], now: int, commit: Commit) -> None:
+    """Return preempted tasks to the queue whose cause is one of ``why``."""
     ids = [id for id, cause in controls.away(connection) if cause in why]
     if ids:
-        effects.pauses_ended += end_pauses(connection, now)
+        commit.pauses_ended += end_pauses(connection, now)
         connection.execute(SQL["resume_preempted"], (encoded(ids), now))
-        note_queued(connection, ids, effects)
-        effects.resumed += describe(connection, [task.id for task in effects.released if task.id in set(ids)])
+        note_queued(connection, ids, commit)
+        commit.resumed += describe(connection, [task.id for task in commit.released if task.id in set(ids)])
 
 
 def bite(connection: Connection) -> bool:
-    """Give the time of an ended pause back to some of its tasks; says whether there is more to do."""
+    """Give the time of an ended pause back to some of its tasks; return True if more is left to do."""
     ended = connection.execute(SQL["first_ended_pause"]).fetchone()
     if ended is None:
         return False
@@ -139,25 +143,25 @@ def bite(connection: Connection) -> bool:
         connection.execute(SQL["reach"], (*pause, last))
     else:
         connection.execute(SQL["forget_ended_pause"], pause)
-        # A reader that has the controls of before adds nothing to what is settled; but it may know that all is.
+        # A reader with the old controls is still right, since it adds nothing to settled tasks; but the new version
+        # lets it stop checking.
         connection.execute(SQL["bump_version"])
         return is_owed(connection)
     return True
 
 
 def settle(connection: Connection, ids: Iterable[int]) -> None:
-    """Give these tasks what they are owed, before anything else happens to them."""
+    """Give these tasks the paused time they are owed, before anything else happens to them."""
     connection.be_alone()
     _settle(connection, _decode_times(one(connection, SQL["owed_to"], encoded(list(ids)))))
 
 
-def settle_released(connection: Connection, effects: Effects) -> None:
-    """Give the tasks that were just let into the queue what they are owed, and name their places anew."""
-    ids = [task.id for task in effects.released if task.due_at is None]
-    if ids:
+def settle_released(connection: Connection, commit: Commit) -> None:
+    """Settle the tasks that were just released, and report their new positions in the queue."""
+    if ids := [task.id for task in commit.released]:
         settle(connection, ids)
-        effects.released = [task for task in effects.released if task.due_at is not None]
-        note_queued(connection, ids, effects)
+        commit.released = []
+        note_queued(connection, ids, commit)
 
 
 def _settle(connection: Connection, tasks: Sequence[Times]) -> None:
@@ -170,10 +174,10 @@ def _settle(connection: Connection, tasks: Sequence[Times]) -> None:
 
 
 def fronts(connection: Connection, lanes: Sequence[Lane], size: int, now: int) -> dict[Lane, list[Place]]:
-    """The first places of each lane as they will be when everything is settled.
+    """Return the first positions of each lane as they will be when everything is settled.
 
-    What is past its deadline even with all that may be owed is passed over. Of the others, some may be; that is found
-    when they are claimed.
+    Tasks whose deadlines have passed even with the most time that may be owed are skipped. Other tasks may have expired
+    too; that is found when they are claimed.
     """
     rules = _rules(connection)
     most = sum(pause.until - pause.since for _, pause in rules.controls.ended_pauses if pause.until is not None)

@@ -1,4 +1,4 @@
-"""The reading half of a store in SQL."""
+"""The reading half of a SQL store."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from typing import TypeVar
 
 import msgspec
 
-from taskmill.cron_socket import CronRow
+from taskmill.core.cron_port import CronRow
+from taskmill.core.ports import Clock
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.controls import Controls, Declared
+from taskmill.model.explanation import GroupLoad, Situation, Surroundings
 from taskmill.model.filters import Filters
-from taskmill.model.graph import TaskGraph
 from taskmill.model.machine import UNSEEN, Machine, MovedIo, NodeMachine
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
-from taskmill.model.situation import GroupLoad, Situation, Surroundings
+from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.snapshot import Schedule
-from taskmill.model.stages import Crossing, Described
 from taskmill.model.status import Ending, Status
+from taskmill.model.task import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
-from taskmill.ports import Clock
-from taskmill.store.sql import controls, cron, explaining, machine, pruning, reading, series
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import one
-from taskmill.store.sql.locating import Locating
+from taskmill.store.sql import controls, cron, explaining, history, machine, reading, series
+from taskmill.store.sql.connection import Connection, one
+from taskmill.store.sql.damage import Locating
 from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
 
@@ -34,17 +32,17 @@ _decode_types = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class ReadSide(Locating):
-    """Every question a store answers. Records show tasks as they are at this moment, under the rules that hold."""
+    """Every read of a store. Records show tasks as they are now, under the rules in force."""
 
     _clock: Clock
     machine_name: str = "machine"
     declared: Declared = Declared()
-    """What the program of this process declares."""
+    """The settings that the program of this process declares."""
     _rules: Rules | None = None
     _known: tuple[int, bool] = (-1, False)
-    """The version of the controls, and whether others dispatched, when the rules were made."""
+    """The version of the controls when the rules were made, and whether a dispatcher with other settings was alive."""
     _others_declare = False
-    """Whether the last dispatcher declared something else than this program."""
+    """True if the last dispatcher declared other settings than this program."""
 
     @abstractmethod
     def dispatcher_is_alive(self) -> bool: ...
@@ -60,7 +58,7 @@ class ReadSide(Locating):
             self._rules = None
         else:
             found = self._rules.controls
-        # Asking who dispatches costs more than the question itself: only where the answer matters.
+        # Checking for a live dispatcher costs more than the read itself, so do it only if the answer matters.
         known = (version, self._others_declare and self.dispatcher_is_alive())
         if self._rules is None or self._known != known:
             self._rules = Rules(declared_here(self.declared, found, is_dispatched=known[1]), found)
@@ -82,7 +80,7 @@ class ReadSide(Locating):
     async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
         def read(connection: Connection, view: View) -> tuple[Situation, Surroundings, Controls] | None:
             found = explaining.situation(connection, id, view.rules, view.now)
-            # Read anew: what the buckets of rate limits hold changes without a new version.
+            # Read again: the levels of token buckets change without a new version.
             return None if found is None else (*found, controls.read(connection))
 
         return await self._view(read)
@@ -123,7 +121,7 @@ class ReadSide(Locating):
     async def history(self, filters: Filters) -> list[HistoryRecord]:
         return await self._view(lambda connection, view: reading.history(connection, view, filters))
 
-    async def at_work(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
+    async def running_tasks(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
         def read(connection: Connection, view: View) -> tuple[list[TaskRecord], list[NodeAtWork]]:
             with connection.snapshot():
                 running = reading.tasks(connection, view, Filters(status=Status.RUNNING))
@@ -141,7 +139,7 @@ class ReadSide(Locating):
         return await self._view(reading.counts)
 
     async def oldest_ended(self, endings: Sequence[Ending]) -> int | None:
-        return await self._read(lambda connection: pruning.oldest_ended(connection, endings))
+        return await self._read(lambda connection: history.oldest_ended(connection, endings))
 
     async def stats(self, type: str) -> TypeStats:
         return await self._read(lambda connection: reading.stats(connection, type))
@@ -156,7 +154,7 @@ class ReadSide(Locating):
         return await self._read(lambda connection: machine.machine(connection, self.machine_name))
 
     async def machines(self) -> list[NodeMachine]:
-        """One process dispatches, and all know what it has seen."""
+        """Return the last reading of the dispatcher's machine, if a dispatcher is alive; clusters override this."""
         return [NodeMachine(None, await self.machine() or UNSEEN)] if self.dispatcher_is_alive() else []
 
     async def tag_values(self, name: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Reading: records, counts and statistics. Each answer is one statement and one JSON value."""
+"""Reading records, counts and statistics, mostly with one statement that returns one JSON value."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from taskmill.model.filters import Filters
-from taskmill.model.graph import Dependency, TaskGraph
-from taskmill.model.records import HistoryRecord, TaskRecord, TypeStats
+from taskmill.model.records import Dependency, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
-from taskmill.policy.learned_io import mean_io
-from taskmill.store.sql import passed_deadlines
-from taskmill.store.sql.connection import Connection
+from taskmill.policy.io_room import mean_io
+from taskmill.store.sql import expiring
+from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
 from taskmill.store.sql.damage import damaged_column
-from taskmill.store.sql.json_sql import decode_ids, encoded, one
-from taskmill.store.sql.last_ended import NEWEST_FIRST, OLDEST_FIRST, last_ended
+from taskmill.store.sql.history import NEWEST_FIRST, OLDEST_FIRST, last_ended
 from taskmill.store.sql.machine import moved_by_type
 from taskmill.store.sql.rows import (
     ActiveRow,
@@ -45,14 +43,14 @@ def get(connection: Connection, view: View, id: int) -> TaskRecord | HistoryReco
 
 
 def find(connection: Connection, view: View, type: str, key: str) -> TaskRecord | HistoryRecord | None:
-    """The active task with this key, else the one that ended last."""
+    """Return the active task with this key, else the one that ended last."""
     return _first(connection, view, "type = ? AND key = ?", (type, key))
 
 
 def _first(
     connection: Connection, view: View, where: str, parameters: Sequence[Any]
 ) -> TaskRecord | HistoryRecord | None:
-    # So that a task on its way to history is seen in one of the two places.
+    # One snapshot, so that a task that moves to history in between is found in one of the two tables.
     with connection.snapshot():
         if active := _active(connection, view, where, parameters, "ORDER BY id DESC LIMIT 1"):
             return active[0]
@@ -61,7 +59,7 @@ def _first(
 
 
 def tasks(connection: Connection, view: View, filters: Filters) -> list[TaskRecord]:
-    """Active tasks, oldest first: those next to ``before`` or ``after``, if there are more than ``limit``."""
+    """Return active tasks, oldest first; with ``limit``, those closest to ``before`` or ``after``."""
     if isinstance(filters.status, Ending):
         return []
     where, parameters = _active_conditions(connection, view, filters)
@@ -74,7 +72,10 @@ def tasks(connection: Connection, view: View, filters: Filters) -> list[TaskReco
 
 
 def history(connection: Connection, view: View, filters: Filters) -> list[HistoryRecord]:
-    """Ended tasks, the last to end first. ``before`` continues after that task in this order, ``after`` before it."""
+    """Return ended tasks, the last to end first.
+
+    ``before`` returns tasks that ended before that task, ``after`` tasks that ended after it.
+    """
     if isinstance(filters.status, Status):
         return []
     where, parameters = _conditions(filters, "taskmill_history", "ending")
@@ -95,7 +96,7 @@ def history(connection: Connection, view: View, filters: Filters) -> list[Histor
     if filters.status not in (None, Ending.EXPIRED):
         return _ended(connection, where, parameters, order)
     with connection.snapshot():
-        return _ended(connection, where, parameters, order, passed_deadlines.with_history(connection, view))
+        return _ended(connection, where, parameters, order, expiring.with_expired_history(connection, view))
 
 
 def _cut(where: str, parameters: list[Any], filters: Filters) -> str:
@@ -107,11 +108,11 @@ def _cut(where: str, parameters: list[Any], filters: Filters) -> str:
 
 
 def count(connection: Connection, view: View, filters: Filters) -> int:
-    """How many tasks match: active ones, or ended ones when ``status`` is an ending."""
+    """Count matching tasks: active ones, or ended ones if ``status`` is an ending."""
     given = {name for name in Filters.__struct_fields__ if getattr(filters, name) not in (None, {})}
     before, moments = "", list[int]()
     if filters.status is Ending.EXPIRED:
-        before, moments = passed_deadlines.with_history(connection, view)
+        before, moments = expiring.with_expired_history(connection, view)
     if isinstance(filters.status, Ending) and given <= _TALLIED and not before:
         where, parameters = _conditions(filters, "taskmill_tally", "ending")
         statement = f"SELECT CAST(coalesce(sum(kept), 0) AS BIGINT) FROM taskmill_tally WHERE {where}"  # noqa: S608
@@ -130,10 +131,10 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
 
 
 def counts(connection: Connection, view: View) -> dict[str, int]:
-    """Every status and ending with the number of tasks in it."""
+    """Return the number of tasks in every status and with every ending."""
     found = {str(word): 0 for word in (*Status, *Ending)}
     with connection.snapshot():
-        column, moments = passed_deadlines.shown_status(connection, view)
+        column, moments = expiring.shown_status(connection, view)
         counted = connection.text(SQL["active_counts"]).replace("{status}", column)
         for answer in (one(connection, counted, *moments), one(connection, SQL["ended_counts"])):
             for word, number in _decode(answer).items():
@@ -157,12 +158,12 @@ def stats(connection: Connection, type: str) -> TypeStats:
 
 
 def tag_values(connection: Connection, name: str) -> dict[str, int]:
-    """How many active tasks have each value of a tag, most frequent first."""
+    """Return the number of active tasks for each value of a tag, most frequent first."""
     return dict(connection.execute(SQL["tag_values"], (name,)).fetchall())
 
 
 def children(connection: Connection, id: int) -> list[HistoryRecord]:
-    """The children of a task that have ended since it was submitted, in the order of their ids."""
+    """Return the ended children of a task, by id; for a task that was brought back, only those spawned since."""
     return _ended(
         connection,
         "parent_id = ? AND id > coalesce((SELECT children_after FROM taskmill_task WHERE id = ?), 0)",
@@ -172,7 +173,7 @@ def children(connection: Connection, id: int) -> list[HistoryRecord]:
 
 
 def graph(connection: Connection, view: View, id: int) -> TaskGraph | None:
-    """Everything that hangs together with a task."""
+    """Return all tasks that are connected with a task through families and dependencies, or None if it is unknown."""
     with connection.snapshot():
         ids = one(connection, SQL["tied"], id)
         where = connection.text(SQL["among_ids"])
@@ -199,7 +200,7 @@ def _limit(order: str, filters: Filters, parameters: list[Any]) -> str:
 def _conditions(
     filters: Filters, table: str, status_column: str, instants: Sequence[int] = ()
 ) -> tuple[str, list[Any]]:
-    """Fixed fragments joined by AND; every value is a parameter."""
+    """Return the WHERE condition for filters, as fixed fragments joined by AND, and its parameters."""
     where: list[str] = ["true"]
     parameters: list[Any] = []
 
@@ -233,8 +234,8 @@ def _conditions(
 
 
 def _active_conditions(connection: Connection, view: View, filters: Filters) -> tuple[str, list[Any]]:
-    """The same for active tasks, which those that have expired are no longer."""
-    column, moments = passed_deadlines.shown_status(connection, view)
+    """Return the condition for active tasks; expired ones count as ended even before they are in history."""
+    column, moments = expiring.shown_status(connection, view)
     where, parameters = _conditions(filters, "taskmill_task", column, moments)
     if filters.status is None and moments:
         where += f" AND {column} <> 'expired'"

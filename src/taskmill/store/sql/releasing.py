@@ -6,64 +6,89 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmill.ports import Effects, Released
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.json_sql import decode_ids, decode_pairs, encoded, one
+from taskmill.model.commit import Commit
+from taskmill.model.task import Lane, Place, Waiting, waiting
+from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
 
-_decode_released = msgspec.json.Decoder(list[Released]).decode
+
+class _Row(msgspec.Struct, array_like=True):
+    """A task that is ready to enter the queue; ``due_at`` if it is not due yet."""
+
+    id: int
+    group: str
+    urgency: int
+    type: str
+    queued_at: int
+    renewed_at: int | None
+    due_at: int | None
+    expires_at: int | None
+    place_id: int
+    io: str | None = None
+
+    def waiting(self) -> Waiting:
+        lane = Lane(self.group, self.urgency, self.type, self.renewed_at is not None)
+        return waiting(lane, Place(self.queued_at, self.place_id, self.id, self.renewed_at, self.io))
 
 
-def release(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
+_decode_rows = msgspec.json.Decoder(list[_Row]).decode
+
+
+def release(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
     """Release those of the blocked tasks that nothing blocks now; returns which."""
     if not ids:
         return []
-    let_in_now = set(let_siblings_in(connection, ids, now, effects))
-    return [*let_in_now.intersection(ids), *_release(connection, ids, now, effects)]
+    let_in_now = set(let_siblings_in(connection, ids, now, commit))
+    return [*let_in_now.intersection(ids), *_release(connection, ids, now, commit)]
 
 
-def _release(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
-    found = _decode_released(one(connection, SQL["releasable"], encoded(ids)))
-    released = [task.id for task in found]
+def _release(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
+    found = _decode_rows(one(connection, SQL["releasable"], encoded(ids)))
+    released = [row.id for row in found]
     if released:
         connection.execute(SQL["release"], (encoded(released), now))
-        for task in found:
-            is_due = task.due_at is None or task.due_at <= now
-            effects.released.append(msgspec.structs.replace(task, due_at=None) if is_due else task)
+        for row in found:
+            if row.due_at is None or row.due_at <= now:
+                commit.released.append(row.waiting())
+            else:
+                commit.due.append(row.due_at)
+        commit.expiries += [row.expires_at for row in found if row.expires_at is not None]
     return released
 
 
-def let_siblings_in(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
+def let_siblings_in(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
     """Something about these tasks has changed: as many of their siblings enter the queue as may be there."""
     parents = decode_pairs(one(connection, SQL["capped_parents"], encoded(list(ids))))
-    return [id for parent in parents for id in let_in(connection, *parent, now, effects)]
+    return [id for parent in parents for id in let_in(connection, *parent, now, commit)]
 
 
-def let_in(connection: Connection, parent_id: int, max_children: int, now: int, effects: Effects) -> list[int]:
+def let_in(connection: Connection, parent_id: int, max_children: int, now: int, commit: Commit) -> list[int]:
     """Let as many children of a parent into the queue as may be there; returns which."""
     ids = decode_ids(one(connection, SQL["let_in"], parent_id, max_children))
-    return unhold(connection, ids, now, effects)
+    return unhold(connection, ids, now, commit)
 
 
-def unhold(connection: Connection, ids: Sequence[int], now: int, effects: Effects) -> list[int]:
+def unhold(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
     """These children need not wait for their siblings any longer; returns which of them are released by that."""
     if not ids:
         return []
     connection.execute(SQL["unhold"], (encoded(ids),))
-    return _release(connection, ids, now, effects)
+    return _release(connection, ids, now, commit)
 
 
-def promote(connection: Connection, now: int, most: int, effects: Effects) -> None:
+def promote(connection: Connection, now: int, most: int, commit: Commit) -> None:
     """Let tasks that are due into the queue, at most ``most``.
 
-    The effects name their places, so that no lane has to be read again for them.
+    The commit names their places, so that no lane has to be read again for them.
     """
     if ids := decode_ids(one(connection, SQL["due"], now, most)):
         connection.execute(SQL["promote"], (encoded(ids),))
-        note_queued(connection, ids, effects)
+        note_queued(connection, ids, commit)
 
 
-def note_queued(connection: Connection, ids: Sequence[int], effects: Effects) -> None:
-    """These tasks are in the queue again."""
+def note_queued(connection: Connection, ids: Sequence[int], commit: Commit) -> None:
+    """Note the places of tasks that entered the queue."""
     if ids:
-        effects.released += _decode_released(one(connection, SQL["in_queue"], encoded(ids)))
+        found = _decode_rows(one(connection, SQL["in_queue"], encoded(ids)))
+        commit.released += [row.waiting() for row in found]
+        commit.expiries += [row.expires_at for row in found if row.expires_at is not None]

@@ -1,36 +1,38 @@
-"""Rows as JSON arrays, and the records users read, made from them.
+"""Rows as they are read, and the public records made from them.
 
-Reads come out of the engine as one JSON text each, decoded by msgspec into these structs: one call into the engine and
-one into msgspec, however many rows.
+A statement returns all its rows as one JSON text, and msgspec decodes it into these structs. So a read costs one call
+into the engine and one into msgspec, however many rows it has.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from taskmill.errors import StoreCorrupt
+from taskmill.model.attempt import StoredProgress, TaskProgress, readable_progress
 from taskmill.model.durations import from_ms, optional_from_ms
 from taskmill.model.io_budget import stored_budget
-from taskmill.model.progress import StoredProgress, TaskProgress, readable
+from taskmill.model.options import decode_tags
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending, Status
-from taskmill.model.tags import decode_tags
-from taskmill.model.task_name import domain_of
+from taskmill.model.task import Described, domain_of
 from taskmill.policy.aging import effective_priority
+from taskmill.policy.paused_time import clocks, has_expired
 from taskmill.policy.progress import extrapolated, with_children
 from taskmill.policy.rules import Rules
-from taskmill.policy.standstill import clocks, has_expired
+from taskmill.store.sql.connection import Connection, encoded, one
+from taskmill.store.sql.statements import SQL
 
 T = TypeVar("T")
 
 
 class EndingRow(NamedTuple):
-    """A task's move to history."""
+    """The ending of a task, to be written to history."""
 
     id: int
     ending: Ending
@@ -70,7 +72,7 @@ class ActiveRow(_CommonRow, array_like=True):
     clock_from: int
     usual_ms: float | None
     may_expire: int
-    """Whether it ends when its deadline has passed."""
+    """True (1) if the task ends when its deadline passes."""
 
 
 class HistoryRow(_CommonRow, array_like=True):
@@ -89,14 +91,14 @@ _decode_progress = msgspec.json.Decoder(StoredProgress).decode
 
 
 class View(NamedTuple):
-    """How rows look at a moment: what is paused with others is shown as paused, and its clocks stand still."""
+    """The rules and the time by which rows are shown: tasks of a paused scope are shown as paused, for example."""
 
     rules: Rules
     now: int
 
 
 def task_record(row: ActiveRow, view: View) -> TaskRecord | HistoryRecord:
-    """Make a record of an active row: of one that has expired, that which history will have."""
+    """Make the record of an active row; if the task has expired, the one that history will have."""
 
     def build() -> TaskRecord | HistoryRecord:
         shown = clocks(row, view.rules, view.now)
@@ -166,7 +168,7 @@ def _common(row: _CommonRow) -> dict[str, Any]:
 
 
 def _progress(stored: str | None) -> TaskProgress | None:
-    return None if stored is None else readable(_decode_progress(stored))
+    return None if stored is None else readable_progress(_decode_progress(stored))
 
 
 def _checked(row: _CommonRow, build: Callable[[], T]) -> T:
@@ -182,13 +184,13 @@ def unreadable(id: int, column: str | None, wrong: Exception) -> StoreCorrupt:
 
 
 def column_at(path: str, row: type[_CommonRow]) -> str | None:
-    """The column that msgspec's message is about: it ends with a path such as ``$[0][18]``."""
+    """Return the column named by an error message of msgspec, which ends with a path such as ``$[0][18]``."""
     found = _PATH.search(path)
     return None if found is None else row.__struct_fields__[int(found[1])]
 
 
 def _broken_column(row: _CommonRow) -> str | None:
-    """Decode what is stored as text or as a number of milliseconds once more, one after the other."""
+    """Return the first column that cannot be decoded, by decoding each one by itself."""
     for column, read in _READERS.items():
         value = getattr(row, column, None)
         if value is not None:
@@ -214,3 +216,43 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "ended_at": from_ms,
     "duration_ms": from_ms,
 }
+
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeError)
+"""The exceptions that decoding a damaged row raises."""
+
+_decode_described = msgspec.json.Decoder(list[Described]).decode
+_decode_one = msgspec.json.Decoder(Described).decode
+
+
+def describe(connection: Connection, ids: Sequence[int]) -> list[Described]:
+    """Return the descriptions of these active tasks; that of a damaged row has only its id."""
+    try:
+        return _decode_described(one(connection, SQL["described"], encoded([(id,) for id in ids])))
+    except UNREADABLE:
+        if len(ids) == 1:
+            return [_unreadable(ids[0])]
+        return [task for id in ids for task in describe(connection, [id])]
+
+
+def read_described(found: Sequence[msgspec.Raw]) -> list[Described] | None:
+    """Decode descriptions that were read before; return ``None`` if one of them is damaged."""
+    try:
+        return [_decode_one(each) for each in found]
+    except UNREADABLE:
+        return None
+
+
+def _unreadable(id: int) -> Described:
+    return Described(
+        id=id,
+        type="",
+        key=None,
+        label=None,
+        group="",
+        priority=0,
+        urgency=0,
+        tags=None,
+        created_at=0,
+        aged_from=0,
+    )

@@ -1,4 +1,8 @@
-"""Recurring series in the store: one occurrence is always active, and its end brings the next."""
+"""Recurring series in the store: one occurrence is always active, and its end creates the next.
+
+A *beat* is a due time of a series, one every ``every_ms``. A beat that comes while the last occurrence is still active
+is skipped.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,19 @@ from datetime import timedelta
 
 import msgspec
 
+from taskmill.model.attempt import StopReason
+from taskmill.model.commit import Commit, SeriesChange, Skipped
 from taskmill.model.durations import from_ms
-from taskmill.model.kin import Kin
-from taskmill.model.outcome import StopReason
 from taskmill.model.snapshot import Schedule
-from taskmill.model.stages import NewTask
 from taskmill.model.status import Status
-from taskmill.policy.recurrence import beats_passed, is_spent, next_occurrence, put_back_by
-from taskmill.ports import Effects, SeriesChange, Skipped
-from taskmill.store.sql import cluster, keys, paused_time
-from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.describing import describe
+from taskmill.model.task import Links, NewTask
+from taskmill.policy.series import beats_passed, is_spent, next_occurrence, put_back_by
+from taskmill.store.sql import cluster, paused_time
+from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.families import stop_trees
-from taskmill.store.sql.inserting import insert_rows
-from taskmill.store.sql.json_sql import decode_pairs, encoded, one
+from taskmill.store.sql.insert import insert_rows, key_holder, key_stopper
 from taskmill.store.sql.releasing import release
-from taskmill.store.sql.rows import EndingRow
+from taskmill.store.sql.rows import EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 
@@ -33,7 +34,7 @@ class Series(msgspec.Struct, array_like=True):
     every_ms: int
     first_at: int
     due_at: int
-    """The latest beat that was made or skipped."""
+    """The latest beat that has an occurrence or was skipped."""
     ttl_ms: int | None
     runs: int
     max_runs: int | None
@@ -50,53 +51,54 @@ _decode_schedules = msgspec.json.Decoder(
 ).decode
 
 
-def begin(connection: Connection, id: int, task: NewTask, kin: Kin, effects: Effects) -> None:
-    """Make task ``id``, which has been stored, the first occurrence of a new series."""
-    template = msgspec.structs.replace(task, kin=None, gate_id=None, stop=None, place_id=None)
+def begin(connection: Connection, id: int, task: NewTask, links: Links, commit: Commit) -> None:
+    """Make the stored task ``id`` the first occurrence of a new series."""
+    template = msgspec.structs.replace(task, links=None, gate_id=None, stop=None, place_id=None)
     first_at = task.created_at if task.due_at is None else task.due_at
     ttl_ms = None if task.expires_at is None else task.expires_at - max(first_at, task.created_at)
-    parameters = (encoded(template), kin.every_ms, first_at, ttl_ms, kin.max_runs, task.created_at)
+    parameters = (encoded(template), links.every_ms, first_at, ttl_ms, links.max_runs, task.created_at)
     series_id = one(connection, SQL["begin"], *parameters)
     connection.execute(SQL["join_series"], (id, series_id))
-    effects.beats.append(first_at + (kin.every_ms or 0))
+    commit.beats.append(first_at + (links.every_ms or 0))
 
 
 def forget(connection: Connection, series_id: int) -> None:
-    """The series is over."""
+    """Delete a series."""
     connection.execute(SQL["forget"], (series_id,))
 
 
-def follow(connection: Connection, ended: Iterable[int], now: int, effects: Effects) -> None:
-    """Bring the next occurrences of the series whose last ones have ended."""
+def follow(connection: Connection, ended: Iterable[int], now: int, commit: Commit) -> None:
+    """Create the next occurrence of each series whose last occurrence has ended."""
     for series_id, came in _decode_ended(one(connection, SQL["of_ended"], encoded(list(ended)))):
         series = _read(connection, series_id)
         if series is not None and not _has_active(connection, series_id):
             if came:
-                # It has started, so its beat had come. If that lies in the future, the clock was put back meanwhile.
+                # The occurrence has started, so its beat had come. If that is in the future now, the wall clock was set
+                # back in the meantime.
                 back = _put_back_by(connection, series.due_at, now)
                 series.first_at, series.due_at = series.first_at - back, series.due_at - back
-            _advance(connection, series_id, series, now, effects)
+            _advance(connection, series_id, series, now, commit)
 
 
-def skip_passed(connection: Connection, now: int, limit: int, effects: Effects) -> None:
+def skip_passed(connection: Connection, now: int, limit: int, commit: Commit) -> None:
     """Skip the beats that have come while the last occurrence is active.
 
-    Each is settled once, whichever nodes look at the same time: the row says up to which beat.
+    Each beat is skipped once, even if several nodes do this at the same time: the row stores the latest one.
     """
     for series_id, every_ms, due_at, active in _decode_passed(one(connection, SQL["beats_passed"], now, limit)):
         latest, skipped = beats_passed(every_ms, due_at, now)
         if connection.execute(SQL["settle_beats"], (series_id, due_at, latest, now)).rowcount:
             (described,) = describe(connection, [active])
-            effects.skipped.append(Skipped(described, skipped))
+            commit.skipped.append(Skipped(described, skipped))
 
 
 def clock_stepped(connection: Connection, by_ms: int) -> None:
-    """Move the beats of all series with the wall clock; occurrences that wait for theirs move as delays do."""
+    """Move the beats of all series after a step of the wall clock; waiting occurrences are moved as delays are."""
     connection.execute(SQL["shift_series"], (by_ms,))
 
 
 def notice_put_back(connection: Connection, now: int) -> None:
-    """Move series that the wall clock, put back while nothing ran, has left behind in the future."""
+    """Move series whose times are in the future because the wall clock was set back while no scheduler ran."""
     for series_id, made_at in decode_pairs(one(connection, SQL["series_ahead"], now)):
         if back := _put_back_by(connection, made_at, now):
             connection.execute(SQL["move_series"], (series_id, -back))
@@ -104,10 +106,10 @@ def notice_put_back(connection: Connection, now: int) -> None:
 
 
 def _put_back_by(connection: Connection, happened_at: int, now: int) -> int:
-    """By how much the wall clock was put back since ``happened_at``, at least."""
+    """Return by how many milliseconds, at least, the wall clock was set back since ``happened_at``."""
     back = put_back_by(happened_at, now)
     if back and cluster.others(connection):
-        # Perhaps only this node's clock was put back: the clock of the database decides.
+        # Perhaps only the clock of this node was set back: the clock of the database decides.
         return put_back_by(happened_at, max(now, one(connection, SQL["server_clock"])))
     return back
 
@@ -118,19 +120,19 @@ def _read(connection: Connection, series_id: int) -> Series | None:
 
 
 def _has_active(connection: Connection, series_id: int) -> bool:
-    """Whether any occurrence has not ended, one that is being stopped included."""
+    """True if any occurrence has not ended, including one that is being stopped."""
     return bool(one(connection, SQL["has_active"], series_id))
 
 
-def _advance(connection: Connection, series_id: int, series: Series, now: int, effects: Effects) -> None:
+def _advance(connection: Connection, series_id: int, series: Series, now: int, commit: Commit) -> None:
     if is_spent(series.runs, series.max_runs):
         forget(connection, series_id)
         return
     template = _decode_template(series.template)
-    holder = keys.holder(connection, template.type, template.key)
+    holder = key_holder(connection, template.type, template.key)
     if holder is not None:
-        # Somebody took the key while the occurrence was being stopped: that task stands for the next one, unless it is
-        # an occurrence itself, which then replaces this series.
+        # Another task took the key while the occurrence was being stopped. That task becomes the next occurrence,
+        # unless it belongs to a series already; then that series replaces this one.
         if not connection.execute(SQL["join_series"], (holder, series_id)).rowcount:
             forget(connection, series_id)
         return
@@ -138,32 +140,32 @@ def _advance(connection: Connection, series_id: int, series: Series, now: int, e
     task = msgspec.structs.replace(
         template,
         status=Status.BLOCKED,
-        gate_id=keys.stopper(connection, template.type, template.key),
+        gate_id=key_stopper(connection, template.type, template.key),
         created_at=now,
         queued_at=due_at,
         due_at=due_at,
         due_is_relative=True,
         expires_at=None if series.ttl_ms is None else due_at + series.ttl_ms,
-        kin=Kin(series_id=series_id),
+        links=Links(series_id=series_id),
     )
     id = insert_rows(connection, [task])
     if series.paused:
         connection.execute(SQL["pause_occurrence"], (id, now))
     connection.execute(SQL["advance"], (series_id, series.first_at, due_at, 1, now))
     if not series.paused:
-        effects.beats.append(due_at + series.every_ms)
+        commit.beats.append(due_at + series.every_ms)
     (described,) = describe(connection, [id])
-    effects.occurrences.append(described)
-    release(connection, [id], now, effects)
+    commit.occurrences.append(described)
+    release(connection, [id], now, commit)
     if skipped:
-        effects.skipped.append(Skipped(described, skipped))
+        commit.skipped.append(Skipped(described, skipped))
 
 
 def pause(connection: Connection, id: int, now: int) -> SeriesChange:
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
-    change = SeriesChange(series_id, effects=Effects(pauses_ended=paused_time.end_pauses(connection, now)))
+    change = SeriesChange(series_id, commit=Commit(pauses_ended=paused_time.end_pauses(connection, now)))
     connection.execute(SQL["set_paused"], (series_id, 1))
     if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
         occurrence, _, _ = _decode_occurrence(row[0])
@@ -171,18 +173,18 @@ def pause(connection: Connection, id: int, now: int) -> SeriesChange:
             paused_time.settle(connection, [occurrence])
         if connection.execute(SQL["pause_occurrence"], (occurrence, now)).rowcount:
             (change.occurrence,) = describe(connection, [occurrence])
-            change.effects.reordered = True
+            change.commit.reordered = True
     return change
 
 
 def resume(connection: Connection, id: int, now: int) -> SeriesChange:
-    """Go on with the first occurrence that has not passed; those that passed meanwhile are not made up for."""
+    """Resume a series with the first beat that has not passed; beats that passed during the pause are skipped."""
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange()
-    change = SeriesChange(series_id, effects=Effects(pauses_ended=paused_time.end_pauses(connection, now)))
+    change = SeriesChange(series_id, commit=Commit(pauses_ended=paused_time.end_pauses(connection, now)))
     connection.execute(SQL["set_paused"], (series_id, 0))
-    change.effects.beats.append(now)
+    change.commit.beats.append(now)
     row = connection.execute(SQL["occurrence"], (series_id,)).fetchone()
     if row is None:
         return change
@@ -192,26 +194,26 @@ def resume(connection: Connection, id: int, now: int) -> SeriesChange:
     if attempt:
         connection.execute(SQL["resume_retry"], (occurrence, now))
     else:
-        _move(connection, series_id, series, occurrence, now, change.effects)
-    # What else holds it back, such as the attempt that it replaces, holds it still.
-    release(connection, [occurrence], now, change.effects)
+        _move(connection, series_id, series, occurrence, now, change.commit)
+    # Something else may still block it, such as the attempt that it replaces.
+    release(connection, [occurrence], now, change.commit)
     (change.occurrence,) = describe(connection, [occurrence])
     return change
 
 
-def _move(connection: Connection, series_id: int, series: Series, occurrence: int, now: int, effects: Effects) -> None:
-    """Give a paused occurrence the first beat that has not passed."""
+def _move(connection: Connection, series_id: int, series: Series, occurrence: int, now: int, commit: Commit) -> None:
+    """Move a paused occurrence to the first beat that has not passed."""
     due_at, skipped = next_occurrence(series.first_at, series.every_ms, series.due_at - series.every_ms, now)
     expires_at = None if series.ttl_ms is None else due_at + series.ttl_ms
     connection.execute(SQL["resume_occurrence"], (occurrence, due_at, now, expires_at))
     connection.execute(SQL["advance"], (series_id, series.first_at, due_at, 0, now))
     if skipped:
         (described,) = describe(connection, [occurrence])
-        effects.skipped.append(Skipped(described, skipped))
+        commit.skipped.append(Skipped(described, skipped))
 
 
 def cancel(connection: Connection, id: int, now: int) -> tuple[SeriesChange, Sequence[EndingRow]]:
-    """End the series, and its active occurrence with it."""
+    """Delete the series and cancel its active occurrence; return the change and the endings that follow at once."""
     series_id, series = _of_task(connection, id)
     if series_id is None or series is None:
         return SeriesChange(), []
@@ -220,7 +222,7 @@ def cancel(connection: Connection, id: int, now: int) -> tuple[SeriesChange, Seq
     if row := connection.execute(SQL["occurrence"], (series_id,)).fetchone():
         occurrence, _, _ = _decode_occurrence(row[0])
         (change.occurrence,) = describe(connection, [occurrence])
-        return change, stop_trees(connection, [occurrence], StopReason.CANCEL, now, change.effects)
+        return change, stop_trees(connection, [occurrence], StopReason.CANCEL, now, change.commit)
     return change, []
 
 

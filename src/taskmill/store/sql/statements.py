@@ -1,21 +1,30 @@
-"""SQL by name. Each ``-- name: word`` of a ``.sql`` file starts a statement; its comment says what it is for.
+"""Loading SQL statements by name. Each ``-- name: word`` line of a ``.sql`` file starts one; a comment describes it.
 
-The shared half of the store calls statements by their words. Each engine has files of its own, with the same words, the
-same parameters and the same answers in its dialect; tests compare them.
+The shared code calls statements by name. Both engines have the same names, with the same parameters and results; tests
+compare them. The folder ``queries/`` here holds them in one spelling (:mod:`taskmill.store.sql.spelling`). Where the
+engines really differ, a statement has two bodies, one below a line ``-- sqlite: reason`` and one below a line
+``-- postgres: reason``. An engine without a body does not have the statement; an engine with an empty body has nothing
+to do for it. Statements that only the code of one engine calls are in a file beside that code.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from taskmill.store.sql.spelling import Engine, spelled
+
+SHARED = Path(__file__).with_name("queries")
+FRAGMENTS = SHARED / "fragments.sql"
+
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_ENGINE = re.compile(r"^-- (sqlite|postgres):.*$", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{(\w+)\}")
 
 
 class _Names:
-    """``SQL["claim"]`` says that the word is the name of a statement, so that tests can look it up in every engine."""
+    """A marker for statement names: tests look up every ``SQL["claim"]`` in the source in both engines."""
 
     def __getitem__(self, word: str) -> str:
         return word
@@ -24,18 +33,26 @@ class _Names:
 SQL = _Names()
 
 
-def load(folder: Path) -> dict[str, str]:
-    """Every statement of an engine by its name; ``{word}`` stands for what ``fragments.sql`` says of it."""
+def load(engine: Engine, *own: Path) -> dict[str, str]:
+    """Return the statements of an engine by name: the shared ones, and those of its own files.
+
+    ``{word}`` is replaced by that fragment of ``fragments.sql``.
+    """
     fragments: dict[str, str] = {}
-    for word, sql in _named(folder / "fragments.sql"):
+    for word, sql in named(engine, FRAGMENTS):
         fragments[word] = _with(fragments, sql)
-    files = sorted(file for file in folder.glob("*.sql") if file.stem != "fragments")
-    return {word: _with(fragments, sql) for file in files for word, sql in _named(file)}
+    files = [file for file in sorted(SHARED.glob("*.sql")) if file != FRAGMENTS]
+    return {word: _with(fragments, sql) for file in (*files, *own) for word, sql in named(engine, file)}
 
 
-def _named(file: Path) -> list[tuple[str, str]]:
+def named(engine: Engine, file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each statement of a file that an engine has."""
     parts = _HEADING.split(file.read_text(encoding="utf-8"))
-    return [(word, _bare(sql)) for word, sql in zip(parts[1::2], parts[2::2], strict=True)]
+    for word, body in zip(parts[1::2], parts[2::2], strict=True):
+        common, *bodies = _ENGINE.split(body)
+        by_engine = dict(zip(bodies[::2], bodies[1::2], strict=True)) or {engine: common}
+        if engine in by_engine:
+            yield word, spelled(engine, _bare(by_engine[engine]))
 
 
 def _with(fragments: Mapping[str, str], sql: str) -> str:
@@ -43,6 +60,6 @@ def _with(fragments: Mapping[str, str], sql: str) -> str:
 
 
 def _bare(sql: str) -> str:
-    """Without the comment; an engine that has nothing to do for a word has an empty statement."""
+    """Remove the comment. A statement is empty if the engine has nothing to do for that name."""
     lines = [line for line in sql.splitlines() if not line.startswith("--")]
     return "\n".join(lines).strip().rstrip(";").rstrip()

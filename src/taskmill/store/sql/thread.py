@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from taskmill.ports import Clock
+from taskmill.core.ports import Clock
 
 T = TypeVar("T")
 Done = Callable[[Any, BaseException | None], None]
 
 
 class StoreThread:
-    """Starts with its first work; the manual clock is told while it works."""
+    """A thread that starts with its first call. It reports work to the clock, so that a manual clock waits for it."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
@@ -25,13 +25,13 @@ class StoreThread:
         self._thread: threading.Thread | None = None
 
     def start(self, function: Callable[[], Any], done: Done) -> None:
-        """Run ``function`` in the thread; ``done`` gets its result, or what it raised, on the loop."""
+        """Run ``function`` in the thread, then call ``done`` on the loop with its result or exception."""
         loop = asyncio.get_running_loop()
 
         def work() -> None:
             try:
                 result, wrong = function(), None
-            except BaseException as raised:  # noqa: BLE001 - it is raised where it was asked for
+            except BaseException as raised:  # noqa: BLE001 - it is passed to the caller
                 result, wrong = None, raised
             _tell(loop, finish, result, wrong)
 
@@ -46,7 +46,7 @@ class StoreThread:
         self._work.put(work)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Run ``function`` in the thread and wait for it; a caller that goes away does not stop it."""
+        """Run ``function`` in the thread and return its result. Cancelling the caller does not stop the function."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def done(result: Any, wrong: BaseException | None) -> None:
@@ -75,6 +75,6 @@ class StoreThread:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: Any) -> None:
-    # A loop that was closed under us has nobody left to be told.
+    # The loop may have been closed in the meantime.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback, *args)

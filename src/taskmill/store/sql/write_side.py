@@ -8,47 +8,35 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import TypeVar
 
-from taskmill.cron_socket import CronBeginning, CronDeclaration, Firings, Occasion
+from taskmill.core.cron_port import CronBeginning, CronDeclaration, Firings, Occasion
+from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreCorrupt, StoreError, SubmissionError
+from taskmill.model.commit import CancelResult, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Declared, Scope
-from taskmill.model.effects import SetAside
 from taskmill.model.machine import Machine
-from taskmill.model.retention import PruneRule
-from taskmill.model.stages import Described, NewTask, Stored
+from taskmill.model.settings import PruneRule
+from taskmill.model.task import Described, NewTask, Origin, Stored
+from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
-from taskmill.ports import (
-    Arrived,
-    CancelResult,
-    Clock,
-    Effects,
-    Origin,
-    Recovery,
-    SeriesChange,
-    Turn,
-    TurnResult,
-)
 from taskmill.store.sql import (
     cluster,
     controls,
     cron,
     cron_firing,
     damage,
+    history,
     inbox,
     ledger,
     machine,
     paused_time,
-    pruning,
     recovering,
-    reviving,
     series,
 )
-from taskmill.store.sql.alone import must_be_alone
-from taskmill.store.sql.connection import Connection
+from taskmill.store.sql.cluster import must_be_alone
+from taskmill.store.sql.connection import Connection, encoded
+from taskmill.store.sql.damage import Locating
 from taskmill.store.sql.group_commit import GroupCommit
-from taskmill.store.sql.json_sql import encoded
-from taskmill.store.sql.locating import Locating
 from taskmill.store.sql.statements import SQL
-from taskmill.store_meter import StoreMeter
 
 T = TypeVar("T")
 
@@ -71,15 +59,15 @@ class WriteSide(Locating):
     def __init__(self) -> None:
         self._arrivals: list[_Arrival] = []
         self._refusing: set[asyncio.Future[None]] = set()
-        self.watch_added: Callable[[Arrived], None] = lambda _arrived: None
+        self.committed: Callable[[Commit], None] = lambda _commit: None
         self.watch_cut_off: Callable[[], None] = lambda: None
         self.news: asyncio.Event | None = None
 
     def is_cut_off(self) -> bool:
         return False
 
-    def measure(self, meter: StoreMeter) -> None:
-        self._requests.measure(meter)
+    def measure(self, counters: StoreCounters) -> None:
+        self._requests.measure(counters)
 
     def _write(self, request: Callable[[Connection], T], rows: int = 1) -> Awaitable[T]:
         return self._answered(self._requests.ask(request, rows, alone=True))
@@ -138,9 +126,9 @@ class WriteSide(Locating):
     def _store_together(self, arrivals: Sequence[_Arrival]) -> None:
         requests = [tasks for tasks, _ in arrivals]
 
-        def committed(stored: tuple[list[Answer], Arrived]) -> None:
-            answers, arrived = stored
-            self.watch_added(arrived)
+        def committed(stored: tuple[list[Answer], Commit]) -> None:
+            answers, commit = stored
+            self.committed(commit)
             self._requests.when_durable(lambda: answered(answers), failed)
 
         def answered(answers: list[Answer]) -> None:
@@ -189,17 +177,16 @@ class WriteSide(Locating):
             lambda connection: inbox.spawn(connection, tasks, origin, self._clock.now_ms()),
             len(tasks),
             alone=True,
-            at_commit=lambda spawned: self.watch_added(spawned[1]),
+            at_commit=lambda spawned: self.committed(spawned[1]),
         )
         if isinstance(answer, SubmissionError):
             raise answer
         return answer
 
     async def turn(self, turn: Turn) -> TurnResult:
-        heavy = turn.promote or turn.expire or turn.survey
-        rows = (
-            len(turn.judged) + len(turn.hooks) + len(turn.claims) + len(turn.progress) + (ledger.BITE if heavy else 1)
-        )
+        is_large = turn.upkeep.promote or turn.upkeep.expire or turn.look.survey
+        tasks = (turn.judged, turn.starts.hooks, turn.starts.claims, turn.progress)
+        rows = sum(map(len, tasks)) + (ledger.BITE if is_large else 1)
         answer = self._requests.ask(self._committing(turn), rows, alone=must_be_alone(turn), durable=False)
         try:
             return await answer
@@ -207,13 +194,16 @@ class WriteSide(Locating):
             raise await self._located(wrong) from wrong
 
     def _committing(self, turn: Turn) -> Callable[[Connection], TurnResult]:
-        """By the time of its plan it would start tasks after their deadlines, and set back buckets."""
-        planned = turn.now
+        """Commit a turn as of when its transaction begins.
+
+        As of its plan it would start tasks after their deadlines and set token buckets back.
+        """
 
         def commit(connection: Connection) -> TurnResult:
+            now = turn.now
             if turn.planned_at is not None:
-                turn.now = planned + int((self._clock.monotonic() - turn.planned_at) * 1000)
-            return ledger.commit_turn(connection, turn)
+                now += int((self._clock.monotonic() - turn.planned_at) * 1000)
+            return ledger.commit_turn(connection, turn, now)
 
         return commit
 
@@ -251,7 +241,7 @@ class WriteSide(Locating):
     async def give_back(self) -> bool:
         return await self._requests.ask(paused_time.bite, paused_time.BITE, alone=True, durable=False)
 
-    async def set_priority(self, id: int, priority: int) -> Effects | None:
+    async def set_priority(self, id: int, priority: int) -> Commit | None:
         return await self._write(lambda connection: controls.set_priority(connection, id, priority))
 
     async def save(self, id: int, attempt: int, saved: str) -> bool:
@@ -265,7 +255,7 @@ class WriteSide(Locating):
         return await self._write(lambda connection: ledger.cancel(connection, ids, now), rows)
 
     async def revive(self, id: int, now: int) -> Described | None:
-        return await self._write(lambda connection: reviving.revive(connection, id, now))
+        return await self._write(lambda connection: history.revive(connection, id, now))
 
     async def pause_series(self, id: int, now: int) -> SeriesChange:
         return await self._write(lambda connection: series.pause(connection, id, now))
@@ -277,7 +267,7 @@ class WriteSide(Locating):
         return await self._write(lambda connection: ledger.cancel_series(connection, id, now))
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
-        return await self._write(lambda connection: pruning.prune(connection, rules, now, limit), rows=limit)
+        return await self._write(lambda connection: history.prune(connection, rules, now, limit), rows=limit)
 
     async def shift_clock(self, by_ms: int) -> None:
         now = self._clock.now_ms()
@@ -308,9 +298,9 @@ class WriteSide(Locating):
         return await self._write(lambda connection: cron_firing.begin(connection, declared, now, zone), len(declared))
 
     async def fire_cron(self, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> Firings:
-        def write(connection: Connection) -> tuple[Firings, Arrived]:
+        def write(connection: Connection) -> tuple[Firings, Commit]:
             return cron_firing.fire(connection, occasions, now, zone)
 
-        firings, arrived = await self._write(write, len(occasions))
-        self.watch_added(arrived)
+        firings, commit = await self._write(write, len(occasions))
+        self.committed(commit)
         return firings

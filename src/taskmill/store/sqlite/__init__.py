@@ -1,1 +1,1 @@
-"""The SQLite store: one file, any number of processes, one of which dispatches."""
+"""The SQLite store: one database file, used by any number of processes, of which one dispatches."""

@@ -1,7 +1,10 @@
-"""Opening a database file: one SQLite library per process, safe settings, errors a person can act on.
+"""Connections to a database file: one SQLite library per process, safe settings, errors that say what to do.
 
-Two SQLite libraries in one process break each other's POSIX locks on the same file, so the module is chosen once,
-here: ``pysqlite3`` when the extra ``sqlite`` is installed, else the standard library's.
+Two SQLite libraries in one process break each other's POSIX locks on the same file. So the library is chosen once,
+here: ``pysqlite3`` when the extra ``sqlite`` is installed, else the standard library's ``sqlite3``.
+
+The operating system lets a process write to a file that no longer has a name. Such data is lost when the last process
+closes the file, and a process that opens the path in the meantime sees another file. :class:`Identity` detects that.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from taskmill.errors import StoreBusy, StoreCorrupt, StoreError
+from taskmill.errors import StoreBusy, StoreCorrupt, StoreError, StoreLost
 from taskmill.store.moving.marks import SEALED, told_by_seal
+
+_chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,15 +38,15 @@ Durability = Literal["full", "process"]
 MEMORY = ":memory:"
 SWITCH_PATIENCE = 10.0
 LOG_BYTES_KEPT = 4 * 1024 * 1024
-"""How large a log stays when it begins anew; to write to a file is faster than to make it grow."""
+"""Size to which the log file is truncated when it starts over: overwriting a file is faster than growing it."""
 OLDEST_SQLITE = (3, 38, 0)
 
-# The rare race between a checkpoint and another connection's commit is mended from here on.
+# The first version without the rare corruption race between a checkpoint and another connection's commit.
 MENDED_SQLITE = (3, 51, 3)
 
 
 _CANNOT_GROW = ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE")
-"""What SQLite calls a used-up quota, a limit of the process, and a full disk on which its shared memory must grow."""
+"""SQLite's error names for an exhausted quota, a file size limit, and a full disk on which its -shm file must grow."""
 
 complete_statement = sqlite3.complete_statement
 
@@ -55,9 +60,9 @@ def sqlite_version() -> tuple[int, ...]:
 
 
 def connect(path: str, *, read_only: bool = False) -> Connection:
-    """A connection in autocommit mode that may be handed between threads.
+    """Open a connection in autocommit mode that may be passed between threads.
 
-    A commit does not wait for the disk here: the writer forces the log to it where durability asks for that.
+    Commits on it do not wait for the disk. The writer syncs the log itself where durability asks for it.
     """
     if sqlite_version() < OLDEST_SQLITE:
         raise StoreError(
@@ -67,23 +72,26 @@ def connect(path: str, *, read_only: bool = False) -> Connection:
         connection = sqlite3.connect(
             path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-        # Damaged text must reach us, so that the row it belongs to can be named and set aside.
+        # Text that is not valid UTF-8 must be readable, so that the damaged row can be named and set aside.
         connection.text_factory = _lenient_text
         try:
             connection.execute("PRAGMA busy_timeout = 10000")
             if path != MEMORY:
                 mode = _write_ahead_mode(connection)
                 if mode != "wal":
-                    raise StoreError(f"{path}: SQLite cannot use its write-ahead log there, it answers {mode!r}")
+                    raise StoreError(
+                        f"{path}: SQLite cannot use its write-ahead log there (journal mode {mode!r}); use a local disk"
+                    )
             connection.execute("PRAGMA synchronous = NORMAL")
-            # Checkpoints are ours to run, under the write lock: see the race above.
+            # The writer runs checkpoints itself, under the write lock, because of the race at MENDED_SQLITE.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
             connection.execute("PRAGMA mmap_size = 0")
             connection.execute("PRAGMA cache_size = -16000")
             connection.execute("PRAGMA temp_store = MEMORY")
             if read_only:
-                # Readers wait in their own thread, for instance while someone recovers the log after a kill.
+                # Keep the busy timeout: readers wait in their own thread, for instance while another process recovers
+                # the log after a crash.
                 connection.execute("PRAGMA query_only = 1")
             else:
                 connection.execute("PRAGMA busy_timeout = 0")
@@ -94,7 +102,10 @@ def connect(path: str, *, read_only: bool = False) -> Connection:
 
 
 def _write_ahead_mode(connection: Connection) -> str:
-    """Switch to the write-ahead log. SQLite does not wait by itself for others who do the same on a new file."""
+    """Switch to the write-ahead log and return the journal mode.
+
+    SQLite's busy timeout does not cover several processes that do this at once on a new file, so retry here.
+    """
     give_up_at = time.monotonic() + SWITCH_PATIENCE
     while True:
         try:
@@ -102,7 +113,7 @@ def _write_ahead_mode(connection: Connection) -> str:
         except sqlite3.Error as wrong:
             if not is_busy(wrong) or time.monotonic() > give_up_at:
                 raise
-            time.sleep(random.uniform(0, 0.01))  # noqa: S311 - spreading waits, not secrets
+            time.sleep(_chance.uniform(0, 0.01))
         else:
             return mode
 
@@ -112,7 +123,7 @@ def _lenient_text(raw: bytes) -> str:
 
 
 def create_file(path: str) -> None:
-    """Create the database file for its owner only; SQLite gives its companions the same mode."""
+    """Create the database file with mode 0600; SQLite gives the -wal and -shm files the same mode."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise StoreError(f"{path}: the folder {folder} does not exist; create it first")
@@ -127,7 +138,7 @@ def create_file(path: str) -> None:
 
 @contextlib.contextmanager
 def translated_errors(path: str) -> Generator[None, None, None]:
-    """SQLite's errors as ours."""
+    """Raise SQLite's errors as taskmill's errors."""
     try:
         yield
     except sqlite3.Error as wrong:
@@ -148,7 +159,7 @@ def translated(wrong: Exception, path: str) -> StoreError:
     if "not a database" in text:
         return StoreCorrupt(f"{path} is not an SQLite database; choose another file name")
     if "JSON" in text or "constraint failed" in text or "cannot store" in text:
-        # What is written passes these checks; what was stored before does not.
+        # New values always pass these checks, so the damage is in a value that was stored before.
         return StoreCorrupt(f"{path}: a stored value is damaged ({text}); `taskmill doctor {path}` lists damaged rows")
     if "malformed" in text:
         return _damaged(text, path)
@@ -180,5 +191,35 @@ def is_lack_of_space(wrong: BaseException) -> bool:
 
 
 def is_failed_sync(wrong: Exception) -> bool:
-    """True if SQLite could not force a file to the disk."""
+    """True if SQLite could not sync a file to the disk."""
     return getattr(wrong, "sqlite_errorname", None) == "SQLITE_IOERR_FSYNC"
+
+
+class Identity:
+    """The file that a path names, or that a descriptor has open."""
+
+    def __init__(self, path: str, descriptor: int | None = None) -> None:
+        # Absolute, because the program may change its working directory. Symbolic links are not resolved: the check
+        # is about the path that other processes open.
+        self._path = os.path.abspath(path)
+        found = os.stat(self._path if descriptor is None else descriptor)
+        self._known = (found.st_ino, found.st_dev)
+
+    def is_there(self) -> bool:
+        """True if the path still names the same file, or if that cannot be determined."""
+        try:
+            found = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            # The process may have dropped its permission to read the folder.
+            return True
+        return (found.st_ino, found.st_dev) == self._known
+
+    def check(self, what: str) -> None:
+        """Raise :class:`StoreLost` if the path no longer names the same file; ``what`` names it in the message."""
+        if not self.is_there():
+            raise StoreLost(
+                f"{what} {self._path} was deleted, moved or replaced while it was open;"
+                " nothing more is stored. Put the file back, then open it again"
+            )

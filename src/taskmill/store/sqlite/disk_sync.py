@@ -1,9 +1,9 @@
-"""The second stage of a commit: force the log to the disk, once for all callers that wait for it.
+"""The second stage of a commit: sync the write-ahead log to the disk, once for all waiting callers.
 
-**A failed sync.** Linux reports an error once, and marks the pages that it could not write as clean. The next sync
-succeeds without having written them. So the log is *in doubt* after a failed sync, and nothing is acknowledged or
-committed until the writer has written the whole log again and a sync of that has succeeded (decision 0027). Callers
-wait for it. If it fails too, they are told that their outcome is uncertain.
+**A failed sync.** Linux reports a write error once and marks the pages that it could not write as clean. The next sync
+succeeds without having written them. So after a failed sync the log is *in doubt*: nothing is acknowledged or committed
+until the writer has rewritten the whole log and synced it successfully (decision 0027). Callers wait for that. If it
+fails too, they get an error that says that their request may or may not be stored.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from taskmill.core.logs import logger
+from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreError, StoreLost
-from taskmill.logs import logger
-from taskmill.ports import Clock
 from taskmill.store.sql.group_commit import guarded
 from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sqlite.handover import Handover
-from taskmill.store.sqlite.log_file import LogFile
-from taskmill.store_meter import StoreMeter
+from taskmill.store.sqlite.log import LogFile
 
 SYNC_AT_LATEST = 0.05
-"""Seconds that endings nobody waits for may wait for the disk."""
+"""Longest delay, in seconds, before endings that no caller waits for are synced."""
 
 Durable = Callable[[], None]
 Failed = Callable[[Exception], None]
 
 
 class DiskSync:
-    """Syncs the log of one writer. ``mend`` asks the writer to write the log again, ``lose`` to close the store.
+    """The sync stage of one writer.
 
-    ``idle`` tells it that no caller waits.
+    It calls ``mend`` to have the writer rewrite the log, ``lose`` to have it close the store, and ``idle`` whenever a
+    sync has ended and the writer may be idle.
     """
 
     def __init__(
@@ -54,30 +54,30 @@ class DiskSync:
         self._lose = lose
         self._idle = idle
         self._next: list[tuple[Durable, Failed | None]] = []
-        """They wait for a sync that has not begun."""
+        """Callbacks that wait for a sync that has not started."""
         self._current: list[tuple[Durable, Failed | None]] = []
-        """They wait for the sync under way."""
+        """Callbacks that wait for the sync in progress."""
         self._soon: asyncio.TimerHandle | None = None
         self._unsynced = False
-        """True if something was committed that no sync has begun to force to the disk."""
+        """True if something was committed that no sync covers yet."""
         self.is_busy = False
         self.must_mend = False
-        """True if the log has to be written again before anything else is committed."""
-        self.meter: StoreMeter | None = None
+        """True if the log has to be rewritten before the next commit."""
+        self.counters: StoreCounters | None = None
 
     def committed(self) -> None:
-        """Note that something was committed."""
+        """Record a commit."""
         self._unsynced = True
 
     def when_durable(self, callback: Durable, failed: Failed | None) -> None:
-        """Call back once everything committed so far would survive a power cut.
+        """Call ``callback`` once everything committed so far would survive a power cut.
 
-        Without ``failed``, a disk that is full is waited for.
+        ``failed`` is called if the sync fails. Without it, the callback keeps waiting while the disk is full.
         """
         if not self._unsynced and not self.is_busy:
             callback()
         elif not self._unsynced:
-            # The sync under way covers everything.
+            # The sync in progress covers every commit.
             self._current.append((callback, failed))
         else:
             self._next.append((callback, failed))
@@ -86,11 +86,11 @@ class DiskSync:
     def _begin(self) -> None:
         if not self.is_busy:
             self.is_busy = True
-            # After the callbacks of this commit, so that all of them share one sync.
+            # Start after the other callbacks of this commit have registered, so that all of them share one sync.
             asyncio.get_running_loop().call_soon(self._sync)
 
     def sync_soon(self) -> None:
-        """Force what was committed to the disk within a moment, once for all of it."""
+        """Sync all commits so far within ``SYNC_AT_LATEST`` seconds."""
         if self._unsynced and self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(SYNC_AT_LATEST, self._sync_now)
 
@@ -99,7 +99,7 @@ class DiskSync:
         self.when_durable(_nothing, None)
 
     def _sync(self) -> None:
-        """Force the log to the disk: in a thread, or here when the loop would starve the thread."""
+        """Sync the log in the thread, or here if the loop would starve the thread."""
         if self.must_mend or self.log.in_doubt:
             self.must_mend = True
             self._mend()
@@ -128,8 +128,8 @@ class DiskSync:
         self._unsynced = False
 
     def _synced(self, refused: BaseException | None, took: float) -> None:
-        if self.meter is not None:
-            self.meter.synced(took)
+        if self.counters is not None:
+            self.counters.synced(took)
         if refused is None:
             self.succeeded()
             return
@@ -140,15 +140,15 @@ class DiskSync:
         self.must_mend = True
         self._mend()
 
-    # The writer's part
+    # Called by the writer
 
     def mending_begins(self) -> None:
-        """Take everything that was committed into the sync under way: the writer writes the whole log again."""
+        """Count every commit so far as covered: the writer is about to rewrite and sync the whole log."""
         self.is_busy = True
         self._gather()
 
     def succeeded(self) -> None:
-        """Answer all that wait: the disk has it."""
+        """Answer the callers whose commits are on the disk now."""
         self.must_mend = False
         waiting = self._end()
         for callback, _ in waiting:
@@ -158,7 +158,10 @@ class DiskSync:
         self._idle()
 
     def refused(self, wrong: StoreError, *, for_good: bool) -> None:
-        """Tell the callers that wait; announcements wait on, unless the disk has refused for good."""
+        """Report a failed sync to the waiting callers.
+
+        Callbacks without an error handler (announcements) keep waiting, unless the failure is permanent.
+        """
         self._unsynced = True
         waiting = [*self._end(), *self._next]
         self._next = [] if for_good else [each for each in waiting if each[1] is None]
@@ -173,7 +176,7 @@ class DiskSync:
         return waiting
 
     def hurry(self) -> None:
-        """Do now what was to be done soon."""
+        """Start the sync that ``sync_soon`` has scheduled, without further delay."""
         if self._soon is not None:
             self._soon.cancel()
             self._sync_now()
@@ -183,4 +186,4 @@ class DiskSync:
 
 
 def _nothing() -> None:
-    """No caller waits."""
+    """Do nothing: no caller waits for this sync."""

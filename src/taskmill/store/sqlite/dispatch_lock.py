@@ -1,16 +1,16 @@
-"""The right to dispatch one file, as an operating-system lock on a companion file.
+"""The right to dispatch one database file: an operating-system lock on a companion file.
 
-The kernel frees the lock when its last holder is gone, however it died, so takeover needs no lease and no clock.
-Child processes that run handlers inherit the lock: the right passes on only after the last of them has ended, and
-so two attempts of one task cannot overlap even when their scheduler is killed. Processes that are forked from the
-scheduler or from a worker close their copy at once, since they may live for any time.
+The kernel releases the lock when its last holder is gone, however it died, so a takeover needs no lease and no clock.
+Child processes that run handlers inherit the lock. Another process can take it only after the last of them has ended,
+so two attempts of one task cannot overlap even if their scheduler is killed. Processes forked from the scheduler or
+from a worker close their copy at once, because they may outlive it for any length of time.
 
-A dispatcher holds the lock exclusively. A process that asks which one dispatches holds it shared for a moment; a
-dispatcher that starts in this moment tries again.
+A dispatcher holds the lock exclusively. A process that only asks which process dispatches takes a shared lock for a
+moment; a dispatcher that starts in that moment tries again.
 
-The companion file may be deleted while it is locked, and the next process would create and lock another one. So the
-write-ahead log is locked as well: as long as a process has the database open, every other process finds the same log.
-SQLite locks other files. Windows does not delete files that are open.
+If the companion file is deleted while it is locked, the next process would create and lock another one. So the
+write-ahead log is locked as well: while any process has the database open, every other process finds the same log.
+SQLite does not lock the log itself. On Windows the log is not locked, because open files cannot be deleted there.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from taskmill.errors import AlreadyRunning, StoreError
-from taskmill.store.sqlite.identity import Identity
+from taskmill.store.sqlite.connection import Identity
 
 LOCK, LOG = "-dispatch", "-wal"
 UNKNOWN = "unknown"
 PATIENCE = 10.0
-"""Seconds for which a dispatcher waits for processes that only ask."""
+"""Longest time, in seconds, that a starting dispatcher waits for processes that hold the lock shared."""
 RETRY_AFTER = 0.005
 
 
 class FileLock:
-    """Holds the right until :meth:`release`."""
+    """A held dispatch lock; :meth:`release` gives it up."""
 
     is_held = True
     _all_held: ClassVar[set[FileLock]] = set()
@@ -47,15 +47,15 @@ class FileLock:
         return list(self._descriptors)
 
     def check(self) -> None:
-        """Raise ``StoreLost`` if the lock file is no longer where others look for it."""
+        """Raise ``StoreLost`` if the lock file was deleted, moved or replaced."""
         if self.is_held:
             self._file.check("the lock file")
 
     def release(self) -> None:
-        """Give the right up, also if another process still has a copy of the descriptor.
+        """Release the lock, even if another process still has a copy of the descriptor.
 
-        A program that another thread is starting has a copy until it is executed. No attempt is alive here, so
-        a worker that has not ended yet does not need the right.
+        A child process that another thread is just starting has a copy until it calls exec. Worker processes may still
+        exist, but no attempt is running in them, so they do not need the lock.
         """
         if self.is_held:
             for descriptor in self._descriptors:
@@ -73,7 +73,7 @@ class FileLock:
 
     @classmethod
     def close_in_forked_child(cls) -> None:
-        """Close the copies that a forked child has. Unlocking would take the right from the parent."""
+        """Close the descriptors that a forked child has inherited, without unlocking: that would unlock the parent."""
         for lock in list(cls._all_held):
             lock._close()
 
@@ -83,7 +83,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class NoLock:
-    """A store in memory has no other process."""
+    """The dispatch lock of a store in memory, which no other process can open."""
 
     is_held = True
 
@@ -98,14 +98,14 @@ class NoLock:
 
 
 async def acquire(database: str) -> FileLock:
-    """Take the right to dispatch a database that is open, or say who holds it."""
+    """Take the dispatch lock of an open database, or raise ``AlreadyRunning`` with the process that holds it."""
     path = database + LOCK
     descriptors: list[int] = []
     try:
         for guard in _guards(database):
             descriptors.append(_opened(guard))
             await _lock_exclusively(descriptors[-1], guard)
-        # Only people read this, so a full disk must not keep anyone from dispatching.
+        # The process id is only shown to people, so a full disk must not prevent dispatching.
         with contextlib.suppress(OSError):
             os.truncate(descriptors[0], 0)
             os.write(descriptors[0], str(os.getpid()).encode())
@@ -125,17 +125,17 @@ def _close_all(descriptors: Sequence[int]) -> None:
 
 
 def _guards(database: str) -> list[str]:
-    """Return the files whose locks make up the right to dispatch."""
+    """Return the files that a dispatcher locks."""
     return [database + LOCK] if sys.platform == "win32" else [database + LOCK, database + LOG]
 
 
 def _opened(path: str) -> int:
-    # Only the lock file is ours to create.
+    # Create the lock file only; the log belongs to SQLite.
     return os.open(path, (os.O_CREAT if path.endswith(LOCK) else 0) | os.O_RDWR, 0o600)
 
 
 def holder(database: str) -> str | None:
-    """Return the process that dispatches, or ``None``. A dispatcher that starts at this moment tries again."""
+    """Return the id of the process that dispatches, or ``None``. A dispatcher that is just starting tries again."""
     for path in _guards(database):
         try:
             descriptor = os.open(path, os.O_RDWR)
@@ -146,7 +146,7 @@ def holder(database: str) -> str | None:
         try:
             if not _try_lock(descriptor, shared=True):
                 return _read_holder(descriptor, path)
-            # A process that was forked in this moment has a copy of the descriptor; closing ours would not unlock it.
+            # Closing is not enough: a process forked in this moment has a copy of the descriptor, which keeps the lock.
             _unlock(descriptor)
         finally:
             os.close(descriptor)
@@ -154,7 +154,10 @@ def holder(database: str) -> str | None:
 
 
 def held_since(database: str) -> int | None:
-    """When the last dispatcher took the right, in milliseconds: it has written its number then."""
+    """Return when the last dispatcher took the lock, in milliseconds since the epoch, or ``None``.
+
+    This is the modification time of the lock file: a dispatcher writes its process id when it takes the lock.
+    """
     try:
         return int(os.stat(database + LOCK).st_mtime * 1000)
     except FileNotFoundError:
@@ -174,7 +177,7 @@ async def _lock_exclusively(descriptor: int, path: str) -> None:
             return
         if not _try_lock(descriptor, shared=True):
             break
-        # Only processes that ask hold it, and they let go at once.
+        # The lock is only held shared, by processes that release it at once.
         _unlock(descriptor)
         await asyncio.sleep(RETRY_AFTER)
     raise AlreadyRunning(
@@ -186,7 +189,7 @@ async def _lock_exclusively(descriptor: int, path: str) -> None:
 if sys.platform == "win32":
     import msvcrt
 
-    # There are no shared locks here; a byte far behind the text is locked, so that others can read who holds it.
+    # msvcrt has no shared locks, and locked bytes cannot be read. So lock a byte far behind the process id.
     def _try_lock(descriptor: int, *, shared: bool) -> bool:  # noqa: ARG001
         try:
             os.lseek(descriptor, 4096, os.SEEK_SET)

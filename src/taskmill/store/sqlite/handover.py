@@ -1,9 +1,9 @@
-"""Whether work is better handed to a thread or done on the loop itself.
+"""The choice between a thread and the event loop for disk work, based on how long it took so far.
 
-A thread gets the interpreter only when the loop lets go of it. A loop that is busy and polls its selector every few
-milliseconds lets go and takes it back before the waiting thread wakes up; the thread can starve for hundreds of
-milliseconds. So the time a hand-over takes is watched: once it was slow, work is done on the loop for a while, unless
-the disk itself turns out to be what is slow.
+A thread gets the GIL only when the loop releases it. A busy loop that polls its selector every few milliseconds
+releases the GIL and takes it back before the waiting thread wakes up, so the thread can starve for hundreds of
+milliseconds. Once work in the thread has been slow, work is done on the loop for a while, unless the disk turns out to
+be the slow part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SMOOTHING = 0.3
 
 
 class Handover:
-    """Remembers how the last hand-overs went, and what the same work cost on the loop."""
+    """The latest times of work in the thread and on the loop, and which of the two is better now."""
 
     def __init__(self) -> None:
         self._on_loop_until = 0.0
@@ -39,7 +39,7 @@ class Handover:
 
     def loop_took(self, seconds: float) -> None:
         self._loop_cost += SMOOTHING * (seconds - self._loop_cost)
-        # A disk this slow would stall the loop, unless the thread was starved far longer than that.
+        # Go back to the thread: the disk stalls the loop, and the thread was starved less than four times as long.
         if self._loop_cost > max(SLOW_DISK, self._thread_cost / 4):
             self._on_loop_until = 0.0
             self._in_thread_until = time.monotonic() + GIVE_UP_FOR

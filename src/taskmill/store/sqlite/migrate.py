@@ -1,7 +1,7 @@
-"""The schema as the sum of numbered migrations, applied in one transaction each, safe when processes start at once.
+"""Schema migrations: numbered scripts, applied in one transaction under the write lock.
 
-The version lives in our own table, not in ``PRAGMA user_version``, which belongs to the application when the queue
-shares its file.
+Several processes may start at once. The version is kept in the table ``taskmill_schema``, not in ``PRAGMA
+user_version``, which belongs to the application when the queue shares its file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from taskmill.errors import SchemaTooNew, StoreCorrupt
-from taskmill.store.sql.numbered_migrations import numbered_migrations
+from taskmill.store.sql.migrations import numbered_migrations
 from taskmill.store.sqlite.connection import Connection, complete_statement
 
 MIGRATIONS = numbered_migrations(Path(__file__).with_name("migrations"))
@@ -17,7 +17,7 @@ NEWEST_VERSION = MIGRATIONS[-1].number
 
 
 def migrate(connection: Connection, path: str) -> int:
-    """Bring the schema up to date; the caller holds no transaction. Returns the version found before."""
+    """Upgrade the schema and return the version found before; the caller has no open transaction."""
     connection.execute("PRAGMA busy_timeout = 60000")
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -42,7 +42,7 @@ def migrate(connection: Connection, path: str) -> int:
 
 
 def statements(sql: str) -> list[str]:
-    """The statements of a script, split where SQLite itself sees their ends."""
+    """Split a script into statements at the ends that SQLite itself recognizes."""
     found: list[str] = []
     pending = ""
     for line in sql.splitlines(keepends=True):

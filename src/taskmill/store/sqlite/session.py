@@ -1,22 +1,81 @@
-"""A connection to SQLite as the shared half of the store wants it. Whoever writes is alone: there is one write lock."""
+"""A SQLite connection with the interface that the shared SQL code expects (:mod:`taskmill.store.sql.connection`).
+
+SQLite has one write lock, so a transaction that writes is always exclusive.
+
+The id sequence is part of the transaction. If a caller's transaction is rolled back, the sequence is reset, and the
+next task would get an id that the caller already knows. So the highest id used in a caller's transaction is also
+written to a small file beside the database, which no rollback touches, and every insert skips the ids up to it
+(docs/decisions/0028). The file is only accessed under SQLite's write lock, so it needs no lock of its own.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
+from taskmill.errors import StoreError
 from taskmill.store.sql.connection import Cursor
 from taskmill.store.sql.statements import load
 from taskmill.store.sqlite.connection import Connection
-from taskmill.store.sqlite.lost_ids import LostIds, raise_sequence
 
-STATEMENTS = load(Path(__file__).with_name("queries"))
+_LONGEST = 20
+"""Number of digits of the largest possible id."""
+
+
+class LostIds:
+    """The ``-ids`` file of one database; it is created by the first task stored in a caller's transaction."""
+
+    def __init__(self, database: str) -> None:
+        self._path = database + "-ids"
+
+    def highest(self) -> int:
+        """Return the highest id that was used in a caller's transaction, or 0."""
+        # Called for each insert: in the usual case, without a file, it must not cost a file descriptor.
+        if not os.path.exists(self._path):
+            return 0
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY)
+        except OSError as wrong:
+            raise StoreError(f"{self._path} cannot be read: {wrong.strerror}; no task can be stored") from wrong
+        try:
+            written = os.read(descriptor, _LONGEST + 1)
+        finally:
+            os.close(descriptor)
+        if not written:
+            # The process was killed between creating and writing the file, so its caller has not received an id.
+            return 0
+        if not written.isdigit():
+            raise StoreError(f"{self._path} is damaged; delete it if no transaction that submits tasks is open")
+        return int(written)
+
+    def give_out(self, id: int) -> None:
+        """Record that a caller is about to receive ids up to this one."""
+        try:
+            descriptor = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
+            try:
+                os.write(descriptor, str(id).zfill(_LONGEST).encode())
+            finally:
+                os.close(descriptor)
+        except OSError as wrong:
+            raise StoreError(f"{self._path} cannot be written: {wrong.strerror}; the task was not stored") from wrong
+
+
+def raise_sequence(connection: Connection, table: str, id: int) -> None:
+    """Make the next id of a table greater than this one."""
+    known = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+    if known is None:
+        connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, id))
+    elif known[0] < id:
+        connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (id, table))
+
+
+STATEMENTS = load("sqlite")
 
 
 class Session:
-    """Runs statements by name; ``raw`` is SQLite's own connection."""
+    """A connection that runs statements by name; ``raw`` is the underlying ``sqlite3`` connection."""
 
     def __init__(self, raw: Connection, lost_ids: LostIds | None = None) -> None:
         self.raw = raw
@@ -30,7 +89,7 @@ class Session:
         return STATEMENTS[name]
 
     def insert(self, statement: str, rows: str, count: int, _first_id: int | None = None, /) -> int:
-        # SQLite gives out ids one after the other; what was planned with is what comes next.
+        # Ids are consecutive and this transaction holds the write lock, so the planned first id is the next one anyway.
         return (self._run(STATEMENTS[statement], (rows,)).lastrowid or 0) - count + 1
 
     def pass_over_lost_ids(self) -> None:

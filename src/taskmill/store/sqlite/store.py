@@ -1,4 +1,4 @@
-"""The SQLite store: the Store socket filled with a writer, a reader and a lock."""
+"""The SQLite implementation of the Store protocol: a writer, a reader and the dispatch lock."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
+from taskmill.core.ports import Clock, DispatchRight
 from taskmill.errors import AlreadyRunning, SubmissionError
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.records import TaskRecord
-from taskmill.model.stages import NewTask, Stored
-from taskmill.ports import Clock, DispatchRight
+from taskmill.model.task import NewTask, Stored
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox
@@ -35,17 +35,16 @@ from taskmill.store.sqlite.connection import (
     translated_errors,
 )
 from taskmill.store.sqlite.dispatch_lock import FileLock, NoLock, acquire, held_since, holder
-from taskmill.store.sqlite.log_file import LogFile
-from taskmill.store.sqlite.lost_ids import LostIds
+from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
-from taskmill.store.sqlite.session import Session
+from taskmill.store.sqlite.session import LostIds, Session
 from taskmill.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 
 
 class SqliteStore(WriteSide, ReadSide):
-    """One database file, or ``":memory:"``."""
+    """A store in one database file, or in memory with ``":memory:"``."""
 
     is_cluster = False
 
@@ -82,7 +81,7 @@ class SqliteStore(WriteSide, ReadSide):
         )
 
     def _connections(self) -> tuple[Connection, Connection, LogFile]:
-        """To write, to read, and to keep the log."""
+        """Open one connection to write, one to read and one to checkpoint the write-ahead log."""
         opened = [self._prepared()]
         try:
             opened.append(connect(self.name, read_only=True))
@@ -116,7 +115,7 @@ class SqliteStore(WriteSide, ReadSide):
         self._connection.close()
 
     async def publish_types(self, types: Mapping[str, str]) -> None:
-        # A program that says what is known already changes nothing by opening the file.
+        # Opening a file must not write to it if every type is published already.
         if types.items() - (await self.published_types()).items():
             await super().publish_types(types)
 
@@ -126,7 +125,8 @@ class SqliteStore(WriteSide, ReadSide):
         return self._held_right
 
     async def _take_right(self) -> FileLock:
-        # Whoever moves the queue has the right; and whoever waited for it may have waited for the end of a move.
+        # A process that moves the queue holds the lock too. So check for a move both when the lock is refused and after
+        # it is granted: a move may have ended while this process waited.
         try:
             right = await acquire(self.name)
         except AlreadyRunning:
@@ -150,14 +150,14 @@ class SqliteStore(WriteSide, ReadSide):
                 f"not {type(connection).__module__}.{type(connection).__name__}; two SQLite libraries "
                 "in one process would break each other's locks"
             )
-        # The caller may have set factories of its own; ours read plain rows.
+        # The caller may have set its own factories, but the code below expects plain tuples and str.
         factories = connection.row_factory, connection.text_factory
         connection.row_factory, connection.text_factory = None, str
         try:
             self._check_same_file(connection)
-            (answer,), arrived = inbox.insert(Session(connection, self._lost_ids), [tasks], self._clock.now_ms())
-            if arrived.fresh:
-                self._lost_ids.give_out(arrived.fresh[-1][0])
+            (answer,), commit = inbox.insert(Session(connection, self._lost_ids), [tasks], self._clock.now_ms())
+            if commit.fresh:
+                self._lost_ids.give_out(commit.fresh[-1][0])
         except DatabaseError as wrong:
             raise translated(wrong, self.name) from wrong
         finally:
@@ -192,7 +192,7 @@ class SqliteStore(WriteSide, ReadSide):
             try:
                 named = self._naming_damage(told, self._reading_session)
             except DatabaseError:
-                # Not even the rows can be examined.
+                # The rows cannot be read one by one either, so the damaged one stays unnamed.
                 raise told from None
             raise named from told
 
@@ -213,17 +213,17 @@ class SqliteStore(WriteSide, ReadSide):
         return before != version
 
     async def durable(self) -> None:
-        """Wait until everything committed so far would survive a power cut, by whichever process it was committed."""
+        """Wait until all commits so far, also those of other processes, would survive a power cut."""
         if self._writer.must_sync:
             version = await self._write(lambda _: self._data_version(), rows=0)
             if version != self._forced_version:
-                # Another process may be stopped between its commit and its sync; the log is forced for it.
+                # Another process may hang or die between its commit and its sync, so sync the log on its behalf.
                 self._forced_version = version
                 self._writer.committed_elsewhere()
         await super().durable()
 
     def _nodes(self, connection: AnyConnection, running: Sequence[TaskRecord], view: View) -> list[NodeAtWork]:  # noqa: ARG002
-        """The one process that dispatches. Whether it lives is known at every moment, so it was seen just now."""
+        """Return the process that dispatches, if any. Its lock proves that it is alive, so it was last seen now."""
         ids = [task.id for task in running]
         if self._held_right is not None and self._held_right.is_held:
             process, since, is_here = str(os.getpid()), self._dispatching_since, True
@@ -245,7 +245,7 @@ class SqliteStore(WriteSide, ReadSide):
             (page_size,) = connection.execute("PRAGMA page_size").fetchone()
             wal = Path(self.name + "-wal")
             wal_bytes = wal.stat().st_size if self.is_shared and wal.exists() else 0
-            # It reads every page, which takes seconds for a large file.
+            # quick_check reads every page, which takes seconds for a large file.
             problem = connection.execute("PRAGMA quick_check(1)").fetchone() if integrity else None
             return {
                 **({} if problem is None else {"integrity": problem[0], "damaged": [*map(str, find(connection))]}),
@@ -267,6 +267,51 @@ class SqliteStore(WriteSide, ReadSide):
 
 
 def _check_not_sealed(connection: Connection, name: str) -> None:
-    """Before anything else is done to it, a newer schema included."""
+    """Raise ``StoreMoved`` if the file is sealed by a move.
+
+    Called before the migration, so that a sealed file with a newer schema is reported as moved, not as too new.
+    """
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'taskmill_setting'").fetchone():
         check_not_sealed(connection.execute(READ_MARKS), name)
+
+
+class LastingMemory(SqliteStore):
+    """A store in memory whose data lives as long as the object, not only until it is closed."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(MEMORY, "full", clock)
+        self._kept: Connection | None = None
+        self._right = _Right()
+
+    def _prepared(self) -> Connection:
+        if self._kept is None:
+            self._kept = super()._prepared()
+        return self._kept
+
+    async def close(self) -> None:
+        await self._writer.close()
+
+    async def acquire_dispatch(self) -> DispatchRight:
+        return self._right.acquired()
+
+
+class _Right:
+    """The right to dispatch this store; as with a file, it is held until the last handler has ended."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def acquired(self) -> Self:
+        if self._is_held:
+            raise AlreadyRunning("a handler of an earlier run has not ended yet; this one can run once it has")
+        self._is_held = True
+        return self
+
+    def release(self) -> None:
+        self._is_held = False
+
+    def linger(self) -> None:
+        return
+
+    def inheritable(self) -> tuple[int, ...]:
+        return ()

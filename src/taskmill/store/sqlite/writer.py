@@ -1,17 +1,16 @@
 """Group commit to a file, in two stages.
 
-**Commit.** Requests that arrive together share a transaction. A small one is written on the event loop, which costs
-tens of microseconds and cannot be starved by it; a large one in the writer's thread, so that the loop stays free. Every
-statement handles a whole batch through one JSON value, because each call into SQLite gives up the GIL and may wait to
-get it back.
+**Commit.** Requests that arrive together share a transaction. A small transaction is written on the event loop: it
+costs tens of microseconds, and a busy loop cannot starve it. A large one is written in the writer's thread, so that the
+loop stays free. Every statement handles a whole batch through one JSON value, because each call into SQLite releases
+the GIL and may have to wait to get it back.
 
-**Sync.** With ``durability="full"`` whatever was committed is then forced to the disk in a thread, once for everything
-that was committed meanwhile (:mod:`taskmill.store.sqlite.disk_sync`). Whoever was promised durability (a submit, a
-cancel, a save) is answered after that. The loop goes on at once: starting a handler needs its claim to be committed,
-not to be on the disk, because a power cut that loses the claim also ends the handler. Decision 0003 has the
-measurements.
+**Sync.** With ``durability="full"`` a thread then syncs the write-ahead log to the disk, once for all transactions
+committed in the meantime (:mod:`taskmill.store.sqlite.disk_sync`). Callers that were promised durability (submit,
+cancel, save) get their answer after the sync. The loop does not wait for it: a handler may start once its claim is
+committed, because a power cut that loses the claim also kills the handler. Decision 0003 has the measurements.
 
-A loop that is always busy would starve the threads; then more is done on the loop
+A loop that is always busy starves the threads. In that case more work is done on the loop
 (:mod:`taskmill.store.sqlite.handover`).
 """
 
@@ -23,9 +22,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from taskmill.core.logs import logger
+from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreBusy, StoreError, StoreLost
-from taskmill.logs import logger
-from taskmill.ports import Clock
 from taskmill.store.sql.group_commit import Asked, GroupCommit, Request, guarded
 from taskmill.store.sqlite.connection import (
     LOG_BYTES_KEPT,
@@ -37,10 +36,10 @@ from taskmill.store.sqlite.connection import (
 )
 from taskmill.store.sqlite.disk_sync import DiskSync
 from taskmill.store.sqlite.handover import Handover
-from taskmill.store.sqlite.log_file import LogFile
-from taskmill.store.sqlite.log_frames import first_difference, is_intact
+from taskmill.store.sqlite.log import LogFile, first_difference, is_intact
 from taskmill.store.sqlite.session import Session
-from taskmill.store_meter import StoreMeter
+
+_chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
 
 T = TypeVar("T")
 
@@ -49,13 +48,13 @@ BUSY_INLINE_ROWS = 512
 LARGEST_BATCH = 128
 LOCK_PATIENCE = 60.0
 ROOM_PATIENCE = 1.0
-"""Seconds between two tries to make room on a full disk, if the first was in vain."""
+"""Seconds between two attempts to free space on a full disk, after one has failed."""
 MENDING_PAUSES = (0.0, 0.1, 0.5)
-"""Seconds before each try to write a log again that the disk has refused."""
+"""Seconds to wait before each attempt to rewrite a log whose sync has failed."""
 
 
 class Writer(GroupCommit):
-    """Writes to a file, or with ``log=None`` to memory."""
+    """The writer of a database file, or with ``log=None`` of a database in memory."""
 
     largest_batch = LARGEST_BATCH
 
@@ -72,14 +71,14 @@ class Writer(GroupCommit):
             )
         self._is_short_of_room = False
         self._no_room_before = 0.0
-        """Until then it is not worth while to make room on a full disk; in vain a moment ago."""
+        """Monotonic time before which no attempt is made to free space on a full disk: the last one has just failed."""
         self.lost: StoreLost | None = None
-        """Why nothing can be written or acknowledged any longer, if that is so."""
+        """The reason why the store is closed for writing, or None while it works."""
 
-    def measure(self, meter: StoreMeter) -> None:
-        super().measure(meter)
+    def measure(self, counters: StoreCounters) -> None:
+        super().measure(counters)
         if self._sync is not None:
-            self._sync.meter = meter
+            self._sync.counters = counters
 
     def post(
         self,
@@ -88,7 +87,7 @@ class Writer(GroupCommit):
         committed: Callable[[T], None],
         failed: Callable[[Exception], None],
         *,
-        alone: bool = False,  # noqa: ARG002 - whoever writes to a file is alone
+        alone: bool = False,  # noqa: ARG002 - SQLite has only one writer at a time
     ) -> None:
         if self.lost is not None:
             failed(self.lost)
@@ -96,7 +95,7 @@ class Writer(GroupCommit):
         super().post(request, rows, committed, failed)
 
     def kick(self) -> None:
-        """Write what waits: small batches here and now, a large one in the thread, with the rest after it."""
+        """Write the waiting requests: small batches now on the loop, a large one in the thread, the rest after it."""
         self._kicked = False
         sync = self._sync
         if sync is not None and sync.must_mend and not self._working and (sync.is_busy or self._asked):
@@ -107,7 +106,7 @@ class Writer(GroupCommit):
             try:
                 here = self._belongs_on_loop(batch)
                 results = self._finish_transaction(batch) if here else []
-            except Exception as wrong:  # noqa: BLE001 - it is handed to whoever asked
+            except Exception as wrong:  # noqa: BLE001 - it is passed to the callers
                 self._batch_failed(batch, wrong)
             else:
                 if here:
@@ -117,7 +116,7 @@ class Writer(GroupCommit):
         self._check_idle()
 
     def _belongs_on_loop(self, batch: Sequence[Asked]) -> bool:
-        """Whether to write it here; if so, and if it needs one, the transaction has begun."""
+        """True if the batch is to be written on the loop; its transaction, if it needs one, has then begun."""
         rows = sum(asked.rows for asked in batch)
         if rows == 0 or self._log is None:
             return True
@@ -131,7 +130,7 @@ class Writer(GroupCommit):
         return translated(wrong, self._name) if isinstance(wrong, DatabaseError) else wrong
 
     def _batch_failed(self, batch: list[Asked], wrong: Exception) -> None:
-        """Do what can be done about a disk that refuses, and try the batch once more."""
+        """Try the batch once more if the disk is full or a sync has failed; otherwise report the error."""
         lacks_space = is_lack_of_space(wrong) and time.monotonic() >= self._no_room_before
         if self._log is None or not (lacks_space or is_failed_sync(wrong)):
             super()._batch_failed(batch, wrong)
@@ -139,14 +138,15 @@ class Writer(GroupCommit):
             self._no_room_before = time.monotonic() + ROOM_PATIENCE
             super()._batch_failed(batch, wrong)
         else:
-            # A descriptor of SQLite's reports a failed sync once. Our own descriptor reports it too, so it is mended.
+            # The kernel reports a failed sync once per descriptor, so SQLite's next try would succeed. It reports the
+            # failure to the descriptor of LogFile too, and that leads to a rewrite of the log.
             self._asked[:0] = [asked._replace(again=True) for asked in batch]
             if lacks_space:
                 self._working = True
                 self._thread.start(self._make_room, self._checkpointed)
 
     def _make_room(self) -> None:
-        """Copy the log back, so that it begins anew in the space it has, and gives back what it does not need."""
+        """Checkpoint the log, so that it starts over in the space it already has and releases the rest."""
         self._connection.execute("PRAGMA journal_size_limit = 0")
         self._is_short_of_room = True
         self._checkpoint()
@@ -187,11 +187,11 @@ class Writer(GroupCommit):
 
     @property
     def must_sync(self) -> bool:
-        """True if what is committed has to be forced to the disk."""
+        """True if commits have to be synced to the disk."""
         return self._sync is not None
 
     def committed_elsewhere(self) -> None:
-        """Note that another process has committed something that it may not have forced to the disk yet."""
+        """Record that another process has committed something that it may not have synced yet."""
         if self._sync is not None:
             self._sync.committed()
 
@@ -199,10 +199,10 @@ class Writer(GroupCommit):
         if self._sync is not None:
             self._sync.sync_soon()
 
-    # When the disk refuses
+    # When a sync fails
 
     def _mend(self, sync: DiskSync) -> None:
-        """Write the log again, so that a sync proves something."""
+        """Rewrite the log after a failed sync; only then does a successful sync prove that it is on the disk."""
 
         def done(_result: Any, refused: BaseException | None) -> None:
             self._working = False
@@ -218,7 +218,9 @@ class Writer(GroupCommit):
 
     def _not_mended(self, sync: DiskSync, refused: BaseException) -> None:
         why = f"the disk refused to keep what was committed ({refused})"
-        uncertain = StoreError(f"{self._name}: {why}, so this request may or may not be stored: look for it later")
+        uncertain = StoreError(
+            f"{self._name}: {why}; this request may or may not be stored. Look for it before you repeat it"
+        )
         if is_lack_of_space(refused) or isinstance(refused, StoreBusy):
             sync.refused(uncertain, for_good=False)
             self._refuse(StoreError(f"{self._name}: {why}; nothing was stored. Free some space and try again"))
@@ -231,7 +233,7 @@ class Writer(GroupCommit):
             )
 
     def _lose(self, why: StoreLost) -> None:
-        """Close the store for good: nothing is acknowledged any longer."""
+        """Close the store for good and fail every waiting request with ``why``."""
         if self.lost is None:
             self.lost = why
             logger.critical("%s", why)
@@ -240,7 +242,7 @@ class Writer(GroupCommit):
         self._refuse(self.lost)
 
     def check_files(self) -> None:
-        """Close the store and raise ``StoreLost`` if its files are no longer where others find them."""
+        """Close the store and raise ``StoreLost`` if its files were deleted, moved or replaced."""
         if self._log is not None:
             try:
                 self._log.check_files()
@@ -254,7 +256,7 @@ class Writer(GroupCommit):
             guarded(each.failed, wrong)
 
     def _write_again(self, log: LogFile) -> None:
-        """Force a log that is in doubt to the disk, in the thread."""
+        """Rewrite a log that is in doubt and sync it; runs in the thread."""
         refused: Exception = StoreError("it was not tried")
         for pause in MENDING_PAUSES:
             time.sleep(pause)
@@ -273,17 +275,17 @@ class Writer(GroupCommit):
                 continue
             if failed:
                 if not is_intact(after := log.content(), first_difference(before, after)):
-                    raise OSError(errno.EIO, "and has lost a part of it")
+                    raise OSError(errno.EIO, "a part of the log is lost")
                 log.begin_anew()
             log.trust()
             return
         raise refused
 
     def _commit_nothing(self) -> None:
-        """Commit a page as it is.
+        """Commit one unchanged page, to check that the log still has every committed frame.
 
-        SQLite continues the chain of checksums in the log from its memory. So the chain is whole only if the file
-        still has everything that was committed. Some file systems throw away what they could not write.
+        SQLite continues the checksum chain of the log from its memory. So the new frame matches the frames before it
+        only if none of them is missing in the file. Some file systems drop data that they could not write.
         """
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         self._connection.execute(f"PRAGMA user_version = {version}")
@@ -294,7 +296,7 @@ class Writer(GroupCommit):
             self._connection.execute("ROLLBACK")
 
     def _finish_transaction(self, batch: Sequence[Asked]) -> list[Any]:
-        """Run the requests in one transaction; requests that only read need none."""
+        """Run the requests in one transaction, or without one if all of them only read."""
         if not any(asked.rows for asked in batch):
             return [asked.request(self._session) for asked in batch]
         try:
@@ -320,23 +322,26 @@ class Writer(GroupCommit):
         return True
 
     def _begin_patiently(self) -> None:
-        """Wait for another process's write lock, in the thread; SQLite has no queue, so waits are random."""
+        """Begin a transaction, waiting in the thread while another process holds the write lock.
+
+        SQLite does not queue waiters, so the pauses between attempts are random.
+        """
         give_up_at = time.monotonic() + LOCK_PATIENCE
         longest = 0.001
         while not self._begin_now():
             if time.monotonic() > give_up_at:
                 raise StoreBusy(f"{self._name}: another process holds the write lock for {LOCK_PATIENCE:.0f} s")
-            time.sleep(random.uniform(0, longest))  # noqa: S311 - spreading waits, not secrets
+            time.sleep(_chance.uniform(0, longest))
             longest = min(longest * 2, 0.02)
 
     def _checkpoint(self) -> None:
-        """Copy the log into the database while holding the write lock, so that no commit can race with it."""
+        """Checkpoint the log while holding the write lock, so that no commit can race with it."""
         log = self._log
         if log is None:
             return
         try:
             if log.in_doubt:
-                # A power cut while a log is copied back that is not wholly on the disk would mix old and new pages.
+                # A power cut during a checkpoint of a log that is not wholly on the disk would mix old and new pages.
                 self._write_again(log)
             if not self._begin_now():
                 return
@@ -346,10 +351,10 @@ class Writer(GroupCommit):
                 self._roll_back()
         except (DatabaseError, OSError, StoreError) as wrong:
             if isinstance(wrong, DatabaseError) and not is_busy(wrong) and not is_lack_of_space(wrong):
-                # SQLite forces the log to the disk before it copies, and does not say what has failed.
+                # SQLite syncs the log before it copies pages, and does not say which of the two has failed.
                 log.doubt()
-            # Whatever was committed is in the log and stays there; only its growth is a pity.
-            logger.warning("the log could not be copied back yet: %s", translated(wrong, self._name))
+            # Nothing is lost: committed data stays in the log, which only grows.
+            logger.warning("the write-ahead log could not be checkpointed yet: %s", translated(wrong, self._name))
 
     async def close(self) -> None:
         if self._sync is not None:

@@ -1,1 +1,1 @@
-"""Numbered SQL files; the schema is their sum. A released file is never edited, only followed."""
+"""Numbered migration scripts. A released script is never edited; later changes go into a new one."""

@@ -1,0 +1,130 @@
+"""``taskmill demo``: run a sync workload on a temporary file, show it, and check the result."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import math
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from taskmill import Ending, Group, Scheduler, Status
+from taskmill.cli import json_output, screen, text
+from taskmill.cli.refusal import DONE, INTERRUPTED, REFUSED, WRONG, Refusal
+
+if TYPE_CHECKING:
+    from taskmill.cli.demo.audit import Audit
+    from taskmill.cli.demo.run import DemoRun, DemoView
+
+SUMMARY = "Run a realistic workload on a temporary file, and check that nothing is lost"
+
+SLOTS = 12
+SECONDS = 12.0
+TASKS = 300
+PATIENCE = 60.0
+"""Seconds that the demonstration may run too long before it is stopped as stuck."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds", metavar="N", type=float, default=SECONDS, help="approximate duration (default: 12)"
+    )
+    parser.add_argument("--tasks", metavar="N", type=int, default=TASKS, help="number of tasks (default: 300)")
+    parser.add_argument("--fast", action="store_true", help="no simulated waiting")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    seconds = 0.0 if arguments.fast else arguments.seconds
+    if not math.isfinite(seconds) or seconds < 0:
+        raise Refusal("--seconds must be a number of at least 0", WRONG)
+    if arguments.tasks < 1:
+        raise Refusal("--tasks must be at least 1", WRONG)
+    # Some tasks fail on purpose; their tracebacks would only garble the view.
+    logging.getLogger("taskmill").addHandler(logging.NullHandler())
+    try:
+        audit = asyncio.run(_show(arguments.tasks, seconds, _Quiet() if arguments.json else None))
+    except KeyboardInterrupt:
+        screen.complain("the demonstration was interrupted; its file is removed")
+        return INTERRUPTED
+    if arguments.json:
+        json_output.print_document(
+            {
+                "submitted": audit.submitted,
+                "accounted_for": audit.accounted_for,
+                "endings": audit.endings,
+                "still_active": audit.still_active,
+                "lost": audit.lost,
+                "seconds": audit.seconds,
+                "checks": audit.checks,
+                "balances": audit.balances,
+            }
+        )
+    else:
+        _print(audit)
+    return DONE if audit.balances else REFUSED
+
+
+async def _show(tasks: int, seconds: float, view: DemoView | None) -> Audit:
+    from taskmill.cli.demo.audit import audited
+    from taskmill.cli.demo.run import DemoRun
+    from taskmill.cli.demo.workload import WEIGHTS, Witness, planned, sync
+
+    witness = Witness()
+    with tempfile.TemporaryDirectory(prefix="taskmill-demo-") as folder, contextlib.ExitStack() as stack:
+        file = str(Path(folder) / "tasks.db")
+        async with Scheduler(
+            file,
+            domains=[sync],
+            max_concurrency=SLOTS,
+            groups={name: Group(weight=weight) for name, weight in WEIGHTS.items()},
+            retention=None,
+            state=[witness],
+            shutdown_grace=1,
+        ) as scheduler:
+            run = DemoRun(scheduler, planned(tasks, seconds, SLOTS), seconds, seconds * 3 + PATIENCE)
+            await run.run(view or _chosen_view(stack))
+        stack.close()
+        return await audited(file, run, witness)
+
+
+def _chosen_view(stack: contextlib.ExitStack) -> DemoView:
+    if not screen.allows_live_view():
+        return _Lines()
+    from taskmill.cli.views.demo import demo_frame
+    from taskmill.cli.views.live import LiveView
+
+    return stack.enter_context(LiveView(demo_frame, screen=True))
+
+
+class _Quiet:
+    """Shows nothing: with ``--json`` only the result is printed."""
+
+    def draw(self, state: DemoRun) -> None:
+        """Do nothing."""
+
+
+class _Lines:
+    """Prints a line now and then, for pipes and logs."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def draw(self, state: DemoRun) -> None:
+        if state.snapshot is None or state.elapsed < self._next:
+            return
+        self._next = state.elapsed + max(state.seconds / 6, 0.5)
+        counts = state.snapshot.counts
+        active = {str(status): counts.get(status, 0) for status in Status}
+        ended = {str(ending): counts.get(ending, 0) for ending in Ending}
+        screen.say(f"{state.elapsed:5.1f} s  active: {text.counted(active)}; ended: {text.counted(ended)}")
+
+
+def _print(audit: Audit) -> None:
+    screen.paragraph("A sync workload ran on a temporary SQLite file, which a second scheduler then read back:")
+    for check in audit.checks:
+        screen.paragraph(f"{'✓' if check.holds else '✗'} {check.text}", indent="  ")
+    if not audit.balances:
+        screen.complain("a check failed: this is a bug in taskmill, please report it")

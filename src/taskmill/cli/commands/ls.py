@@ -1,0 +1,138 @@
+"""``taskmill ls``: list active tasks, or ended ones."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from taskmill import Ending, HistoryRecord, Status, TaskRecord
+from taskmill.cli import json_output, screen, text
+from taskmill.cli.refusal import DONE, WRONG, Refusal
+from taskmill.cli.store_file import add_file, chosen_file, opened
+
+SUMMARY = "List active tasks, oldest first; with --history ended tasks, newest first"
+
+DEFAULT_LIMIT = 50
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    parser.add_argument(
+        "--status", metavar="WORD", choices=[*map(str, Status), *map(str, Ending)], help="a status, or an ending"
+    )
+    parser.add_argument("--type", metavar="NAME", help="a task type such as sync::transfer")
+    parser.add_argument("--domain", metavar="NAME")
+    parser.add_argument("--group", metavar="NAME", help="'' for tasks without a group")
+    parser.add_argument("--tag", metavar="K=V", action="append", default=[], help="may be repeated")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=DEFAULT_LIMIT, help="at most N tasks, 0 for all (default: 50)"
+    )
+    parser.add_argument("--history", action="store_true", help="ended tasks; implied by an ending as --status")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    file = chosen_file(arguments.file)
+    if arguments.limit < 0:
+        raise Refusal("--limit must be at least 0", WRONG)
+    if arguments.history and arguments.status in set(Status):
+        raise Refusal(f"--history lists ended tasks, and {arguments.status} is not an ending", WRONG)
+    tags = _tags(arguments.tag)
+    ended = arguments.history or arguments.status in set(Ending)
+    found: Sequence[TaskRecord | HistoryRecord] = asyncio.run(_find(file, arguments, tags, ended=ended))
+    shown = found[: arguments.limit] if arguments.limit else found
+    if arguments.json:
+        json_output.print_document(shown)
+    else:
+        _print(shown, ended=ended, more=len(found) > len(shown))
+    return DONE
+
+
+async def _find(
+    file: str, arguments: argparse.Namespace, tags: dict[str, str], *, ended: bool
+) -> Sequence[TaskRecord | HistoryRecord]:
+    """Return one task more than the limit, to see whether there are more."""
+    filters: dict[str, Any] = {
+        name: getattr(arguments, name)
+        for name in ("status", "type", "domain", "group")
+        if getattr(arguments, name) is not None
+    }
+    limit: int | None = arguments.limit + 1 if arguments.limit else None
+    async with opened(file) as scheduler:
+        if ended:
+            return await scheduler.history(**filters, tags=tags, limit=limit)
+        return await scheduler.tasks(**filters, tags=tags, limit=limit)
+
+
+def _tags(given: Sequence[str]) -> dict[str, str]:
+    tags: dict[str, str] = {}
+    for tag in given:
+        name, equals, value = tag.partition("=")
+        if not name or not equals:
+            raise Refusal(f"--tag needs NAME=VALUE, got {tag!r}", WRONG)
+        tags[name] = value
+    return tags
+
+
+def _print(records: Sequence[TaskRecord | HistoryRecord], *, ended: bool, more: bool) -> None:
+    if not records:
+        screen.say("no ended task matches" if ended else "no active task matches; --history lists ended tasks")
+        return
+    if ended:
+        headings = ["id", "ending", "type", "group", "priority", "took", "ended", "about"]
+    else:
+        headings = ["id", "status", "type", "group", "priority", "attempts", "when", "about"]
+    screen.table(
+        headings,
+        [_ended_row(record) if isinstance(record, HistoryRecord) else _active_row(record) for record in records],
+        numbers=frozenset({"id", "took", "attempts"}),
+    )
+    if more:
+        screen.say(f"… there are more than {len(records):,}; --limit 0 lists all")
+
+
+def _active_row(record: TaskRecord) -> list[str]:
+    return [
+        str(record.id),
+        str(record.status),
+        record.type,
+        record.group or "-",
+        text.priority(record),
+        str(record.attempt),
+        _when(record),
+        _about(record),
+    ]
+
+
+def _when(record: TaskRecord) -> str:
+    """Return how long it has run, when it is due, or when it was submitted."""
+    if record.status is Status.RUNNING and record.started_at is not None:
+        return f"since {text.duration(datetime.now(UTC) - record.started_at)}"
+    if record.status is Status.SCHEDULED and record.run_at is not None:
+        return text.ago(record.run_at)
+    return text.ago(record.created_at)
+
+
+def _about(record: TaskRecord) -> str:
+    parts = [text.subject(record)]
+    if record.status is Status.RUNNING and record.progress is not None:
+        parts.insert(0, text.progress(record.progress))
+    elif record.last_error:
+        parts.append(text.first_line(record.last_error))
+    return " · ".join(filter(None, parts))
+
+
+def _ended_row(record: HistoryRecord) -> list[str]:
+    why = text.first_line(record.error) if record.error else ""
+    return [
+        str(record.id),
+        str(record.ending),
+        record.type,
+        record.group or "-",
+        text.priority(record),
+        "-" if record.duration is None else text.duration(record.duration),
+        text.ago(record.ended_at),
+        " · ".join(filter(None, [text.subject(record), why])),
+    ]

@@ -1,0 +1,196 @@
+"""``taskmill run``: dispatch a scheduler of the user's own code until a signal stops it.
+
+The first SIGINT or SIGTERM stops gracefully. The second ends the process at once; interrupted attempts run again later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+from taskmill import Scheduler, StoreBusy, TaskNotFound
+from taskmill.cli import screen
+from taskmill.cli.refusal import DONE, WRONG, Refusal
+from taskmill.cli.text import first_line
+from taskmill.cli.views.run_lines import RunJsonLines, RunLines
+
+if TYPE_CHECKING:
+    from taskmill.cli.views.live import LiveView
+    from taskmill.cli.views.run import RunState
+
+SUMMARY = "Run the tasks of a scheduler in your code, until SIGINT or SIGTERM"
+
+LOOK_INTERVAL = 0.05
+STANDBY_INTERVAL = 1.0
+VIEW_INTERVAL = 0.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="MODULE:SCHEDULER", help="such as app.tasks:scheduler")
+    parser.add_argument("--standby", action="store_true", help="if another scheduler dispatches, wait and take over")
+    parser.add_argument("--verbose", action="store_true", help="print a line for each event")
+    parser.add_argument("--plain", action="store_true", help="no live view")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    scheduler = find_scheduler(arguments.target)
+    _log_failures()
+    lines = RunJsonLines() if arguments.json else RunLines(verbose=arguments.verbose)
+    is_live = not arguments.json and not arguments.plain and screen.is_terminal() and screen.has_rich()
+    asyncio.run(_run(scheduler, arguments.target, lines, standby=arguments.standby, is_live=is_live))
+    return DONE
+
+
+# The scheduler
+
+
+def find_scheduler(target: str) -> Scheduler:
+    """Return the scheduler named ``module:attribute``; the current directory is on the import path."""
+    module_name, colon, attribute = target.partition(":")
+    names = [*module_name.split("."), *attribute.split(".")]
+    if not colon or not all(name.isidentifier() for name in names):
+        raise Refusal(f"name the scheduler as module:attribute, such as app.tasks:scheduler; got {target!r}", WRONG)
+    found: object = _module(module_name)
+    for name in attribute.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise Refusal(f"module {module_name} has no {attribute}", WRONG) from None
+    if not isinstance(found, Scheduler):
+        kind = "a class" if isinstance(found, type) else f"of type {type(found).__name__}"
+        raise Refusal(f"{target} is not a Scheduler but {kind}", WRONG)
+    return found
+
+
+def _module(name: str) -> object:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as wrong:
+        missing = wrong.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            raise Refusal(f"there is no module {name} in {here} or on Python's path", WRONG) from None
+        raise Refusal(f"importing {name} failed: it needs the module {missing}", WRONG) from wrong
+    except Exception as wrong:
+        error = f"{type(wrong).__name__}: {first_line(str(wrong))}"
+        raise Refusal(f"importing {name} failed: {error}", WRONG) from wrong
+
+
+def _log_failures() -> None:
+    """Log failures to stderr, unless the module has set up logging itself."""
+    if not logging.getLogger().hasHandlers():
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("taskmill").setLevel(logging.INFO)
+
+
+# Running
+
+
+async def _run(scheduler: Scheduler, target: str, lines: RunLines, *, standby: bool, is_live: bool) -> None:
+    stop_asked = asyncio.Event()
+    view = _live_view(target) if is_live else None
+
+    def ask_to_stop(name: str) -> None:
+        lines.stopping(name)
+        stop_asked.set()
+
+    with _signals(ask_to_stop, before_exit=view.show_cursor if view else lambda: None):
+        async with scheduler:
+            listening = asyncio.create_task(_listen(scheduler, lines))
+            running = asyncio.create_task(scheduler.run(standby=standby))
+            stop_wanted = asyncio.create_task(stop_asked.wait())
+            showing = asyncio.create_task(_show_start_and_view(scheduler, target, lines, view, standby=standby))
+            try:
+                await asyncio.wait([running, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
+                await scheduler.stop()
+                await running
+            finally:
+                showing.cancel()
+                stop_wanted.cancel()
+                await asyncio.wait([showing, stop_wanted])
+        # Closing the scheduler ends the listener, after the last event.
+        await listening
+    lines.stopped(target)
+
+
+async def _listen(scheduler: Scheduler, lines: RunLines) -> None:
+    async for event in scheduler.events():
+        lines.event(event)
+
+
+@contextlib.contextmanager
+def _signals(ask_to_stop: Callable[[str], None], before_exit: Callable[[], None]) -> Generator[None]:
+    """Call ``ask_to_stop`` at the first signal; at the second, call ``before_exit`` and exit at once."""
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def received(number: int, _frame: object = None) -> None:
+        nonlocal asked
+        if asked:
+            before_exit()
+            os._exit(128 + number)
+        asked = True
+        loop.call_soon_threadsafe(ask_to_stop, signal.Signals(number).name)
+
+    before = {number: signal.signal(number, received) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# Showing
+
+
+def _live_view(target: str) -> LiveView[RunState]:
+    from taskmill.cli.views.live import LiveView
+    from taskmill.cli.views.run import RunFrame
+
+    return LiveView(RunFrame(target), below=True)
+
+
+async def _show_start_and_view(
+    scheduler: Scheduler, target: str, lines: RunLines, view: LiveView[RunState] | None, *, standby: bool
+) -> None:
+    await _announce_start(scheduler, target, lines, standby=standby)
+    if view is not None:
+        with view:
+            await _show(scheduler, lines, view)
+
+
+async def _announce_start(scheduler: Scheduler, target: str, lines: RunLines, *, standby: bool) -> None:
+    looks = 0
+    while not (snapshot := await scheduler.snapshot()).dispatching:
+        looks += 1
+        if standby and looks == 2:
+            lines.standing_by(target)
+        await asyncio.sleep(STANDBY_INTERVAL if standby and looks > 2 else LOOK_INTERVAL)
+    lines.started(target, snapshot)
+
+
+async def _show(scheduler: Scheduler, lines: RunLines, view: LiveView[RunState]) -> None:
+    """Draw the state of the queue again and again, until cancelled."""
+    from taskmill.cli.views.polling import QueuePoller
+    from taskmill.cli.views.run import RunState
+
+    poller = QueuePoller(scheduler)
+    while True:
+        try:
+            state = RunState(await poller.read(), dict(lines.endings))
+            # A terminal that takes nothing must not stop the work.
+            await asyncio.to_thread(view.draw, state)
+        except (StoreBusy, TaskNotFound):
+            # The file is busy, or the task to explain is gone; try again after a longer pause.
+            await asyncio.sleep(VIEW_INTERVAL)
+        await asyncio.sleep(VIEW_INTERVAL)

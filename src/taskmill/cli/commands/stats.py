@@ -1,0 +1,67 @@
+"""``taskmill stats``: show how tasks of a type ended, how long they took and what they moved, from history."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from taskmill import TypeStats
+from taskmill.cli import json_output, screen, text
+from taskmill.cli.refusal import DONE, REFUSED, WRONG, Refusal
+from taskmill.cli.store_file import VARIABLE, chosen_file, opened
+
+SUMMARY = "Show statistics of task types, from all tasks that ended"
+
+NUMBERS = frozenset({"ended", "completed", "failed", "takes"})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="FILE TYPE...",
+        help=f"the database (may be left out when ${VARIABLE} is set), then task types such as sync::transfer",
+    )
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    file, types = _order(arguments.words)
+    found = asyncio.run(_find(file, types))
+    if arguments.json:
+        json_output.print_document(found)
+    unknown = [type for type, stats in found.items() if not stats.count]
+    known = {type: stats for type, stats in found.items() if stats.count}
+    if known and not arguments.json:
+        screen.table(["type", "ended", "completed", "failed", "takes", "moves"], _rows(known), numbers=NUMBERS)
+    for type in unknown:
+        screen.complain(f"no task of the type {type!r} has ended")
+    return REFUSED if unknown else DONE
+
+
+def _order(given: Sequence[str]) -> tuple[str, list[str]]:
+    """Split FILE and types: a first word without ``::`` is the FILE."""
+    file = None if "::" in given[0] else given[0]
+    types = list(dict.fromkeys(given if file is None else given[1:]))
+    if not types:
+        raise Refusal("give a task type such as sync::transfer after FILE", WRONG)
+    return chosen_file(file), types
+
+
+async def _find(file: str, types: Sequence[str]) -> Mapping[str, TypeStats]:
+    async with opened(file) as scheduler:
+        return {type: await scheduler.stats(type) for type in types}
+
+
+def _rows(found: Mapping[str, TypeStats]) -> list[list[str]]:
+    return [
+        [
+            type,
+            f"{stats.count:,}",
+            f"{stats.completed:,}",
+            f"{stats.failed:,} ({stats.failure_rate:.0%})" if stats.failed else "0",
+            "-" if stats.avg_duration is None else text.duration(stats.avg_duration),
+            text.io(stats.avg_io) or "-",
+        ]
+        for type, stats in found.items()
+    ]

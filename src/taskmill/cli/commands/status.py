@@ -1,0 +1,86 @@
+"""``taskmill status``: count tasks by status and group, and say whether anything dispatches."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from taskmill import Ending, Snapshot, Status
+from taskmill.cli import json_output, screen, text
+from taskmill.cli.refusal import DONE
+from taskmill.cli.store_file import add_file, chosen_file, dispatcher_of, opened, shown
+
+SUMMARY = "Count tasks by status and group, and say whether anything dispatches"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    file = chosen_file(arguments.file)
+    snapshot, dispatcher = asyncio.run(_look(file))
+    if arguments.json:
+        json_output.print_document(
+            {
+                "store": shown(file),
+                "dispatching": dispatcher is not None,
+                "dispatcher": dispatcher,
+                "active": _chosen(snapshot, Status),
+                "ended": _chosen(snapshot, Ending),
+                "paused": snapshot.paused,
+                "paused_domains": snapshot.paused_domains,
+                "paused_groups": snapshot.paused_groups,
+                "pressure": snapshot.pressure,
+                "groups": snapshot.groups,
+            }
+        )
+    else:
+        _print(file, snapshot, dispatcher)
+    return DONE
+
+
+async def _look(file: str) -> tuple[Snapshot, str | None]:
+    async with opened(file) as scheduler:
+        return await scheduler.snapshot(), await dispatcher_of(scheduler)
+
+
+def _chosen(snapshot: Snapshot, kinds: type[Status | Ending]) -> dict[str, int]:
+    return {str(kind): snapshot.counts.get(kind, 0) for kind in kinds}
+
+
+def _print(file: str, snapshot: Snapshot, dispatcher: str | None) -> None:
+    active, ended = _chosen(snapshot, Status), _chosen(snapshot, Ending)
+    paused, pressure = text.paused(snapshot), text.pressure_elsewhere(snapshot)
+    screen.facts(
+        [
+            ("file", shown(file)),
+            ("dispatcher", dispatcher or "none: nothing runs the tasks of this file now"),
+            *([("paused", paused)] if paused else []),
+            *([("pressure", pressure)] if pressure else []),
+            ("active", _total(active)),
+            ("ended", _total(ended)),
+        ]
+    )
+    if snapshot.groups:
+        screen.say()
+        _print_groups(snapshot)
+
+
+def _print_groups(snapshot: Snapshot) -> None:
+    headings = ["running", *(["share"] if snapshot.is_shared else []), "pending", "group"]
+    rows = [
+        [
+            f"{group.running:,}",
+            *([f"{group.slots:,}"] if snapshot.is_shared else []),
+            f"{group.pending:,}",
+            text.group_name(group.name),
+        ]
+        for group in snapshot.groups.values()
+    ]
+    screen.table(headings, rows, numbers=frozenset({"running", "share", "pending"}))
+
+
+def _total(counts: dict[str, int]) -> str:
+    total = sum(counts.values())
+    return f"{total:,}: {text.counted(counts)}" if total else "none"

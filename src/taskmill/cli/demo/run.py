@@ -1,0 +1,148 @@
+"""One run of the demonstration: submits the plan in waves, cancels some tasks, and keeps what its views show."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from taskmill import Ending, Scheduler, Snapshot, Status, TaskRecord
+from taskmill.cli.demo.workload import WEIGHTS, Piece, Plan, watch
+from taskmill.events import (
+    EventsMissed,
+    TaskCancelled,
+    TaskCompleted,
+    TaskDeadLettered,
+    TaskEvent,
+    TaskExpired,
+    TaskFailed,
+)
+
+WAVES = 6
+RECENT = 40
+LISTED = (TaskCompleted, TaskFailed, TaskDeadLettered, TaskCancelled, TaskExpired)
+
+
+class DemoView(Protocol):
+    """Shows the run while it lasts."""
+
+    def draw(self, state: DemoRun, /) -> None: ...
+
+
+class DemoRun:
+    """Runs a plan. ``expected`` maps the id of each task to how it must end."""
+
+    def __init__(self, scheduler: Scheduler, plan: Plan, seconds: float, patience: float) -> None:
+        self.scheduler = scheduler
+        self.plan = plan
+        self.seconds = seconds
+        self.expected: dict[int, Ending] = {}
+        self.repeated = 0
+        """The number of submissions whose key an active task already had."""
+        self.recent: deque[TaskEvent] = deque(maxlen=RECENT)
+        self.retries_seen = 0
+        self.contended = 0
+        """The number of snapshots in which all slots were taken and each tenant had tasks waiting."""
+        self.slots_seen: Counter[str] = Counter()
+        """The running tasks of each tenant in those snapshots, added up."""
+        self.snapshot: Snapshot | None = None
+        self._patience = patience
+        self._began = time.monotonic()
+        self._submitted_all = False
+        self._asked: set[int] = set()
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def ended(self) -> int:
+        return sum(self.snapshot.counts.get(ending, 0) for ending in Ending) if self.snapshot else 0
+
+    async def run(self, view: DemoView) -> None:
+        """Run the plan until every task has ended, or until ``patience`` seconds have passed."""
+        self._began = time.monotonic()
+        listening = asyncio.create_task(self._listen())
+        submitting = asyncio.create_task(self._submit_in_waves())
+        try:
+            async with self.scheduler.running():
+                await self._watch(view, submitting)
+        finally:
+            for task in (submitting, listening):
+                task.cancel()
+            await asyncio.wait([submitting, listening])
+
+    async def _watch(self, view: DemoView, submitting: asyncio.Task[None]) -> None:
+        pause = 0.12 if self.seconds else 0.02
+        while self.elapsed < self._patience:
+            if submitting.done():
+                submitting.result()
+            self.snapshot = await self.scheduler.snapshot()
+            self._compare_tenants(self.snapshot)
+            view.draw(self)
+            if self._submitted_all and not any(self.snapshot.counts.get(status, 0) for status in Status):
+                return
+            await self._cancel_in_time(self.snapshot.running)
+            await asyncio.sleep(pause)
+
+    def _compare_tenants(self, snapshot: Snapshot) -> None:
+        tenants = [snapshot.groups[name] for name in WEIGHTS]
+        if len(snapshot.running) == snapshot.max_concurrency and all(tenant.pending for tenant in tenants):
+            self.contended += 1
+            self.slots_seen.update({tenant.name: tenant.running for tenant in tenants})
+
+    # Submitting
+
+    async def _submit_in_waves(self) -> None:
+        pieces = self.plan.pieces
+        first = len(pieces) // 2
+        await self._submit(pieces[:first])
+        # Submit some uploads again, as an impatient user would: their keys are taken, so no task is added.
+        again = [piece for piece in pieces[:first] if piece.submission.type == "sync::upload"]
+        await self._submit(again[-len(pieces) // 50 :] if again else [])
+        wave = -(-len(pieces) // (2 * WAVES))
+        for start in range(first, len(pieces), wave):
+            await asyncio.sleep(self.seconds * 0.5 / WAVES)
+            await self._submit(pieces[start : start + wave])
+        self._submitted_all = True
+
+    async def _submit(self, pieces: Sequence[Piece]) -> None:
+        handles = await self.scheduler.submit_many(piece.submission for piece in pieces)
+        for piece, handle in zip(pieces, handles, strict=True):
+            self.expected[handle.id] = piece.ending
+            self.repeated += handle.kind in ("duplicate", "upgraded")
+
+    # Cancelling
+
+    async def _cancel_in_time(self, running: Sequence[TaskRecord]) -> None:
+        """Cancel ``watch`` tasks that have run long enough, and postponed tasks once everything is submitted."""
+        for record in running:
+            if record.type == watch.name and record.started_at is not None:
+                age = time.time() - record.started_at.timestamp()
+                if age >= self.plan.watch_seconds:
+                    await self._cancel(record.id)
+        if self._submitted_all:
+            for record in await self.scheduler.tasks(status=Status.SCHEDULED):
+                if self.expected.get(record.id) is Ending.CANCELLED:
+                    await self._cancel(record.id)
+
+    async def _cancel(self, id: int) -> None:
+        if id not in self._asked:
+            self._asked.add(id)
+            await self.scheduler.cancel(id)
+
+    # Listening
+
+    async def _listen(self) -> None:
+        async with contextlib.aclosing(self.scheduler.events(*LISTED, EventsMissed)) as events:
+            async for event in events:
+                if isinstance(event, TaskFailed) and event.will_retry:
+                    self.retries_seen += 1
+                elif isinstance(event, TaskEvent):
+                    if isinstance(event, TaskDeadLettered) and self.recent and self.recent[-1].task_id == event.task_id:
+                        # Its last failure is an event as well; list the task once.
+                        self.recent.pop()
+                    self.recent.append(event)

@@ -1,0 +1,157 @@
+"""The lines that ``taskmill run`` prints about its start, its end and its events, for people or for programs."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+
+from taskmill import Snapshot
+from taskmill.cli import json_output, screen, text
+from taskmill.events import (
+    Event,
+    EventsMissed,
+    GroupAllocationChanged,
+    GroupEvent,
+    GroupPaused,
+    GroupResumed,
+    GroupWeightChanged,
+    TaskCancelled,
+    TaskCompleted,
+    TaskDeadLettered,
+    TaskEvent,
+    TaskExpired,
+    TaskFailed,
+    TaskProgressed,
+)
+
+
+class RunLines:
+    """Prints sentences about the start and the end, and with ``verbose`` about each event."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._endings = EndingCounter()
+
+    @property
+    def endings(self) -> Mapping[str, int]:
+        """The number of tasks that ended in this process, by ending."""
+        return self._endings.counts
+
+    def started(self, target: str, snapshot: Snapshot) -> None:
+        screen.say(f"{target} is dispatching (process {os.getpid()}); Ctrl-C stops it")
+        if paused := text.paused(snapshot):
+            # A pause explains why nothing starts.
+            screen.say(f"paused: {paused}")
+
+    def standing_by(self, target: str) -> None:
+        screen.say(f"{target} is standing by: another scheduler dispatches this file")
+
+    def stopping(self, signal: str) -> None:
+        screen.say(f"{signal}: stopping once running tasks have ended; a second signal exits at once")
+
+    def stopped(self, target: str) -> None:
+        screen.say(f"{target} has stopped; ended here: {text.counted(self.endings)}")
+
+    def event(self, event: Event) -> None:
+        self._endings.count(event)
+        if self._verbose:
+            screen.say(f"{event.at.astimezone():%H:%M:%S} {_sentence(event)}")
+
+
+class RunJsonLines(RunLines):
+    """Prints one JSON object per line, for every event."""
+
+    def __init__(self) -> None:
+        super().__init__(verbose=True)
+
+    def started(self, target: str, snapshot: Snapshot) -> None:
+        paused = {"scheduler": snapshot.paused, "domains": snapshot.paused_domains, "groups": snapshot.paused_groups}
+        self._print("started", target=target, process=os.getpid(), paused=paused)
+
+    def standing_by(self, target: str) -> None:
+        self._print("standing_by", target=target)
+
+    def stopping(self, signal: str) -> None:
+        self._print("stopping", signal=signal)
+
+    def stopped(self, target: str) -> None:
+        self._print("stopped", target=target, ended=self.endings)
+
+    def event(self, event: Event) -> None:
+        self._endings.count(event)
+        json_output.print_line({"event": type(event).__name__, **json_output.plain(event)})
+
+    def _print(self, event: str, **details: object) -> None:
+        json_output.print_line({"event": event, **details})
+
+
+class EndingCounter:
+    """Counts endings by their events."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._failed_last: int | None = None
+
+    def count(self, event: Event) -> None:
+        match event:
+            case TaskCompleted():
+                self.counts["completed"] += 1
+            case TaskFailed(will_retry=False):
+                self.counts["failed"] += 1
+                self._failed_last = event.task_id
+            case TaskDeadLettered():
+                # TaskFailed comes before it, except for a task that was quarantined.
+                if event.task_id == self._failed_last:
+                    self.counts["failed"] -= 1
+                self.counts["dead_letter"] += 1
+            case TaskCancelled():
+                self.counts["cancelled"] += 1
+            case TaskExpired():
+                self.counts["expired"] += 1
+            case _:
+                pass
+
+
+def _sentence(event: Event) -> str:
+    if isinstance(event, EventsMissed):
+        return f"{text.plural(event.count, 'event')} came too fast to be shown"
+    if isinstance(event, GroupEvent):
+        return _about_group(event)
+    if not isinstance(event, TaskEvent):
+        return type(event).__name__
+    task = " ".join(filter(None, [f"task {event.task_id}", event.type, event.label or event.key]))
+    match event:
+        case TaskCompleted(duration=took):
+            return f"{task}: completed in {text.duration(took)}"
+        case TaskFailed(error=error, will_retry=True, retry_after=after):
+            when = "at once" if not after else f"in {text.duration(after)}"
+            return f"{task}: attempt failed, next attempt {when}: {text.first_line(error)}"
+        case TaskFailed(error=error):
+            return f"{task}: failed: {text.first_line(error)}"
+        case TaskDeadLettered():
+            return f"{task}: no attempt is left, it is a dead letter"
+        case TaskProgressed(progress=progress):
+            return f"{task}: {text.progress(progress)}"
+        case _:
+            return f"{task}: {_verb(type(event).__name__)}"
+
+
+def _about_group(event: GroupEvent) -> str:
+    group = f"group {event.group}" if event.group else "tasks without a group"
+    match event:
+        case GroupPaused(until=until):
+            return f"{group}: paused {text.until(until)}".rstrip()
+        case GroupResumed():
+            return f"{group}: resumed"
+        case GroupWeightChanged(previous_weight=before, new_weight=now):
+            return f"{group}: weight {now:g}, was {before:g}"
+        case GroupAllocationChanged(previous_slots=before, new_slots=now, reason=reason):
+            return f"{group}: share {text.plural(now, 'slot')}, was {before:,} ({text.spoken(reason)})"
+        case _:
+            return f"{group}: {type(event).__name__}"
+
+
+def _verb(kind: str) -> str:
+    """Return ``dispatched`` for ``TaskDispatched``."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind.removeprefix("Task")).strip()

@@ -1,0 +1,70 @@
+"""Loggers that never raise.
+
+Logging filters, handlers, formatters and record factories are code of the program, and some of them raise. taskmill
+logs in the middle of other work: between the claim of a task and its verdict, in the thread of a handler, while a turn
+is applied. A logging error must not end that work.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from taskmill.core.exits import ends_program
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter
+
+
+class SafeLogger(_Adapter):
+    """A logger whose errors are printed to standard error."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Keep the caller's ``extra``; the base class would overwrite it."""
+        return msg, kwargs
+
+    def log(
+        self,
+        level: int,
+        msg: object,
+        *args: object,
+        exc_info: Any = None,
+        stack_info: bool = False,
+        stacklevel: int = 1,
+        extra: Mapping[str, object] | None = None,
+        **_kwargs: object,
+    ) -> None:
+        try:
+            self.logger.log(
+                level,
+                msg,
+                *args,
+                exc_info=exc_info,
+                stack_info=stack_info,
+                # Skip this frame.
+                stacklevel=stacklevel + 1,
+                extra=extra,
+            )
+        except BaseException as wrong:
+            if ends_program(wrong):
+                raise
+            _report()
+
+
+def _report() -> None:
+    """Print the error that logging raised, as ``logging.Handler.handleError`` does."""
+    if logging.raiseExceptions and sys.stderr:
+        try:
+            sys.stderr.write("--- Logging error ---\n" + traceback.format_exc())
+        except Exception:  # noqa: BLE001 - the program may have replaced the stream, and there is no other place to report
+            return
+
+
+logger = SafeLogger(logging.getLogger("taskmill"))
+cron_logger = SafeLogger(logging.getLogger("taskmill.cron"))
+resources_logger = SafeLogger(logging.getLogger("taskmill.resources"))

@@ -1,0 +1,303 @@
+"""The picker: which tasks of the front start next.
+
+A heap has one entry per group: the task that the group would start. If groups share the slots by weight, the group
+that is furthest behind its share comes first. Otherwise the most urgent task comes first, and groups with equally
+urgent tasks take turns. Only groups that have changed get new entries, and inside a group only changed lanes are looked
+at (``lane_heads.py``), so the cost of a start grows neither with the backlog nor with the number of groups or types.
+
+A limit on a group (its cap, its rate, a pause) keeps only that group out of the heap. A limit on a task type or a
+domain makes the picker skip the lanes concerned (docs/decisions/0015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from taskmill.dispatch.backpressure import Backpressure
+from taskmill.dispatch.front import Front
+from taskmill.dispatch.lane_heads import LaneHeads
+from taskmill.dispatch.limits import Limits, Load
+from taskmill.dispatch.shares import Shares
+from taskmill.model.cluster import Demand
+from taskmill.model.controls import EVERYTHING, Bucket, Scope
+from taskmill.model.task import Lane, Waiting
+from taskmill.policy.fair_queue import RoundRobin
+from taskmill.policy.holds import passes_shares, scopes_of
+from taskmill.policy.preemption import UrgentTask
+from taskmill.policy.rules import Rules
+
+_LAST = (1 << 62, 0, 0)
+
+
+class _Entry(NamedTuple):
+    key: tuple[float | int, ...]
+    version: int
+    group: str
+
+
+class Picker:
+    """Chooses the tasks that start in free slots, by the rules in force."""
+
+    def __init__(self, front: Front, load: Load, knows: Callable[[str], bool], backpressure: Backpressure) -> None:
+        self._front = front
+        self._load = load
+        self.backpressure = backpressure
+        self.limits = Limits(load, knows)
+        self._heads = LaneHeads(front, self.limits, backpressure)
+        self.throttled: set[str] = set()
+        """Groups with tasks that wait for the pressure to fall."""
+        self.shares = Shares()
+        self._ring = RoundRobin()
+        self._next_of: dict[str, Waiting] = {}
+        """By group: the task that it would start."""
+        self._versions: dict[str, int] = {}
+        self._numbers = count()
+        self._queue: list[_Entry] = []
+        self._urgent: list[_Entry] = []
+        self._pressing: set[str] = set()
+        """Groups whose next task is urgent enough to preempt others."""
+        self._slots = self._shared_slots = 0
+        self.looked: set[str] | None = None
+        """Groups examined since the hold counter last asked; None if metrics are off."""
+
+    @property
+    def rules(self) -> Rules:
+        return self.limits.rules
+
+    def next_of(self, group: str) -> Waiting | None:
+        """Return the task that a group would start next, if no limit holds the group back."""
+        return self._next_of.get(group)
+
+    # Changes
+
+    def rule(self, rules: Rules, buckets: Iterable[tuple[Scope, Bucket]], now: int) -> None:
+        """Apply new rules."""
+        is_first = self.rules.controls.version < 0
+        weights_changed = not is_first and not self.rules.shares_like(rules)
+        self.limits.rule(rules, buckets, now)
+        self.shares.rules_changed(shared=rules.is_shared, weights_changed=weights_changed)
+        self.look_at_all()
+
+    def look_at_all(self) -> None:
+        """Look at every group again, and judge all IO budgets again."""
+        self._load.io_eased = True
+        held = {*self._load.groups, *self._load.elsewhere.groups}
+        self._front.touch({*self._front.groups, *held, *self._versions})
+
+    def turn_over(self, taken: Iterable[tuple[Scope, Bucket]], *, all_started: bool) -> None:
+        """Note the end of a turn, committed or failed, and the buckets it has changed."""
+        self._front.touch(self.limits.turn_over(taken, all_started=all_started))
+
+    # Picking
+
+    def pick(self, slots: int, free: int, now: int) -> list[Waiting]:
+        """Take the next tasks to start out of the front, at most ``free``, in their order."""
+        if self.backpressure.is_watching:
+            self._reopen()
+        self.settle(slots, now)
+        picked: list[Waiting] = []
+        if free <= 0 or self.rules.is_paused(EVERYTHING):
+            return picked
+        if (lane := self._only_lane()) is not None:
+            return self._take_first(lane, free, now)
+        while len(picked) < free and (chosen := self._next(now)) is not None:
+            group, by_share = chosen
+            task = self._next_now(group, now)
+            if task is None or not self.backpressure.admits(task.lane.type, task.place.io):
+                # Another task of the group may fit, or have no budget.
+                self._front.touch([group])
+                self.settle(slots, now)
+                continue
+            picked.append(self._take(task, by_share=by_share))
+            if self._is_unread(task.lane) and not self.rules.is_shared:
+                # The rest of this lane is on disk and may be more urgent than other lanes: read it first.
+                break
+            self.settle(slots, now)
+        return picked
+
+    def _reopen(self) -> None:
+        """Look again at groups with tasks whose IO may fit now."""
+        self.backpressure.arrived, self._front.has_budgets = self._front.has_budgets, False
+        self._front.touch(self.backpressure.reopen())
+
+    @property
+    def is_held_by_machine(self) -> bool:
+        """True if some task waits for nothing but the machine. Call :meth:`settle` first."""
+        return bool(self.throttled or self.backpressure.io_held) and not self.rules.is_paused(EVERYTHING)
+
+    @property
+    def has_candidates(self) -> bool:
+        """True if a known task may start, given a free slot. Call :meth:`settle` first."""
+        return bool(self._next_of) and not self.rules.is_paused(EVERYTHING)
+
+    def pressing(self, now: int, most: int) -> list[UrgentTask]:
+        """Return waiting tasks that could start and may preempt others, at most ``most``."""
+        if self.rules.is_paused(EVERYTHING):
+            return []
+        line = self.rules.declared.preempt_at
+        waiting = sorted(
+            (effective, place.queued_at, place.place_id, place.id, lane, place.io)
+            for group in self._pressing
+            for lane, known in self._front.of(group).items()
+            if self.limits.is_open(lane)
+            for place in known.places[:most]
+            if (effective := self._heads.effective(lane, place, now)) <= line
+            if not self.backpressure.holds_back(effective) and self.backpressure.may_pass(lane.type, place.io)
+        )
+        room: dict[Scope, int] = {}
+        found: list[UrgentTask] = []
+        for effective, _, _, id, lane, io in waiting:
+            for scope in (scopes := scopes_of(lane.group, lane.type)):
+                if scope not in room:
+                    room[scope] = self.limits.room_in(scope)
+            if len(found) < most and all(room[scope] > 0 for scope in scopes):
+                found.append(UrgentTask(effective, self.backpressure.budget_of(lane.type, io), id, lane.type))
+                for scope in scopes:
+                    room[scope] -= 1
+        return found
+
+    # Keeping the entries current
+
+    def settle(self, slots: int, now: int) -> None:
+        """Look again at the groups that have changed."""
+        self.limits.at(now)
+        self._front.touch(self.limits.changed(now))
+        for group in self._load.take_eased_groups():
+            self._front.touched.setdefault(group, set())
+        touched = self._front.touched
+        self._slots = slots
+        # Groups share the slots of all nodes.
+        if (slots := slots + self._load.elsewhere.slots) != self._shared_slots:
+            self._shared_slots = slots
+            self.shares.is_stale = True
+        if not touched and not (self.rules.is_shared and self.shares.is_stale):
+            return
+        self._front.touched = {}
+        for group, lanes in touched.items():
+            self._look_at(group, lanes, now)
+        groups = set(touched)
+        if self.rules.is_shared and self.shares.compute(slots):
+            groups |= set(self._versions)
+            self._queue.clear()
+            self._urgent.clear()
+        for group in self._in_order(groups):
+            self._enter(group)
+        if self.looked is not None:
+            self.looked |= groups
+        if len(self._queue) + len(self._urgent) > 4 * len(self._versions) + 64:
+            self._drop_stale()
+
+    def _look_at(self, group: str, lanes: Iterable[Lane] | None, now: int) -> None:
+        """Find the task that a group would start next; only ``lanes`` of it have changed (None: all)."""
+        self._versions[group] = next(self._numbers)
+        running, settings = self._load.in_group(group), self.rules.group(group)
+        is_over = not self._front.of(group)
+        first, waiting = self._heads.look(group, lanes, now)
+        if self._heads.is_throttled(group):
+            self.throttled.add(group)
+        else:
+            self.throttled.discard(group)
+        if first is None or self.limits.group_hold(group) is not None:
+            self._next_of.pop(group, None)
+        else:
+            self._next_of[group] = first
+        if self.rules.is_shared:
+            demand = Demand(running, waiting, settings.weight, settings.cap, settings.min_slots)
+            self.shares.set_demand(group, demand if running or waiting else None, drained=is_over)
+        if is_over and not running:
+            del self._versions[group]
+            self._pressing.discard(group)
+            self._ring.leave(group)
+
+    def _in_order(self, groups: set[str]) -> Iterable[str]:
+        """Order groups whose work arrives at the same moment by their first tasks."""
+        if len(groups) < 2 or self.rules.is_shared:
+            return groups
+        return sorted(groups, key=lambda group: self._next_of[group][:3] if group in self._next_of else _LAST)
+
+    def _enter(self, group: str) -> None:
+        """Put the group into the heap where its next task belongs."""
+        task = self._next_of.get(group)
+        self._pressing.discard(group)
+        if task is None:
+            return
+        version, effective = self._versions[group], task.effective
+        if effective <= self.rules.declared.preempt_at:
+            self._pressing.add(group)
+        if not self.rules.is_shared:
+            key = (effective, self._ring.last_turn(group), task.queued_at, task.place_id)
+            heappush(self._queue, _Entry(key, version, group))
+            return
+        if passes_shares(effective, self.rules):
+            heappush(self._urgent, _Entry(task[:3], version, group))
+        if (key_of_share := self.shares.key(group)) is not None:
+            heappush(self._queue, _Entry(key_of_share, version, group))
+
+    def _drop_stale(self) -> None:
+        for heap in (self._queue, self._urgent):
+            heap[:] = [entry for entry in heap if self._versions.get(entry.group) == entry.version]
+            heapify(heap)
+
+    # Taking
+
+    def _next(self, now: int) -> tuple[str, bool] | None:
+        """Return the group that is next, and True if that is by its share."""
+        while True:
+            heap = self._urgent or self._queue
+            if not heap:
+                return None
+            entry = heap[0]
+            if self._versions.get(entry.group) != entry.version:
+                heappop(heap)
+            elif self.rules.limits_anything and not self.limits.is_open(self._next_of[entry.group].lane):
+                # A limit that it shares with other groups, such as the cap of its domain, was used up meanwhile.
+                self._front.touch([entry.group])
+                self.settle(self._slots, now)
+            else:
+                return entry.group, heap is self._queue
+
+    def _next_now(self, group: str, now: int) -> Waiting | None:
+        """Return the task that the group starts now; None if a limit holds it by now.
+
+        Steps of aging that do not change which group is next are not followed. Inside the group one task may have
+        overtaken another since: any task if slots are shared, else one whose aging was restarted.
+        """
+        if self._heads.may_have_aged(group, now):
+            self._look_at(group, None, now)
+        return self._next_of.get(group)
+
+    def _take(self, task: Waiting, *, by_share: bool) -> Waiting:
+        lane, group = task.lane, task.lane.group
+        budget = self.backpressure.budget_of(lane.type, task.place.io)
+        self._front.take(lane, task.place)
+        self.limits.take(group, lane.type, budget)
+        if self.rules.is_shared:
+            self.shares.started(group, by_share=by_share)
+        else:
+            self._ring.had_turn(group)
+        return task._replace(budget=budget, by_share=by_share)
+
+    def _is_unread(self, lane: Lane) -> bool:
+        known = self._front.of(lane.group).get(lane)
+        return known is not None and not known.places
+
+    def _only_lane(self) -> Lane | None:
+        """Return the only lane, if there is one and nothing limits it, as in most turns: its tasks start in order."""
+        groups = self._front.groups
+        if len(groups) != 1 or self.rules.limits_anything or self.backpressure.is_watching:
+            return None
+        (lanes,) = groups.values()
+        if len(lanes) != 1:
+            return None
+        (lane,) = lanes
+        return lane if not lane.renewed and self.limits.knows(lane.type) else None
+
+    def _take_first(self, lane: Lane, free: int, now: int) -> list[Waiting]:
+        places = self._front.take_first(lane, free)
+        for _ in places:
+            self._load.begin(lane.group, lane.type)
+        effective = self._heads.effective
+        return [Waiting(effective(lane, place, now), place.queued_at, place.place_id, lane, place) for place in places]

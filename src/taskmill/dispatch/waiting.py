@@ -1,0 +1,307 @@
+"""The waiting tasks as this process knows them: the front of the queue, the hooks that are due, the next instants.
+
+Every commit of this process updates them. Changes of other processes are found by a survey: a read of all lanes with
+waiting tasks, which is requested whenever the known state may be out of date.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from taskmill.dispatch.backpressure import Backpressure
+from taskmill.dispatch.front import Front
+from taskmill.dispatch.hold_counter import HoldCounter
+from taskmill.dispatch.limits import Load
+from taskmill.dispatch.picker import Picker
+from taskmill.model.cluster import NO_OTHERS, Admission, Others, Start
+from taskmill.model.commit import Commit
+from taskmill.model.controls import Declared
+from taskmill.model.explanation import Reason
+from taskmill.model.status import Status
+from taskmill.model.task import Claimed, Described, Lane, NewTask, Place, Waiting, domain_of
+from taskmill.model.turn import Look, Starts, Turn, TurnResult, TurnUpkeep
+from taskmill.policy.rules import Rules
+
+
+class WaitingTasks:
+    """Plans which tasks start now, and knows when something else may start."""
+
+    def __init__(
+        self, load: Load, knows: Callable[[str], bool], backpressure: Backpressure, *, in_cluster: bool = False
+    ) -> None:
+        self._front = Front()
+        self._load = load
+        self.in_cluster = in_cluster
+        """True if other nodes may dispatch too."""
+        self.picks: list[Waiting] = []
+        """The tasks that the planned or uncommitted turn starts."""
+        self.picker = Picker(self._front, load, knows, backpressure)
+        self._holds: HoldCounter | None = None
+        self.has_preempted = False
+        """True if tasks wait that were preempted by more urgent ones."""
+        self.has_eased = False
+        """True if tasks wait that were preempted because of pressure."""
+        self._hooks: list[int] = []
+        """Tasks that were asked to stop and whose hooks are due. A hook needs no slot."""
+        self._meanwhile: list[Commit] = []
+        """Commits made while a turn is under way."""
+        self.in_turn = False
+        """True while a planned turn is being committed; the loop sets it."""
+        self.survey_wanted = True
+        self.in_doubt = False
+        """True after a turn has failed: its claims may be committed, so nothing is claimed before a survey."""
+        self.next_due: int | None = None
+        self.next_expiry: int | None = None
+        self.next_beat: int | None = None
+        """When an occurrence of a recurring series comes due, which is skipped if the last one is still active."""
+        self._is_current = False
+        """True if nothing has happened since a survey that saw every task it found."""
+        self.others: Others = NO_OTHERS
+
+    def measure(self, denied: Callable[[Reason], None], lent: Callable[[str, int], None]) -> None:
+        """Report holds and lent slots from now on; call it once."""
+        self._holds = HoldCounter(denied, self.picker, self._front)
+        self.picker.shares.count_lent = lent
+
+    @property
+    def is_measured(self) -> bool:
+        return self._holds is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if certainly nothing waits to start."""
+        return not self.survey_wanted and not self._hooks and self._front.is_empty
+
+    def is_idle(self, slots: int, now: int) -> bool:
+        """True if certainly nothing may start now, however many slots are free, and no other node runs anything.
+
+        If that is uncertain, a survey is requested.
+        """
+        if self.survey_wanted or self._hooks or self.has_preempted or self.has_eased or self._front.unread():
+            return False
+        self.picker.settle(slots, now)
+        # Pressure falls by itself, so a task that waits for nothing else is going to start.
+        if self.picker.has_candidates or self.picker.is_held_by_machine:
+            return False
+        if self.in_cluster and not self._is_current:
+            # A task that left the front may run on another node.
+            self.survey_wanted = True
+            return False
+        return not self._load.elsewhere.running and not any(map(self._starts_elsewhere, self.lanes()))
+
+    def _starts_elsewhere(self, lane: Lane) -> bool:
+        """True if other nodes have a handler for the tasks of a lane and this one has not."""
+        if lane.type not in self.others.types or self.picker.limits.knows(lane.type):
+            return False
+        return not self.picker.rules.pauses(lane.group, lane.type)
+
+    def next_moments(self) -> tuple[int | None, ...]:
+        """Return the next instants: a task is due, expires or is skipped, a token is there, a pause ends."""
+        rules = self.picker.rules
+        return self.next_due, self.next_expiry, self.next_beat, self.picker.limits.next_moment, rules.next_resumption()
+
+    def lanes(self) -> list[Lane]:
+        """Return every lane that is known to have waiting tasks."""
+        return [lane for lanes in self._front.groups.values() for lane in lanes]
+
+    # Commits of this process
+
+    def follow(self, commit: Commit) -> None:
+        """Follow a commit of this process."""
+        if self.in_turn:
+            # The turn may read the store before or after this commit; it is followed once the turn is over.
+            self._meanwhile.append(commit)
+            return
+        self._is_current = False
+        for id, task in commit.fresh:
+            self._note_new(task, id)
+        for waiting in commit.released:
+            self._front.add(waiting.lane, waiting.place)
+        for at in commit.due:
+            self.note_due(at)
+        for at in commit.expiries:
+            self.note_expiry(at)
+        for at in commit.beats:
+            self.next_beat = at if self.next_beat is None else min(self.next_beat, at)
+        self._hooks += commit.hooks
+        self.survey_wanted = self.survey_wanted or commit.reordered or bool(commit.pauses_ended)
+        if commit.ended and self.picker.backpressure.holds_io:
+            # A stale place is harmless, unless IO room is kept for it.
+            self.survey_wanted = True
+
+    def _note_new(self, task: NewTask, id: int) -> None:
+        if task.status is Status.PENDING and task.stop is None:
+            # A replacement keeps an older place in the queue, but its aging starts now.
+            renewed_at = task.created_at if task.queued_at < task.created_at else None
+            self._front.add(
+                Lane(task.group, task.priority, task.type, renewed_at is not None),
+                Place(task.queued_at, task.place_id or id, id, renewed_at, task.io),
+            )
+        elif task.status is Status.SCHEDULED and task.due_at is not None:
+            self.note_due(task.due_at)
+        if task.expires_at is not None:
+            self.note_expiry(task.expires_at)
+
+    def queue_again(self, lane: Lane, place: Place) -> None:
+        """Add a task that the planned turn returns to the queue."""
+        self._front.add(lane, place)
+
+    def doubt(self, task: Described | Claimed) -> None:
+        """Mark the lanes of a task to be read again: unknown tasks like it may wait there."""
+        self._front.doubt([Lane(task.group, task.urgency, task.type, renewed) for renewed in (False, True)])
+
+    def note_due(self, at: int) -> None:
+        self.next_due = at if self.next_due is None else min(self.next_due, at)
+
+    def note_expiry(self, at: int) -> None:
+        self.next_expiry = at if self.next_expiry is None else min(self.next_expiry, at)
+
+    # Turns
+
+    def choose(self, slots: int, free: int, now: int, *, released_may_start: bool) -> Starts:
+        """Choose the starts: every hook that is due, and tasks in at most ``free`` of all ``slots``.
+
+        Tasks that the turn itself releases start in slots that are left over, if ``released_may_start``.
+        """
+        picker, rules = self.picker, self.picker.rules
+        self.picks = picks = picker.pick(slots, free, now)
+        if self._holds is not None:
+            self._holds.count(free - len(picks), now)
+        hooks, self._hooks = self._hooks, []
+        lanes: dict[int, tuple[Lane, int]] | None = None
+        admission: Admission | None = None
+        if self.in_cluster:
+            # Only in a lane without restarted aging is the first task the most urgent; a budget belongs to one task.
+            lanes = {
+                task.id: (task.lane, task.queued_at)
+                for task in picks
+                if not task.lane.renewed and task.place.io is None
+            }
+            if picks and rules.limits_anything:
+                admission = self._admission(slots)
+        is_limited = rules.limits_anything or picker.backpressure.is_watching
+        spare = free - len(picks) if released_may_start and self._front.is_empty and not is_limited else 0
+        return Starts(
+            hooks=hooks,
+            claims=[task.id for task in picks],
+            controls_version=rules.controls.version,
+            lanes=lanes,
+            owes_paused_time=bool(picks and rules.controls.ended_pauses),
+            rates=picker.limits.buckets.promised(rules),
+            admission=admission,
+            spare=max(spare, 0),
+        )
+
+    def _admission(self, slots: int) -> Admission:
+        """Return the picks with the limits they were chosen by, for the store to check against other nodes' starts."""
+        rules, load = self.picker.rules, self._load
+        groups = Counter(task.lane.group for task in self.picks)
+        domains = Counter(domain_of(task.lane.type) for task in self.picks)
+        demands = None
+        if rules.is_shared:
+            asked = self.picker.shares.demands()
+            demands = {group: each._replace(waiting=each.waiting + groups[group]) for group, each in asked.items()}
+        return Admission(
+            starts=[Start(task.id, task.lane.group, task.lane.type, task.by_share) for task in self.picks],
+            planned=load.elsewhere,
+            groups=load.groups - groups,
+            domains=load.domains - domains,
+            caps={group: cap for group in groups if (cap := rules.group(group).cap) is not None},
+            domain_caps={domain: cap for domain in domains if (cap := rules.domain_cap(domain)) is not None},
+            demands=demands,
+            slots=slots,
+        )
+
+    def look(self, *, survey: bool, slots: int | None) -> Look:
+        """Return the lanes to read at the end of a turn that starts tasks."""
+        return Look(survey, self._front.unread(), self._front.lane_count, slots)
+
+    def note_preempted(self, upkeep: TurnUpkeep, *, for_pressure: bool) -> None:
+        """Note that a task was preempted by a turn, unless that turn has returned it to the queue as well."""
+        if for_pressure:
+            self.has_eased = self.has_eased or not upkeep.resume_eased
+        else:
+            self.has_preempted = self.has_preempted or not upkeep.resume_preempted
+
+    def _give_up_picks(self, started: Collection[int]) -> None:
+        """Give the slots of the picks back. A task that has started takes its slot again when it is launched."""
+        for task in self.picks:
+            if task.id in started:
+                self._load.hand_on(task.lane.group, task.lane.type, task.budget)
+            else:
+                self._load.end(task.lane.group, task.lane.type, task.budget)
+        self.picks.clear()
+
+    def _others_took(self, picked: Collection[int], result: TurnResult) -> None:
+        """Correct the front after other nodes claimed from the same lanes: other tasks may have started than picked."""
+        claimed = {task.id for task in result.claimed}
+        for task in result.claimed:
+            if task.id not in picked:
+                self._front.drop(task.lane, task.place)
+        lost = [task for task in self.picks if task.id in picked and task.id not in claimed]
+        for pick in lost:
+            # It may still wait: an unknown task of its lane may have started in its place.
+            self._front.add(pick.lane, pick.place)
+        if result.controls is not None:
+            # The rules have changed, so nothing was claimed: the lanes are as they were.
+            return
+        begun = Counter(task.lane for task in result.claimed)
+        meant = Counter(task.lane for task in self.picks)
+        # If fewer tasks of a lane started than were picked from it, its content is unknown: read it again.
+        self._front.doubt([lane for lane in {task.lane for task in lost} if begun[lane] < meant[lane]])
+
+    def _was_emptied(self, lane: Lane, result: TurnResult) -> bool:
+        """True if the survey saw tasks in a lane that other nodes may have started since.
+
+        A paused lane does not count: its tasks may be missing from the front because they are past their deadlines.
+        """
+        return not result.fronts.get(lane) and not self.picker.rules.pauses(lane.group, lane.type)
+
+    def turn_failed(self) -> None:
+        """Give the slots of a failed turn back and request a survey: the turn may have been committed or not."""
+        self._give_up_picks(())
+        self.survey_wanted = self.in_doubt = True
+        self._meanwhile.clear()
+        self.picker.turn_over((), all_started=False)
+
+    def turn_committed(self, turn: Turn, result: TurnResult, declared: Declared) -> None:
+        """Apply the result of a turn, and then the commits that were made while it was under way."""
+        starts, look, upkeep = turn.starts, turn.look, turn.upkeep
+        if starts.lanes:
+            self._others_took(starts.lanes, result)
+        self._give_up_picks({task.id for task in result.claimed})
+        all_started = len(result.claimed) >= len(starts.claims) + len(starts.hooks)
+        self.picker.turn_over(result.buckets, all_started=all_started)
+        if result.controls is not None:
+            # Nothing was claimed, and a pause may have changed places.
+            self.picker.rule(Rules(declared, result.controls), result.controls.buckets.items(), result.now)
+            self.survey_wanted = not look.survey or self.survey_wanted
+        if result.elsewhere is not None:
+            self._load.now_elsewhere(result.elsewhere)
+        self.survey_wanted = self.survey_wanted or result.refused
+        if result.lanes is not None:
+            self._front.survey(result.lanes)
+        self._front.read(result.fronts, result.front_size)
+        if upkeep.promote or look.survey:
+            self.next_due = result.next_due
+        if upkeep.expire or look.survey:
+            self.next_expiry = result.next_expiry
+        if upkeep.skip or look.survey:
+            self.next_beat = result.next_beat
+        self._hooks += result.hooks
+        self._is_current = look.survey and not any(self._was_emptied(lane, result) for lane in result.lanes or ())
+        if look.survey:
+            self.others = result.others or NO_OTHERS
+            self.in_doubt = False
+            self.has_preempted, self.has_eased = result.has_preempted, result.has_eased
+        else:
+            self.has_preempted = self.has_preempted and not upkeep.resume_preempted
+            self.has_eased = self.has_eased and not upkeep.resume_eased
+        if upkeep.expire and len(result.claimed) < len(starts.claims):
+            # Slots were offered to tasks that have expired: read the lanes behind them.
+            for ended in result.commit.ended:
+                self.doubt(ended.task)
+        meanwhile, self._meanwhile = self._meanwhile, []
+        for commit in meanwhile:
+            self.follow(commit)

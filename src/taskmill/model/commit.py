@@ -1,0 +1,135 @@
+"""What a commit did, and the results of single operations."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from taskmill.model.attempt import End
+from taskmill.model.controls import Scope
+from taskmill.model.cron import CronState
+from taskmill.model.task import Described, NewTask, Waiting
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A task that ended without an attempt of its own that did so."""
+
+    task: Described
+    end: End
+    duration_ms: int | None
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """Occurrences of a recurring task that passed while ``task`` was active, or before it was made."""
+
+    task: Described
+    count: int
+
+
+class Commit(msgspec.Struct):
+    """What a commit did, for the parts of a scheduler that follow commits: new tasks, and all that follows from tasks
+    that were stored, stopped or ended."""
+
+    fresh: list[tuple[int, NewTask]] = msgspec.field(default_factory=list[tuple[int, NewTask]])
+    """New tasks, with their ids."""
+    blocked: list[int] = msgspec.field(default_factory=list[int])
+    """New tasks that wait for tasks they depend on."""
+    ended: list[Ended] = msgspec.field(default_factory=list[Ended])
+    released: list[Waiting] = msgspec.field(default_factory=list[Waiting])
+    """Tasks that entered the queue."""
+    due: list[int] = msgspec.field(default_factory=list[int])
+    """When tasks that were unblocked come due."""
+    expiries: list[int] = msgspec.field(default_factory=list[int])
+    """The deadlines of tasks that were unblocked or entered the queue."""
+    unblocked: list[Described] = msgspec.field(default_factory=list[Described])
+    """Tasks whose last dependency was met, even if something else holds them back."""
+    stopping: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
+    """Running tasks that were asked to stop, and why."""
+    hooks: list[int] = msgspec.field(default_factory=list[int])
+    """Tasks that were asked to stop and whose hook may run now."""
+    successors: dict[int, int] = msgspec.field(default_factory=dict[int, int])
+    """Tasks that were replaced, and by which."""
+    occurrences: list[Described] = msgspec.field(default_factory=list[Described])
+    """The next occurrences of recurring tasks."""
+    skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
+    beats: list[int] = msgspec.field(default_factory=list[int])
+    """When occurrences of series come due, which are skipped if the last one is still active."""
+    resumed: list[Described] = msgspec.field(default_factory=list[Described])
+    """Released tasks that had been preempted."""
+    pauses_ended: list[Scope] = msgspec.field(default_factory=list[Scope])
+    """Timed pauses that this commit has ended."""
+    crons: list[CronState] = msgspec.field(default_factory=list[CronState])
+    """Cron tasks whose state has changed."""
+    reordered: bool = False
+    """True if waiting tasks changed their lanes."""
+
+    @property
+    def is_announced(self) -> bool:
+        """True if there is more to announce than new tasks."""
+        return bool(
+            self.ended or self.unblocked or self.occurrences or self.resumed or self.skipped or self.pauses_ended
+        )
+
+    def put_first(self, earlier: Commit) -> None:
+        """Add what the same transaction did before."""
+        for name in self.__struct_fields__:
+            mine, theirs = getattr(self, name), getattr(earlier, name)
+            match mine:
+                case list():
+                    mine[:0] = theirs
+                case dict():
+                    setattr(self, name, {**theirs, **mine})
+                case _:
+                    setattr(self, name, mine or theirs)
+
+
+NO_COMMIT = Commit()
+
+
+UNREADABLE_ROW = "the stored row is unreadable"
+
+
+class Damage(NamedTuple):
+    """A value that cannot be what was stored."""
+
+    table: str
+    id: Any
+    """The number or the name of the row."""
+    column: str
+    value: str
+    """What the column holds, for people."""
+
+    def __str__(self) -> str:
+        return f"row {self.id} of {self.table} is damaged: column {self.column} holds {self.value}"
+
+
+class SetAside(msgspec.Struct):
+    """What became of damaged rows."""
+
+    damaged: list[Damage] = msgspec.field(default_factory=list[Damage])
+    commit: Commit = msgspec.field(default_factory=Commit)
+
+
+class Recovery(msgspec.Struct):
+    """What recovery did with the tasks of a dispatcher that died."""
+
+    returned: int = 0
+    commit: Commit = msgspec.field(default_factory=Commit)
+
+
+class CancelResult(msgspec.Struct):
+    """What became of a request to cancel."""
+
+    ids: list[int] = msgspec.field(default_factory=list[int])
+    """The tasks that end, at once or soon."""
+    commit: Commit = msgspec.field(default_factory=Commit)
+
+
+class SeriesChange(msgspec.Struct):
+    """What became of a request about a recurring series: ``None`` if there is no such series (any more)."""
+
+    series_id: int | None = None
+    occurrence: Described | None = None
+    """The active occurrence it acted on."""
+    commit: Commit = msgspec.field(default_factory=Commit)

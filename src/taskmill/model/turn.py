@@ -1,0 +1,176 @@
+"""One turn of the dispatch loop: the plan that the store commits in one transaction, and what came of it.
+
+The plan is frozen. The store executes it in the order of its parts and returns what it found and did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from taskmill.model.attempt import StopReason, Verdict
+from taskmill.model.cluster import Admission, Elsewhere, Others, Preemption
+from taskmill.model.commit import Commit
+from taskmill.model.controls import Bucket, Controls, Scope
+from taskmill.model.settings import RateLimit
+from taskmill.model.task import Claimed, Lane, Place
+
+Rate = tuple[Scope, RateLimit, Bucket]
+"""A rate limit with its token bucket."""
+
+
+class Judged(msgspec.Struct, frozen=True, gc=False):
+    """A verdict on a live attempt, with what the store needs to commit it."""
+
+    task: Claimed
+    verdict: Verdict
+    duration_ms: int
+    ended_at: int = 0
+    """When the attempt ended, on the wall clock."""
+    io: str | None = None
+    """What the attempt has read, written and sent, as a budget in JSON."""
+    stopped: bool = False
+    """True if the verdict already honours a request to stop. Otherwise such a request defeats the verdict."""
+
+
+class TurnUpkeep(msgspec.Struct, frozen=True, gc=False):
+    """Changes that are due by now."""
+
+    promote: bool = False
+    """True to put scheduled tasks that are due into the queue."""
+    expire: bool = False
+    """True to move tasks past their deadlines to history."""
+    skip: bool = False
+    """True to skip occurrences of recurring series that came due while the last occurrence is still active."""
+    resume_preempted: bool = False
+    """True to return tasks that were preempted by more urgent ones to the queue."""
+    resume_eased: bool = False
+    """True to return tasks that were preempted because of pressure to the queue."""
+
+    def is_due(self) -> bool:
+        return self != NO_UPKEEP
+
+
+NO_UPKEEP = TurnUpkeep()
+
+
+class Starts(msgspec.Struct, frozen=True, gc=False):
+    """The tasks to start, and the rules by which they were chosen."""
+
+    hooks: Sequence[int] = ()
+    """Tasks that were asked to stop and whose hooks are due. No limit holds a hook back."""
+    claims: Sequence[int] = ()
+    controls_version: int | None = None
+    """The version of the controls that the claims were chosen by. Under other controls nothing is claimed."""
+    lanes: Mapping[int, tuple[Lane, int]] | None = None
+    """By claim: its lane, and since when it waits. Set if other nodes claim from the same lanes. The store then claims
+    the first tasks of the lane, whichever they are by now."""
+    owes_paused_time: bool = False
+    """True if ended pauses still have to give time back, so each claim is credited its paused time first."""
+    rates: Sequence[Rate] = ()
+    """Rate limits of the claims. A token is taken for each task that starts."""
+    admission: Admission | None = None
+    """The plan behind the claims, if limits that all nodes share concern it. The store drops claims beyond them."""
+    spare: int = 0
+    """Slots left over while nothing else waits. Tasks that this turn releases may start in them."""
+    preempt: Preemption | None = None
+    """Waiting tasks for which running tasks of any node are to be preempted."""
+
+    def is_needed(self) -> bool:
+        return bool(self.claims or self.hooks or self.preempt is not None)
+
+
+NO_STARTS = Starts()
+
+
+class Look(msgspec.Struct, frozen=True, gc=False):
+    """What to read at the end of the turn."""
+
+    survey: bool = False
+    """True to look for lanes, times and stop requests that another process may have changed."""
+    refill: Sequence[Lane] = ()
+    """Lanes whose first places are read again."""
+    known_lanes: int = 0
+    """How many lanes share the memory for the front of the queue."""
+    slots: int | None = None
+    """The slots of this node, if other nodes dispatch too. A survey then reads what those hold."""
+
+    def is_needed(self) -> bool:
+        return self.survey or bool(self.refill)
+
+
+NO_LOOK = Look()
+
+
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """What one turn of the loop commits, in this order and in one transaction."""
+
+    now: int
+    planned_at: float | None = None
+    """When that was on the monotonic clock. The turn may wait for its transaction, and takes place when that begins."""
+    progress: Sequence[tuple[int, int, str]] = ()
+    """``(id, attempt, progress)`` of attempts that reported progress."""
+    judged: Sequence[Judged] = ()
+    returns: Sequence[Claimed] = ()
+    """Claimed tasks that were not started after all."""
+    at_work: Sequence[int] | None = None
+    """The tasks that this node runs, if a turn has failed whose claims may be committed: other claims are returned."""
+    upkeep: TurnUpkeep = NO_UPKEEP
+    starts: Starts = NO_STARTS
+    look: Look = NO_LOOK
+
+    def is_empty(self) -> bool:
+        return not (self.look.is_needed() or self.writes())
+
+    def writes(self) -> bool:
+        """True if it does more than look."""
+        return bool(
+            self.judged
+            or self.starts.is_needed()
+            or self.upkeep.is_due()
+            or self.returns
+            or self.progress
+            or self.at_work is not None
+        )
+
+
+class TurnResult(msgspec.Struct):
+    """What a turn found and did."""
+
+    now: int = 0
+    """When it was committed."""
+    lost: dict[tuple[int, int], str | None] = msgspec.field(default_factory=dict[tuple[int, int], "str | None"])
+    """Tokens of judged attempts whose verdicts were dropped, with the stop request that defeated each verdict, or None
+    if the token is no longer held."""
+    commit: Commit = msgspec.field(default_factory=Commit)
+    waiting: dict[int, int] = msgspec.field(default_factory=dict[int, int])
+    """Judged tasks that wait for children, and how many."""
+    claimed: list[Claimed] = msgspec.field(default_factory=list[Claimed])
+    fronts: dict[Lane, list[Place]] = msgspec.field(default_factory=dict[Lane, list[Place]])
+    front_size: int = 0
+    """How many places of a lane were asked for. Fewer mean that there are no more."""
+    lanes: list[Lane] | None = None
+    stops: list[tuple[int, StopReason]] = msgspec.field(default_factory=list[tuple[int, StopReason]])
+    """Found by a survey: running tasks that were asked to stop, and why."""
+    hooks: list[int] = msgspec.field(default_factory=list[int])
+    """Found by a survey: tasks whose hooks may run."""
+    controls: Controls | None = None
+    """The controls in force, if they are not those that the starts were chosen by."""
+    buckets: Sequence[tuple[Scope, Bucket]] = ()
+    """The token buckets after the turn."""
+    elsewhere: Elsewhere | None = None
+    """What other nodes hold, if it was read."""
+    others: Others | None = None
+    """Found by a survey, if other nodes may dispatch."""
+    refused: bool = False
+    """True if limits that all nodes share did not allow every claim."""
+    urgencies: Sequence[tuple[int, int, int]] = ()
+    """Found by a survey: ``(id, priority, urgency)`` of running tasks, which may have become more urgent."""
+    has_preempted: bool = False
+    """Found by a survey: True if tasks wait that were preempted by more urgent ones."""
+    has_eased: bool = False
+    """Found by a survey: True if tasks wait that were preempted because of pressure."""
+    next_due: int | None = None
+    next_expiry: int | None = None
+    next_beat: int | None = None

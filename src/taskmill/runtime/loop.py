@@ -1,0 +1,333 @@
+"""The dispatch loop: look, plan, commit, run, judge, commit, announce.
+
+Each turn gathers the outcomes of ended attempts, asks the policy for verdicts, picks the tasks that may start in free
+slots, and commits all of it in one transaction. Only then does it start handlers and notify listeners. Between turns
+the loop sleeps until the next instant that matters; submissions, endings and control calls wake it earlier.
+
+A turn that cannot be committed (a full disk, a file that was removed) loses nothing: its outcomes are kept and judged
+again in the next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from taskmill.core.ports import Clock, Store
+from taskmill.define.registry import Registry
+from taskmill.dispatch.backpressure import Backpressure
+from taskmill.dispatch.limits import Load
+from taskmill.dispatch.preempting import eased
+from taskmill.dispatch.waiting import WaitingTasks
+from taskmill.errors import StoreError, StoreLost
+from taskmill.model.attempt import End, MakeWay, Outcome, Return, StopReason, Succeeded, TryAgain
+from taskmill.model.commit import Commit
+from taskmill.model.task import Claimed
+from taskmill.model.turn import Judged, Turn, TurnResult
+from taskmill.observe.log import logger
+from taskmill.policy.aging import effective_priority
+from taskmill.runtime.announcer import AgingWatch, Announcer, Commits
+from taskmill.runtime.attempt import Attempt, Spawner
+from taskmill.runtime.attempts import Attempts
+from taskmill.runtime.cron_clock import CronClock
+from taskmill.runtime.executors import Executors
+from taskmill.runtime.planning import Planner, is_past
+from taskmill.runtime.settings import RunSettings
+from taskmill.runtime.upkeep import DamagedRows, Upkeep
+
+
+class DispatchLoop:
+    """Runs the tasks of one store, while this scheduler holds the right to dispatch."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        executors: Executors,
+        announcer: Announcer,
+        commits: Commits,
+        upkeep: Upkeep,
+        settings: RunSettings,
+        spawner: Spawner,
+        *,
+        wake_at: float | None = None,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._announcer, self._commits, self._upkeep = announcer, commits, upkeep
+        upkeep.wake = self.wake
+        self._settings = settings
+        self.load = load = Load()
+        self.backpressure = Backpressure(load, settings.throttle)
+        self.attempts = Attempts(
+            clock,
+            registry,
+            executors,
+            settings.cancel_timeout,
+            store,
+            spawner,
+            self._outcome,
+            self._progress_noticed,
+            self.wake,
+            load,
+        )
+        self._waiting = WaitingTasks(load, self.attempts.knows, self.backpressure, in_cluster=store.is_cluster)
+        self._planner = Planner(store, clock, settings, self._waiting, self.attempts, self.backpressure)
+        self.cron = CronClock(store, registry, clock, announcer, commits, settings.cron)
+        self._aging_watch = AgingWatch(store, announcer)
+        self.damaged_rows = DamagedRows(store, clock, commits)
+        self.woken = asyncio.Event()
+        """Set when the loop has something to do before its next instant."""
+        self._stops_meanwhile: list[tuple[int, str]] = []
+        """Requests to stop that were committed while a turn was under way."""
+        self.has_looked = False
+        """True once a turn has read the waiting tasks from the store."""
+        self._wake_at = wake_at
+        """The latest time at which :meth:`run` calls ``until`` again, on the monotonic clock."""
+
+    # Events from outside the loop
+
+    def wake(self) -> None:
+        self.woken.set()
+
+    async def settle_clock(self) -> bool:
+        """Wait until a step of the wall clock is followed; return True if there was one.
+
+        Delays that were stored before the step then move with it, and new delays count from the new time.
+        """
+        if not self._upkeep.is_clock_stepped:
+            return False
+        await self._upkeep.wait_until_step_noticed()
+        return True
+
+    def check_clock(self) -> None:
+        """Wake the loop if the wall clock was stepped."""
+        if self._upkeep.is_clock_stepped:
+            self.wake()
+
+    def look_again(self) -> None:
+        """Survey the store, because another process or a method of this scheduler has changed it."""
+        self._waiting.survey_wanted = True
+        self.cron.look_again()
+        self.woken.set()
+
+    def follow(self, commit: Commit, now: int, durable: bool) -> None:  # noqa: ARG002 - a follower of commits
+        """Follow a commit of this process, one of the loop's own turns included."""
+        self._waiting.follow(commit)
+        for _, task in commit.fresh:
+            if task.links is not None:
+                self.attempts.note_awaited(task.links.depends_on)
+        self._upkeep.tasks_ended(len(commit.ended))
+        if self._waiting.in_turn:
+            # The turn under way may have claimed some of these tasks, without having started them yet.
+            self._stops_meanwhile += commit.stopping
+        for id, reason in commit.stopping:
+            self.attempts.stop(id, StopReason(reason))
+        self.cron.follow(commit.crons)
+        self.woken.set()
+
+    def _outcome(self, attempt: Attempt, outcome: Outcome) -> None:
+        if attempt.is_first_ending(self._clock.monotonic()):
+            self._waiting.picker.shares.ended(attempt.task.group, attempt.duration_ms)
+            if attempt.io is not None and isinstance(outcome, Succeeded):
+                self.backpressure.learn(attempt.task.type, attempt.io)
+        self._planner.outcomes.append((attempt, outcome))
+        self.woken.set()
+
+    def _progress_noticed(self) -> None:
+        self._planner.progress.waits = True
+        self.woken.set()
+
+    def machine_changed(self, others_wait: bool) -> None:
+        """Apply new readings of the machine; ``others_wait`` if other tasks than before wait for pressure to fall."""
+        self._ease()
+        if others_wait:
+            self._waiting.picker.look_at_all()
+        self.woken.set()
+
+    def _ease(self) -> None:
+        """Preempt running tasks that may not run under the current pressure."""
+        for id in eased(self.backpressure, self.attempts.open):
+            self.attempts.stop(id, StopReason.EASE)
+
+    # Running
+
+    async def run(self, until: Callable[[], bool]) -> None:
+        """Run turns until ``until()`` returns True; it is called before each turn."""
+        while not until():
+            await self._turn_or_sleep()
+
+    async def _turn_or_sleep(self) -> None:
+        self.woken.clear()
+        self.attempts.enforce_deadlines()
+        if step := await self._upkeep.follow_clock_step():
+            self.attempts.clock_stepped(step)
+            self._aging_watch.clock_stepped(step)
+            self.cron.clock_stepped()
+        self._upkeep.prune_if_due()
+        if step or await self._upkeep.end_pauses(self._waiting.picker.rules):
+            self._waiting.survey_wanted = True
+        picker, now = self._waiting.picker, self._clock.now_ms()
+        if self._aging_watch.is_due(picker.rules, now):
+            await self._aging_watch.announce_aged(picker.rules, self._waiting.lanes(), now)
+        if self._planner.claiming and self.cron.is_due(now):
+            await self.cron.fire_due()
+        now = self._clock.now_ms()
+        if is_past(self._waiting.next_expiry, now) or is_past(self._waiting.next_beat, now):
+            # Let short handlers end first, so that the turn does more than a sweep and skips no occurrence for them.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        turn = self._planner.plan()
+        if turn.is_empty():
+            self._announcer.reallocated(self._waiting.picker.shares.changes)
+            await self._clock.wait(self.woken, self._sleep_until())
+        else:
+            await self._commit(turn)
+
+    # For the shutdown (Closing in session.py)
+
+    def claim_no_more(self) -> None:
+        self._planner.claiming = False
+
+    @property
+    def has_outcomes(self) -> bool:
+        return bool(self._planner.outcomes)
+
+    async def commit_turn(self) -> bool | None:
+        """Commit a turn. Return False if the store refused it, None if there was nothing to commit."""
+        self.woken.clear()
+        self.attempts.enforce_deadlines()
+        turn = self._planner.plan()
+        return None if turn.is_empty() else await self._commit(turn)
+
+    async def commit_outcomes(self) -> None:
+        """Commit all outcomes, in as many turns as it takes; give up after three turns that the store refused."""
+        tries = 3
+        while self._planner.outcomes and tries:
+            before = len(self._planner.outcomes)
+            await self._commit(self._planner.plan())
+            tries -= len(self._planner.outcomes) >= before
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing runs and nothing may start now, here or on another node."""
+        now = self._clock.now_ms()
+        return not (
+            self._planner.outcomes
+            or self._planner.returns
+            or self.attempts.slots_taken
+            or is_past(self._waiting.next_due, now)
+            or is_past(self._waiting.next_expiry, now)
+            or is_past(self._waiting.picker.rules.next_resumption(), now)
+            or self.cron.is_due(now)
+            or not self._waiting.is_idle(self._settings.declared.max_concurrency, now)
+        )
+
+    def _sleep_until(self) -> float | None:
+        monotonic, now = self._clock.monotonic(), self._clock.now_ms()
+        wall = (self._aging_watch.next_read, self.cron.next_at, *self._planner.next_moments())
+        deadline, progress = self.attempts.deadlines.next_at(), self._planner.progress.next_at
+        moments = [monotonic + (moment - now) / 1000 for moment in wall if moment is not None]
+        moments += [at for at in (deadline, progress, self._upkeep.next_at, self._wake_at) if at is not None]
+        return min(moments, default=None)
+
+    # Committing
+
+    async def _commit(self, turn: Turn) -> bool:
+        """Commit a turn and apply its result. If the store refuses the turn, wait a moment and return False."""
+        self._waiting.in_turn, began = True, self._clock.monotonic()
+        self.has_looked = self.has_looked or turn.look.survey
+        try:
+            result = await self._store.turn(turn)
+        except StoreLost as wrong:
+            logger.error("the store can no longer be used; this scheduler runs no more tasks: %s", wrong)
+            self._turn_failed(turn)
+            # These outcomes cannot be stored: their tasks run again, wherever the queue is now.
+            self._planner.outcomes, self._planner.returns = [], []
+            if self._planner.claiming:
+                raise
+            return True
+        except StoreError as wrong:
+            self._turn_failed(turn)
+            await self.damaged_rows.set_aside_or_wait(wrong)
+            return False
+        except BaseException:
+            self._turn_failed(turn)
+            raise
+        finally:
+            self._waiting.in_turn = False
+        if turn.upkeep.expire:
+            self._planner.sweep_pace.swept(began)
+        self._apply(turn, result)
+        return True
+
+    def _turn_failed(self, turn: Turn) -> None:
+        self._planner.turn_failed(turn)
+        self._waiting.turn_failed()
+        self._stops_meanwhile.clear()
+
+    def _apply(self, turn: Turn, result: TurnResult) -> None:
+        """Apply the result of a committed turn: update the queue, announce verdicts, start claimed tasks."""
+        self._waiting.turn_committed(turn, result, self._settings.declared)
+        if turn.progress:
+            self._announcer.progressed(self._planner.progress.gathered)
+        self.attempts.note_urgencies(result.urgencies, self._settings.declared.aging)
+        self._apply_verdicts(turn, result)
+        self._commits.publish(result.commit, result.now, durable=False)
+        now, aging = self._clock.monotonic(), self._settings.declared.aging
+        for claimed in result.claimed:
+            claimed.effective = effective_priority(aging, claimed.urgency, result.now - claimed.place.aged_from)
+            claimed.budget = self.backpressure.budget_of(claimed.type, claimed.io)
+            self._start(claimed, now)
+        # Pressure may have risen since the claims were planned.
+        self._ease()
+        self._announcer.reallocated(self._waiting.picker.shares.changes)
+        for id, stop in (*result.stops, *self._stops_meanwhile):
+            self.attempts.stop(id, StopReason(stop))
+        self._stops_meanwhile.clear()
+
+    def _apply_verdicts(self, turn: Turn, result: TurnResult) -> None:
+        ended = 0
+        counted: list[Judged] = []
+        for (attempt, _outcome), judged in zip(self._planner.judging, turn.judged, strict=True):
+            task = judged.task
+            if (task.id, task.attempt) in result.lost:
+                self._verdict_lost(attempt, result.lost[(task.id, task.attempt)])
+                continue
+            match judged.verdict:
+                case End() if task.id not in result.waiting:
+                    ended += 1
+                case TryAgain(due_at=int(due_at)) | Return(due_at=int(due_at)):
+                    self._waiting.note_due(due_at)
+                case MakeWay(for_pressure) if task.id not in result.waiting:
+                    self._waiting.note_preempted(turn.upkeep, for_pressure=for_pressure)
+                case _:
+                    pass  # It waits for its children, or the plan has already put it back into the queue.
+            if isinstance(judged.verdict, TryAgain | Return) and task.expires_at is not None:
+                self._waiting.note_expiry(task.expires_at)
+            counted.append(judged)
+        self._planner.judging = []
+        if counted:
+            self._announcer.once_durable(lambda: self._announcer.judged(counted, result))
+        if ended:
+            self._upkeep.tasks_ended(ended)
+
+    def _verdict_lost(self, attempt: Attempt, stop: str | None) -> None:
+        if stop is not None:
+            # The request to stop was committed first, perhaps by another process, so it decides.
+            self.attempts.stop_after_verdict(attempt, StopReason(stop))
+            return
+        self._announcer.outcome_dropped(attempt.task)
+
+    def _start(self, task: Claimed, now: float) -> None:
+        registered = self._registry.find(task.type)
+        if registered is not None:
+            self._announcer.dispatched(task)
+            self.attempts.launch(task, registered, now)
+            return
+        self.attempts.knows(task.type)
+        self._planner.returns.append(task)
+        self._waiting.doubt(task)
+        self.woken.set()

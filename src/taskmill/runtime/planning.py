@@ -1,0 +1,258 @@
+"""Plan a turn of the loop: the verdicts it commits, the tasks it starts, and the lanes it reads.
+
+:meth:`Planner.plan` turns everything that happened since the last turn into one :class:`~taskmill.model.turn.Turn`. The
+outcomes of ended attempts become verdicts, changes that are due become upkeep, and free slots become starts. If a turn
+cannot be committed, :meth:`Planner.turn_failed` keeps its outcomes for the next one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from taskmill.core.ports import Clock, Dispatches
+from taskmill.dispatch.backpressure import Backpressure
+from taskmill.dispatch.preempting import Preempting
+from taskmill.dispatch.waiting import WaitingTasks
+from taskmill.model.attempt import Outcome, Return, Stopped, StopReason, Succeeded, TryAgain, Verdict, Wait
+from taskmill.model.io_budget import budget_to_store
+from taskmill.model.task import Claimed
+from taskmill.model.turn import NO_STARTS, Judged, Look, Starts, Turn, TurnUpkeep
+from taskmill.policy.cron.decisions import retry_at
+from taskmill.policy.families import family_verdict
+from taskmill.policy.verdicts import judge
+from taskmill.runtime.attempt import Attempt
+from taskmill.runtime.attempts import Attempts
+from taskmill.runtime.settings import RunSettings
+
+PROGRESS_INTERVAL = 0.5
+"""Seconds between two writes of the progress of running attempts, however often it is reported."""
+SWEEP_REST = 5.0
+"""After each batch of a sweep, other work has this many times the time that the batch took."""
+MOST_RESULTS = 32 * 2**20
+"""The most characters of results to store in one turn; PostgreSQL refuses more than 256 MB in one value."""
+
+_encode = msgspec.json.Encoder().encode
+_jitter = random.Random()  # noqa: S311 - not for secrets. The program may have seeded the module's own generator.
+
+Ended = tuple[Attempt, Outcome]
+
+
+def is_past(at: int | None, now: int) -> bool:
+    """True if the instant has come."""
+    return at is not None and at <= now
+
+
+# Verdicts
+
+
+def one_turns_worth(ended: list[Ended]) -> tuple[list[Ended], list[Ended]]:
+    """Split outcomes into those that one turn stores and those that are left for the next."""
+    characters = 0
+    for number, (_, outcome) in enumerate(ended):
+        if isinstance(outcome, Succeeded):
+            characters += len(outcome.result)
+            if characters > MOST_RESULTS and number:
+                return ended[:number], ended[number:]
+    return ended, []
+
+
+def judge_all(ended: Sequence[Ended], now: int, monotonic: float, *, leaving: bool) -> list[Judged]:
+    """Return the verdicts on ended attempts, in order; ``leaving`` if the scheduler is shutting down."""
+    judged: list[Judged] = []
+    for attempt, outcome in ended:
+        # The attempt may have ended long before its verdict is committed.
+        ended_at = now if attempt.ended_at is None else now - round((monotonic - attempt.ended_at) * 1000)
+        judged.append(
+            Judged(
+                task=attempt.task,
+                verdict=_verdict(attempt, outcome, now, ended_at, leaving=leaving),
+                duration_ms=attempt.duration_ms,
+                ended_at=ended_at,
+                io=budget_to_store(attempt.io),
+                stopped=attempt.ends_task,
+            )
+        )
+    return judged
+
+
+def _verdict(attempt: Attempt, outcome: Outcome, now: int, ended_at: int, *, leaving: bool) -> Verdict:
+    if isinstance(outcome, Stopped) and outcome.awaits_children:
+        return Wait(None)
+    task = attempt.task
+    verdict = judge(
+        outcome,
+        retry=attempt.retry,
+        retries=task.retries,
+        crashes=task.crashes,
+        now=now,
+        random=_jitter.random(),
+        leaving=leaving,
+    )
+    if task.cron is not None and isinstance(verdict, TryAgain):
+        # A cron task has a minimum delay, whatever the handler asked for. The delay counts from the failure.
+        verdict = TryAgain(verdict.error, retry_at(ended_at, 0 if verdict.due_at is None else verdict.due_at - now))
+    if not attempt.has_family:
+        return verdict
+    finalizes = attempt.type.handler.finalize is not None
+    return family_verdict(verdict, task.family, finalizes=finalizes, spawned_now=attempt.spawned)
+
+
+# Plans
+
+
+class ProgressReports:
+    """Collects reported progress: the last report of each attempt that ended, and now and then those of the others."""
+
+    def __init__(self) -> None:
+        self.waits = False
+        """True if progress was reported since the running attempts were last asked."""
+        self._asked_at = float("-inf")
+        self.gathered: list[Attempt] = []
+        """The attempts whose progress was written last."""
+
+    @property
+    def next_at(self) -> float | None:
+        """When the running attempts are asked again; None if they have reported nothing."""
+        return self._asked_at + PROGRESS_INTERVAL if self.waits else None
+
+    def gather(self, now: float, ended: Sequence[Ended], running: Iterable[Attempt]) -> list[tuple[int, int, str]]:
+        """Return ``(id, attempt, progress)`` of attempts with new progress."""
+        attempts = [attempt for attempt, _ in ended if attempt.latest is not None]
+        if (next_at := self.next_at) is not None and now >= next_at:
+            self.waits = False
+            self._asked_at = now
+            attempts.extend(running)
+        self.gathered = [attempt for attempt in attempts if attempt.take_progress(now)]
+        return [
+            (attempt.task.id, attempt.task.attempt, _encode(attempt.progress).decode()) for attempt in self.gathered
+        ]
+
+
+class SweepPace:
+    """How much of the loop's time a sweep of expired tasks takes.
+
+    An expired task is never claimed, so a late sweep does no harm. A turn with other work sweeps only now and then,
+    though no later than ``longest`` seconds after a sweep is due. A turn without other work sweeps at once.
+    """
+
+    def __init__(self, clock: Clock, longest: float) -> None:
+        self._clock = clock
+        self._longest = longest
+        self._rests_until = float("-inf")
+
+    @property
+    def rests(self) -> bool:
+        """True if other work comes first, if there is any."""
+        return self._clock.monotonic() < self._rests_until
+
+    def swept(self, began: float) -> None:
+        """Rest after a turn with a sweep, which began at ``began`` on the monotonic clock."""
+        now = self._clock.monotonic()
+        self._rests_until = now + min(SWEEP_REST * (now - began), self._longest)
+
+
+class Planner:
+    """Makes the plan of each turn from everything that happened since the last one."""
+
+    def __init__(
+        self,
+        store: Dispatches,
+        clock: Clock,
+        settings: RunSettings,
+        waiting: WaitingTasks,
+        attempts: Attempts,
+        backpressure: Backpressure,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._waiting = waiting
+        self._attempts = attempts
+        self._backpressure = backpressure
+        self._preempting = Preempting(waiting, attempts.load)
+        self.progress = ProgressReports()
+        self.sweep_pace = SweepPace(clock, settings.expiry_sweep_interval)
+        self.outcomes: list[Ended] = []
+        """Outcomes of attempts that no turn has judged yet."""
+        self.judging: list[Ended] = []
+        """The outcomes of the turn under way, in the order of its verdicts."""
+        self.returns: list[Claimed] = []
+        """Claimed tasks without a handler here; the next turn returns them to the queue."""
+        self.claiming = True
+        """False once the scheduler is stopping: nothing more is started."""
+        self._looked_first = False
+
+    def turn_failed(self, turn: Turn) -> None:
+        """Keep the outcomes and returns of a turn that could not be committed for the next one."""
+        self.returns[:0] = turn.returns
+        self.outcomes[:0] = self.judging
+        self.judging = []
+
+    def plan(self) -> Turn:
+        """Plan the next turn."""
+        now, monotonic = self._clock.now_ms(), self._clock.monotonic()
+        slots, waiting = self._settings.declared.max_concurrency, self._waiting
+        self.judging, self.outcomes = one_turns_worth(self.outcomes)
+        judged = judge_all(self.judging, now, monotonic, leaving=not self.claiming)
+        returns, self.returns = self.returns, []
+        promote, skip = is_past(waiting.next_due, now), is_past(waiting.next_beat, now)
+        survey, waiting.survey_wanted = waiting.survey_wanted, False
+        progress = self.progress.gather(monotonic, self.judging, self._attempts.open.values())
+        for each in judged:
+            # Verdicts are committed before claims: a task that returns to the queue may start in the same turn.
+            if isinstance(each.verdict, Return | TryAgain) and each.verdict.due_at is None:
+                waiting.queue_again(each.task.lane, each.task.place)
+        # A task that is due, or is released by an ending, may be more urgent than those that are known to wait. So it
+        # is read before anything is claimed, though not twice in a row: a stream of such turns would keep slots empty.
+        releases = not waiting.is_empty and any(each.stopped or each.task.is_tied for each in judged)
+        looks_first = waiting.in_doubt or (not self._looked_first and (promote or releases))
+        self._looked_first = looks_first
+        at_work: list[int] | None = None
+        shown_slots = slots if self._store.is_cluster else None
+        if self._store.is_cluster and waiting.in_doubt:
+            at_work = [*self._attempts.task_ids(), *(each.task.id for each in judged)]
+        resume_preempted = resume_eased = False
+        starts, look = NO_STARTS, Look(survey, slots=shown_slots)
+        # Outcomes that are left for the next turn hold their slots until then.
+        if self.claiming and not looks_first and not self.outcomes and not self._store.is_cut_off():
+            taken = self._attempts.slots_taken
+            # Preempted tasks return to the queue before anything less urgent starts.
+            resume_preempted = self._preempting.may_return(self._attempts.open.values(), taken, slots, now)
+            resume_eased = waiting.has_eased and not self._backpressure.is_easing
+            if not (resume_preempted or resume_eased):
+                starts = self._choose(slots, taken, now, released_may_start=not survey and not promote)
+                look = waiting.look(survey=survey, slots=shown_slots)
+        turn = Turn(
+            now,
+            monotonic,
+            progress=progress,
+            judged=judged,
+            returns=returns,
+            at_work=at_work,
+            upkeep=TurnUpkeep(promote=promote, skip=skip, resume_preempted=resume_preempted, resume_eased=resume_eased),
+            starts=starts,
+            look=look,
+        )
+        if is_past(waiting.next_expiry, now) and (turn.is_empty() or not self.sweep_pace.rests):
+            return msgspec.structs.replace(turn, upkeep=msgspec.structs.replace(turn.upkeep, expire=True))
+        return turn
+
+    def _choose(self, slots: int, taken: int, now: int, *, released_may_start: bool) -> Starts:
+        """Choose the tasks that start, and preempt less urgent tasks for urgent ones that have no slot."""
+        waiting, counters = self._waiting, self._settings.counters
+        if counters is not None and not waiting.is_measured:
+            waiting.measure(counters.denied, counters.redistributed)
+        starts = waiting.choose(slots, slots - taken, now, released_may_start=released_may_start)
+        victims = self._preempting.victims(self._attempts.open.values(), taken + len(starts.claims), slots, now)
+        for id in victims.here:
+            self._attempts.stop(id, StopReason.PREEMPT)
+        if victims.anywhere is None:
+            return starts
+        return msgspec.structs.replace(starts, preempt=victims.anywhere)
+
+    def next_moments(self) -> tuple[int | None, ...]:
+        """Return the instants, on the wall clock, at which a new turn may have something to do."""
+        return (*self._waiting.next_moments(), self._preempting.next_at)

@@ -1,5 +1,0 @@
--- name: described
--- What events and callers are told about the given [id, …] rows of the active table.
-SELECT coalesce(json_agg({description} ORDER BY given.n), '[]')
-FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
-JOIN taskmill_task AS t ON t.id = (given.value ->> 0)::bigint;

@@ -1,0 +1,109 @@
+"""History: finding the tasks that ended last, reviving dead letters, and deleting old tasks in small batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from typing import Any
+
+import msgspec
+
+from taskmill.errors import DuplicateTask
+from taskmill.model.commit import Commit
+from taskmill.model.settings import PruneRule
+from taskmill.model.status import Ending
+from taskmill.model.task import Described
+from taskmill.store.sql import cron, dependencies
+from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
+from taskmill.store.sql.insert import key_holder, key_stopper
+from taskmill.store.sql.releasing import release
+from taskmill.store.sql.rows import describe
+from taskmill.store.sql.statements import SQL
+
+NEWEST_FIRST = "ORDER BY ended_at DESC, id DESC"
+OLDEST_FIRST = "ORDER BY ended_at, id"
+
+_decode_counts = msgspec.json.Decoder(dict[str, int]).decode
+
+
+def last_ended(
+    where: str,
+    parameters: Sequence[Any],
+    limit: int,
+    endings: Iterable[Ending] = tuple(Ending),
+    order: str = NEWEST_FIRST,
+) -> tuple[str, list[Any]]:
+    """Return a query for ``ended_at`` and ``id`` of the first ``limit`` matching tasks, and its parameters.
+
+    One index over all endings in this order would slow down every ending. So each kind of ending has its own index, and
+    the query merges the first rows of each.
+    """
+    arms = [
+        f"SELECT * FROM (SELECT ended_at, id FROM taskmill_history WHERE ending = '{ending}' AND {where}"  # noqa: S608
+        f" {order} LIMIT ?) AS {ending}"
+        for ending in endings
+    ]
+    query = f"SELECT ended_at, id FROM ({' UNION ALL '.join(arms)}) AS last_of_each {order} LIMIT ?"  # noqa: S608
+    return query, [*[*parameters, limit] * len(arms), limit]
+
+
+def revive(connection: Connection, id: int, now: int) -> Described | None:
+    """Bring a dead letter back to the queue under its own id; return None if there is no such dead letter.
+
+    The caller has to read the queue again, because siblings of the task may enter it as well.
+    """
+    row = connection.execute(SQL["dead_letter"], (id,)).fetchone()
+    if row is None:
+        return None
+    type, group, duration_ms, key, cron_name = row
+    holder = key_holder(connection, type, key)
+    if holder is not None:
+        raise DuplicateTask(f"{type}: task {holder} holds the key {key!r} now", existing_id=holder)
+    cron.rejoin(connection, id, cron_name, now)
+    # A task that was asked to stop has freed its key, but must end before another task with that key starts.
+    connection.execute(SQL["revive"], (id, now, key_stopper(connection, type, key), cron_name))
+    for statement in ("recount_child", "return_tags", "forget_ending_tags", "forget_ending"):
+        connection.execute(SQL[statement], (id,))
+    connection.execute(SQL["untally"], (type, group, "dead_letter", duration_ms))
+    release(connection, [id], now, Commit())
+    return describe(connection, [id])[0]
+
+
+def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: int) -> int:
+    """Delete at most ``limit`` rows of history that exceed the retention rules; return how many."""
+    kept = _decode_counts(one(connection, SQL["kept_by_ending"]))
+    left = limit
+    for rule in rules:
+        ids: set[int] = set()
+        surplus = 0 if rule.max_count is None else sum(kept.get(ending, 0) for ending in rule.endings) - rule.max_count
+        if surplus > 0:
+            # Query only endings that occur; most never do.
+            endings = [ending for ending in rule.endings if kept.get(ending)]
+            ids.update(_oldest(connection, endings, min(surplus, left)))
+        if rule.max_age_ms is not None:
+            before = now - rule.max_age_ms
+            for ending in rule.endings:
+                ids.update(decode_ids(one(connection, SQL["older_of_ending"], ending, left, before)))
+        if ids:
+            given = encoded(sorted(ids)[:left])
+            connection.execute(SQL["uncount"], (given,))
+            connection.execute(SQL["delete_history_tags"], (given,))
+            dependencies.forget(connection, given)
+            left -= connection.execute(SQL["delete_history"], (given,)).rowcount
+        if left <= 0:
+            break
+    return limit - left
+
+
+def oldest_ended(connection: Connection, endings: Sequence[Ending]) -> int | None:
+    """Return when the oldest task in history with one of these endings ended, or None."""
+    found = [one(connection, SQL["first_of_ending"], ending) for ending in endings]
+    return min((ended_at for ended_at in found if ended_at is not None), default=None)
+
+
+def _oldest(connection: Connection, endings: Sequence[Ending], count: int) -> list[int]:
+    """Return the oldest ``count`` tasks of several endings taken together."""
+    candidates: list[tuple[int, int]] = []
+    for ending in endings:
+        candidates += decode_pairs(one(connection, SQL["oldest_of_ending"], ending, count))
+    return [id for _, id in nsmallest(count, candidates)]

@@ -1,0 +1,161 @@
+-- name: lanes
+-- Return every lane that has waiting tasks. A lane is the queue of one group, urgency and type; tasks whose aging was
+-- restarted (renewed) have a lane of their own. The query skips through the index, so its cost grows with lanes, not
+-- with tasks.
+WITH RECURSIVE {every_lane}
+SELECT {lanes_found};
+
+-- name: survey
+-- Return everything the dispatcher needs for planning, as of one moment: [lanes, ids of due hooks, next due time, next
+-- deadline, next due time of a series, [id, cause] of preempted tasks, [id, reason] of running tasks that were asked to
+-- stop, [id, priority, urgency] of the tasks running here, load of other nodes, waiting types that other nodes can
+-- run]. $1 is the number of slots here, as in elsewhere.
+-- sqlite:
+WITH RECURSIVE {every_lane}
+SELECT json_row(
+    json({lanes_found}), json(({hooks_due})), ({first_due}), ({first_expiry}), ({first_beat}), json(({made_way})),
+    json(({stop_requests})), json(({running_urgencies})), {others_at_work}, json_row());
+-- postgres:
+WITH RECURSIVE {every_lane}, {own_slots}
+SELECT json_row(
+    {lanes_found}, ({hooks_due}), ({first_due}), ({first_expiry}), ({first_beat}), ({made_way}), ({stop_requests}),
+    ({running_urgencies}), {others_at_work},
+    (
+        SELECT json_list(DISTINCT known.type)
+        FROM taskmill_node AS node CROSS JOIN LATERAL json_array_elements_text(node.types::json) AS known (type)
+        WHERE node.id IS DISTINCT FROM {this_node} AND known.type IN (SELECT lane.type FROM lane)
+    )
+);
+
+-- name: front_of_lanes
+-- Return the first $2 tasks of each given lane. Skip tasks whose deadline has passed at $3: the expiry sweep has not
+-- reached them yet, and they must not block the tasks behind them.
+SELECT json_list(json_row(lane.group_name, lane.urgency, lane.type, {is_renewed}, (
+    SELECT json_list(json_row(front.queued_at, front.place, front.id, front.renewed_at, front.io)) FROM (
+        SELECT queued_at, {place} AS place, id, renewed_at, {budget} AS io FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL AND group_name = lane.group_name AND urgency = lane.urgency
+            AND type = lane.type AND (renewed_at IS NOT NULL) = lane.renewed
+            AND (expires_at IS NULL OR expires_at > $3::bigint OR interrupted)
+        ORDER BY queued_at, {place} LIMIT $2::bigint
+    ) AS front
+)::json))
+FROM rows($1, group_name text, urgency smallint, type text, renewed boolean) AS lane;
+
+-- name: next_due
+{first_due};
+
+-- name: next_expiry
+{first_expiry};
+
+-- name: next_beat
+{first_beat};
+
+-- name: due
+-- Return at most $2 scheduled tasks that are due at $1.
+-- sqlite:
+SELECT json_list(id) FROM (
+    SELECT id FROM taskmill_task WHERE status = 'scheduled' AND due_at <= $1 ORDER BY due_at LIMIT $2
+);
+-- postgres: skip tasks that another node is promoting at the moment.
+SELECT json_list(id) FROM (
+    SELECT id FROM taskmill_task WHERE status = 'scheduled' AND due_at <= $1::bigint
+    ORDER BY due_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
+) AS due;
+
+-- name: promote
+-- sqlite:
+UPDATE taskmill_task SET status = 'pending' WHERE id IN ids($1);
+-- postgres: unless another node has promoted them.
+UPDATE taskmill_task SET status = 'pending' WHERE id IN ids($1) AND status = 'scheduled';
+
+-- name: expired
+-- Return at most $2 waiting tasks whose deadlines have passed at $1, as [id, has live children].
+SELECT json_list(json_row(id, children > children_ended)) FROM (
+    SELECT id, children, children_ended FROM taskmill_task AS t
+    WHERE {may_expire} AND t.frozen = false AND t.expires_at <= $1::bigint
+    ORDER BY t.expires_at LIMIT $2::bigint
+) AS expired;
+
+-- name: late
+-- Return those of the given tasks whose stored deadlines have passed at $2, paused or not.
+SELECT json_list(id) FROM taskmill_task AS t
+WHERE id IN ids($1) AND {may_expire} AND t.expires_at <= $2::bigint;
+
+-- name: expired_among
+-- Return those of the given tasks that have expired, as [id, has live children].
+SELECT json_list(json_row(id, children > children_ended)) FROM taskmill_task AS t
+WHERE id IN ids(?) AND {is_expired};
+
+-- name: shift_deadlines
+-- Move deadlines by $1 ms after a step of the wall clock, because a time-to-live is a duration. The deadline of a
+-- series' first occurrence counts from its due time; if that is a fixed instant, neither moves.
+UPDATE taskmill_task SET expires_at = expires_at + $1::bigint
+WHERE expires_at IS NOT NULL
+    AND (series_id IS NULL OR due_is_relative = true OR status NOT IN ('scheduled', 'blocked'));
+
+-- name: shift_relative
+-- Move due times that were given as a delay by $1 ms after a step of the wall clock.
+UPDATE taskmill_task SET due_at = due_at + $1::bigint WHERE due_is_relative = true AND due_at IS NOT NULL;
+
+-- name: shift_waits
+-- Move waiting times by $1 ms after a step of the wall clock, so that ages and the order of the queue stay the same. A
+-- task scheduled for a fixed instant starts to wait at that instant, so it is left out.
+UPDATE taskmill_task SET
+    queued_at = queued_at + $1::bigint, renewed_at = renewed_at + $1::bigint, paused_at = paused_at + $1::bigint,
+    started_at = CASE WHEN status = 'running' THEN started_at + $1::bigint ELSE started_at END
+WHERE (due_is_relative = true OR due_at IS NULL OR status <> 'scheduled');
+
+-- name: claimable
+-- Return what is needed to run those of the given tasks that still wait, with their new attempt tokens.
+-- sqlite:
+SELECT json_list(json_row(
+    id, attempt + 1, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
+    created_at, queued_at, due_at, coalesce(expires_at, $2 + ttl_ms), $2, parent_id, saved, replaced, stop,
+    last_error, urgency,
+    json(CASE WHEN children OR finalizing THEN json_row(children, finalizing, outcome ->> 1) END),
+    awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children OR cron IS NOT NULL, renewed_at,
+    {place}, io, cron))
+FROM taskmill_task
+WHERE id IN ids($1) AND status = 'pending'
+    AND (expires_at IS NULL OR expires_at > $2 OR stop IS NOT NULL OR interrupted);
+-- postgres: this claims them too, for the node of this session. Skip tasks that another node is claiming at the moment.
+-- Rows are locked first and updated by id, so that a claim never waits.
+WITH free AS MATERIALIZED (
+    SELECT id FROM taskmill_task
+    WHERE id IN ids($1) AND status = 'pending'
+        AND (expires_at IS NULL OR expires_at > $2::bigint OR stop IS NOT NULL OR interrupted)
+        AND {may_claim}
+    FOR UPDATE SKIP LOCKED
+), {claimed}
+SELECT json_list({attempt})
+FROM claimed;
+
+-- name: claim_fronts
+-- Claim from the front of lanes: the first n tasks queued at or after "since", skipping tasks that another node is
+-- claiming and tasks whose deadline has passed at $2. Tasks with an IO budget are claimed by id only.
+-- sqlite: nothing to do; only nodes that claim from the same lanes need it.
+-- postgres:
+WITH free AS MATERIALIZED (
+    SELECT front.id
+    FROM rows($1, group_name text, urgency smallint, type text, renewed boolean, n bigint, since bigint) AS lane
+    CROSS JOIN LATERAL (
+        SELECT t.id FROM taskmill_task AS t
+        WHERE t.status = 'pending' AND t.stop IS NULL AND t.group_name = lane.group_name AND t.urgency = lane.urgency
+            AND t.type = lane.type AND (t.renewed_at IS NOT NULL) = lane.renewed AND t.io IS NULL
+            AND t.queued_at >= lane.since
+            AND (t.expires_at IS NULL OR t.expires_at > $2::bigint OR t.interrupted)
+        ORDER BY t.queued_at, {place} LIMIT lane.n
+        FOR UPDATE SKIP LOCKED
+    ) AS front
+    WHERE {may_claim}
+), {claimed}
+SELECT json_list({attempt} ORDER BY urgency, queued_at, {place})
+FROM claimed;
+
+-- name: claim
+-- sqlite:
+UPDATE taskmill_task SET
+    status = 'running', attempt = attempt + 1, started_at = $2, expires_at = coalesce(expires_at, $2 + ttl_ms)
+WHERE id IN ids($1) AND status = 'pending'
+    AND (expires_at IS NULL OR expires_at > $2 OR stop IS NOT NULL OR interrupted);
+-- postgres: nothing to do; claimable has claimed the tasks already.

@@ -1,0 +1,108 @@
+"""One spelling of SQL for both engines. The text is PostgreSQL with five macros; this module renders it once, at load.
+
+==================================  ====================================================================
+macro                               meaning
+==================================  ====================================================================
+``json_row(a, b)``                  the JSON array ``[a, b]``
+``json_list(x ORDER BY y)``         aggregate: a JSON array of all ``x``; ``[]`` if there are none
+``json_map(name, x)``               aggregate: a JSON object of all ``name: x``; ``{}`` if there are none
+``id IN ids($1)``                   true if ``id`` is in the parameter, a JSON array of ids
+``rows($1, id bigint, key text)``   the parameter, a JSON array of arrays, as a table with these columns
+==================================  ====================================================================
+
+For SQLite the rest of PostgreSQL's spelling is replaced too: ``$1`` by ``?1``, ``true`` by ``1``, ``greatest`` by
+``max``, ``x::json`` by ``json(x)``. Other casts are dropped, and so is the order of an aggregate, which older versions
+of SQLite do not know; where the order matters there, the statement sorts a subquery.
+
+A flag is compared (``open = true``, not ``open``), because SQLite uses a partial index only if its condition is found
+in the statement word by word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+Engine = Literal["sqlite", "postgres"]
+
+
+def _balanced(depth: int) -> str:
+    """Return a pattern for text with parentheses up to ``depth`` deep."""
+    return rf"[^()]*(?:\({_balanced(depth - 1)}\)[^()]*)*" if depth else "[^()]*"
+
+
+_BALANCED = _balanced(8)
+_MACRO = re.compile(rf"\b(json_row|json_list|json_map|IN ids|rows)\(({_BALANCED})\)")
+_PARSED = re.compile(rf"([\w.]+|\({_BALANCED}\))::json\b(?! ->)")
+_CAST = re.compile(r"::[a-z]\w*")
+_PARAMETER = re.compile(r"\$(?=\d)")
+_WORDS = {"true": "1", "false": "0", "greatest": "max", "least": "min"}
+
+
+def spelled(engine: Engine, sql: str) -> str:
+    """Return the text of a statement in the dialect of an engine."""
+    if engine == "postgres":
+        return _expanded(sql, _POSTGRES)
+    sql = _expanded(sql, _SQLITE)
+    if "::json" in sql:
+        sql = _parsed(sql)
+    sql = _PARAMETER.sub("?", _CAST.sub("", sql))
+    for word, own in _WORDS.items():
+        if word in sql:
+            sql = re.sub(rf"(?<!')\b{word}\b(?!')", own, sql)
+    return sql
+
+
+def _expanded(sql: str, macros: Mapping[str, Callable[[str], str]]) -> str:
+    return _MACRO.sub(lambda call: macros[call[1]](_expanded(call[2], macros)), sql)
+
+
+def _parsed(sql: str) -> str:
+    """Replace ``x::json`` by ``json(x)``, also inside ``x``."""
+    return _PARSED.sub(lambda cast: f"json({_parsed(cast[1])})", sql)
+
+
+def _unsorted(aggregated: str) -> str:
+    """Remove the ORDER BY of an aggregate, but not that of a subquery inside it."""
+    before, order, after = aggregated.rpartition(" ORDER BY ")
+    return before if order and after.count("(") == after.count(")") else aggregated
+
+
+def _columns(arguments: str) -> tuple[str, list[tuple[str, str]]]:
+    parameter, *columns = re.split(r",\s+", arguments.strip())
+    return parameter, [(name, kind) for name, kind in (column.split() for column in columns)]
+
+
+def _sqlite_rows(arguments: str) -> str:
+    parameter, columns = _columns(arguments)
+    fields = [f"value {'->' if kind == 'json' else '->>'} {n} AS {name}" for n, (name, kind) in enumerate(columns)]
+    return f"(SELECT {', '.join(fields)} FROM json_each({parameter}))"  # noqa: S608 - names in our own files
+
+
+def _postgres_rows(arguments: str) -> str:
+    parameter, columns = _columns(arguments)
+    fields = [f"{_postgres_field(n, kind)} AS {name}" for n, (name, kind) in enumerate(columns)]
+    return f"(SELECT {', '.join(fields)} FROM jsonb_array_elements({parameter}::jsonb) AS row (value))"  # noqa: S608
+
+
+def _postgres_field(n: int, kind: str) -> str:
+    if kind == "json":
+        return f"value -> {n}"
+    return f"value ->> {n}" if kind == "text" else f"(value ->> {n})::{kind}"
+
+
+_SQLITE: Mapping[str, Callable[[str], str]] = {
+    "json_row": lambda fields: f"json_array({fields})",
+    "json_list": lambda item: f"json_group_array({_unsorted(item)})",
+    "json_map": lambda pair: f"json_group_object({pair})",
+    "IN ids": lambda parameter: f"IN (SELECT value FROM json_each({parameter}))",  # noqa: S608
+    "rows": _sqlite_rows,
+}
+_POSTGRES: Mapping[str, Callable[[str], str]] = {
+    "json_row": lambda fields: f"json_build_array({fields})",
+    "json_list": lambda item: f"coalesce(json_agg({item}), '[]')",
+    "json_map": lambda pair: f"coalesce(json_object_agg({pair}), '{{}}')",
+    "IN ids": lambda parameter: f"= ANY (taskmill_ids({parameter}))",
+    "rows": _postgres_rows,
+}

@@ -1,0 +1,192 @@
+"""Urgent work preempts: who makes way, and for whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskmill import Aging, Domain, Group, Priority, Scheduler
+from taskmill.testing import ManualClock
+from taskmill.testing.plugin import SchedulerFactory
+from tests.runtime.preempting.work import Work
+from tests.runtime.records import active
+
+
+async def test_of_equals_the_youngest_makes_way(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    work = Work(manual_clock)
+    scheduler = await taskmill_scheduler(domains=[work.domain], shutdown_grace=0, max_concurrency=3)
+    async with scheduler.running():
+        for name in ("old", "middle", "young"):
+            await work.task.submit(name)
+            await manual_clock.advance(1)
+        await work.task.options(priority=0).submit("critical", 1)
+        await manual_clock.advance(20)
+    assert [name for name, _ in work.of("stop")] == ["young"]
+
+
+@pytest.mark.parametrize(
+    ("running", "urgent", "makes_way"), [(0, 0, False), (5, 5, False), (5, 4, False), (6, 5, True)]
+)
+async def test_nobody_makes_way_for_a_task_that_is_not_more_urgent(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, running: int, urgent: int, makes_way: bool
+) -> None:
+    work = Work(manual_clock)
+    line = 5 if makes_way or running == urgent else 3
+    scheduler = await taskmill_scheduler(domains=[work.domain], shutdown_grace=0, max_concurrency=1, preempt_at=line)
+    await work.task.options(priority=running).submit("running")
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await work.task.options(priority=urgent).submit("urgent")
+        await manual_clock.advance(30)
+    assert bool(work.of("stop")) == makes_way
+    assert len(work.of("end")) == 2
+
+
+async def test_without_a_line_nothing_preempts(taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock) -> None:
+    work = Work(manual_clock)
+    scheduler = await taskmill_scheduler(domains=[work.domain], shutdown_grace=0, max_concurrency=1, preempt_at=None)
+    await work.task.options(priority=Priority.IDLE).submit("idle")
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await work.task.options(priority=Priority.CRITICAL).submit("critical")
+        await manual_clock.advance(30)
+    assert work.of("stop") == []
+    assert work.of("start") == [("idle", 0), ("critical", 10)]
+
+
+async def test_a_free_slot_is_taken_before_anybody_makes_way(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    work = Work(manual_clock)
+    scheduler = await taskmill_scheduler(domains=[work.domain], shutdown_grace=0, max_concurrency=3)
+    await work.task.submit("one")
+    await work.task.submit("two")
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await scheduler.submit_many([work.task.options(priority=0).prepare(f"critical {n}") for n in range(2)])
+        await manual_clock.advance(1)
+        stopped = work.of("stop")
+    assert stopped == [("two", 1)], "one slot was free, one had to be freed"
+
+
+async def test_a_task_whose_priority_is_raised_preempts(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    work = Work(manual_clock)
+    scheduler = await taskmill_scheduler(domains=[work.domain], shutdown_grace=0, max_concurrency=1)
+    running = await work.task.options(priority=200).submit("running")
+    waiting = await work.task.options(priority=200).submit("waiting", 2)
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await scheduler.set_priority(waiting.id, Priority.CRITICAL)
+        await manual_clock.advance(1)
+        assert (await active(scheduler, running.id)).status == "paused"
+        await manual_clock.advance(30)
+    assert work.of("start") == [("running", 0), ("waiting", 1), ("running", 3)]
+
+
+async def test_a_running_task_whose_priority_is_raised_does_not_make_way(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    work = Work(manual_clock)
+    scheduler = await taskmill_scheduler(domains=[work.domain], shutdown_grace=0, max_concurrency=1)
+    running = await work.task.options(priority=200).submit("running")
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await scheduler.set_priority(running.id, Priority.CRITICAL)
+        await work.task.options(priority=0).submit("critical", 2)
+        await manual_clock.advance(30)
+    assert work.of("stop") == []
+
+
+async def test_who_has_aged_to_the_line_preempts(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    work = Work(manual_clock)
+    scheduler = await taskmill_scheduler(
+        domains=[work.domain],
+        shutdown_grace=0,
+        max_concurrency=1,
+        preempt_at=100,
+        aging=Aging(grace=0, interval=1, step=7, ceiling=100, urgent=100),
+    )
+    await work.task.options(priority=200).submit("running", 60)
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await work.task.options(priority=128).submit("ages", 2)
+        await manual_clock.advance(3.999)
+        before = work.of("stop")
+        await manual_clock.advance(0.001)
+        stopped = work.of("stop")
+    assert (before, stopped) == ([], [("running", 5)])
+
+
+async def test_shares_do_not_hold_back_who_may_preempt(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    work = Work(manual_clock)
+    scheduler = await taskmill_scheduler(
+        domains=[work.domain], shutdown_grace=0, max_concurrency=2, groups={"a": Group(weight=9), "b": Group(weight=1)}
+    )
+    for n in range(4):
+        await work.task.options(group="a").submit(f"a {n}", 5)
+    await work.task.options(group="b").submit("b", 5)
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        await work.task.options(group="b", priority=0).submit("critical", 1)
+        await manual_clock.advance(0)
+        started = [name for name, _ in work.of("start")]
+    assert "critical" in started
+
+
+# A preemptor that cannot start preempts nobody
+
+
+async def _crowd(scheduler: Scheduler, work: Work, clock: ManualClock) -> None:
+    await scheduler.submit_many([work.task.options(priority=200).prepare(f"low {n}", 50) for n in range(3)])
+    await clock.advance(1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "starts"),
+    [("scheduler", 0), ("domain", 0), ("group", 0), ("cap", 1), ("domain cap", 1), ("rate", 1), ("type rate", 1)],
+)
+async def test_only_as_many_make_way_as_can_start(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, limit: str, starts: int
+) -> None:
+    from taskmill import RateLimit
+
+    work = Work(manual_clock)
+    urgent = Domain("u")
+    log: list[float] = []
+
+    @urgent.task
+    async def critical() -> None:
+        log.append(manual_clock.monotonic())
+        await manual_clock.sleep(20)
+
+    scheduler = await taskmill_scheduler(domains=[work.domain, urgent], shutdown_grace=0, max_concurrency=3)
+    match limit:
+        case "cap":
+            await scheduler.group("g").set(cap=1)
+        case "rate":
+            await scheduler.group("g").set(rate=RateLimit(1, 1000))
+        case "type rate":
+            await scheduler.set_rate_limit("u::critical", RateLimit(1, 1000))
+        case "domain cap":
+            await scheduler.domain("u").set_max_concurrency(1)
+    async with scheduler.running():
+        await _crowd(scheduler, work, manual_clock)
+        match limit:
+            case "scheduler":
+                await scheduler.pause()
+            case "domain":
+                await scheduler.domain("u").pause()
+            case "group":
+                await scheduler.group("g").pause()
+        await scheduler.submit_many([critical.options(group="g", priority=0).prepare() for _ in range(3)])
+        await manual_clock.advance(5)
+        stopped, started = len(work.of("stop")), len(log)
+        await scheduler.stop(0)
+    assert (stopped, started) == (starts, starts)

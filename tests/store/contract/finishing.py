@@ -1,0 +1,137 @@
+"""Verdicts, tokens, returns and time."""
+
+from __future__ import annotations
+
+import pytest
+
+from taskmill.core.ports import Store
+from taskmill.model.attempt import End, Return, TryAgain
+from taskmill.model.filters import Filters
+from taskmill.model.status import Ending, Status
+from taskmill.model.task import Lane, Place
+from taskmill.model.turn import Judged, Starts, Turn, TurnUpkeep
+from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, ended, new_task
+
+
+class Finishing:
+    """One law per test."""
+
+    @pytest.mark.parametrize("ending", list(Ending))
+    async def test_an_ending_moves_the_task_to_history_in_one_step(self, store: Store, ending: Ending) -> None:
+        (id,) = await add(store, new_task(key="k", tags={"a": "b"}))
+        (task,) = await claim(store, id)
+        await commit(store, task, End(ending, "[1]", "why"))
+        record = await ended(store, id)
+        assert (record.ending, record.result, record.error, record.tags) == (ending, [1], "why", {"a": "b"})
+        assert record.duration is not None
+        assert record.duration.total_seconds() == 0.5
+        assert await store.count(Filters()) == 0
+        assert await store.count(Filters(status=ending)) == 1
+        assert [found.id for found in await store.history(Filters(tags={"a": "b"}))] == [id]
+        assert await store.tag_values("a") == {}
+
+    async def test_a_lost_token_writes_nothing(self, store: Store) -> None:
+        (id,) = await add(store, new_task())
+        (old,) = await claim(store, id)
+        await commit(store, old, Return())
+        (new,) = await claim(store, id)
+        for verdict in (End(Ending.COMPLETED, "1"), TryAgain("e", None), Return()):
+            assert (await commit(store, old, verdict)).lost == {(id, 1): None}
+        assert not await store.save(id, 1, '{"a":1}')
+        await store.turn(Turn(now=NOW, progress=[(id, 1, '{"fraction":0.5}')]))
+        record = await active(store, id)
+        assert (record.status, record.attempt, record.progress) == (Status.RUNNING, 2, None)
+        assert (await commit(store, new, End(Ending.COMPLETED, "2"))).lost == {}
+        assert (await commit(store, new, End(Ending.COMPLETED, "3"))).lost == {(id, 2): None}
+        assert (await ended(store, id)).result == 2
+
+    async def test_a_retry_costs_one_and_a_return_costs_nothing(self, store: Store) -> None:
+        (id,) = await add(store, new_task())
+        (task,) = await claim(store, id)
+        await commit(store, task, TryAgain("first", None))
+        assert (await active(store, id)).retries == 1
+        (task,) = await claim(store, id)
+        assert (task.retries, task.last_error) == (1, "first")
+        await commit(store, task, Return())
+        (task,) = await claim(store, id)
+        assert (task.retries, task.crashes, task.attempt) == (1, 0, 3)
+        await commit(store, task, Return(crashed=True, error="signal 9"))
+        (task,) = await claim(store, id)
+        assert (task.retries, task.crashes) == (1, 1)
+
+    async def test_a_delayed_retry_waits_and_is_promoted_when_due(self, store: Store) -> None:
+        (id,) = await add(store, new_task())
+        (task,) = await claim(store, id)
+        await commit(store, task, TryAgain("e", NOW + 1000))
+        assert (await active(store, id)).status == Status.SCHEDULED
+        result = await store.turn(Turn(now=NOW + 999, upkeep=TurnUpkeep(promote=True)))
+        assert (result.commit.released, result.next_due) == ([], NOW + 1000)
+        result = await store.turn(Turn(now=NOW + 1000, upkeep=TurnUpkeep(promote=True)))
+        assert result.next_due is None
+        # The aging clock continues: its place in the queue is that of its submission.
+        assert [(task.lane, task.place) for task in result.commit.released] == [
+            (Lane("", 128, TYPE), Place(NOW, id, id)),
+        ]
+
+    async def test_a_promotion_reads_nothing_but_the_places_of_what_it_promotes(self, store: Store) -> None:
+        await add(store, *(new_task(group=f"g{n}") for n in range(50)))
+        due, _ = await add(
+            store,
+            new_task(group="g7", status=Status.SCHEDULED, due_at=NOW + 1000, queued_at=NOW + 1000),
+            new_task(group="g8", status=Status.SCHEDULED, due_at=NOW + 2000, queued_at=NOW + 2000),
+        )
+        result = await store.turn(Turn(now=NOW + 1500, upkeep=TurnUpkeep(promote=True)))
+        assert [(task.lane, task.place) for task in result.commit.released] == [
+            (Lane("g7", 128, TYPE), Place(NOW + 1000, due, due)),
+        ]
+        assert (result.lanes, result.fronts, result.next_due) == (None, {}, NOW + 2000)
+
+    async def test_what_is_due_and_claimed_in_one_turn_shares_its_transaction(self, store: Store) -> None:
+        done, next_one = await add(store, new_task(), new_task())
+        (task,) = await claim(store, done)
+        result = await store.turn(
+            Turn(now=NOW, judged=[Judged(task, End(Ending.COMPLETED, "1"), 1)], starts=Starts(claims=[next_one]))
+        )
+        assert [claimed.id for claimed in result.claimed] == [next_one]
+        assert (await ended(store, done)).ending == Ending.COMPLETED
+
+    async def test_saved_state_and_progress_reach_the_next_attempt_and_history(self, store: Store) -> None:
+        (id,) = await add(store, new_task())
+        (task,) = await claim(store, id)
+        assert await store.save(id, task.attempt, '{"part":3}')
+        await store.turn(Turn(now=NOW, progress=[(id, task.attempt, '{"fraction":0.5,"message":"m"}')]))
+        await commit(store, task, Return())
+        (task,) = await claim(store, id)
+        assert task.saved == '{"part":3}'
+        await commit(store, task, End(Ending.COMPLETED, "1"))
+        progress = (await ended(store, id)).progress
+        assert progress is not None
+        assert (progress.fraction, progress.message) == (0.5, "m")
+
+    async def test_a_step_of_the_clock_moves_relative_delays_only(self, store: Store) -> None:
+        relative, absolute = await add(
+            store,
+            new_task(status=Status.SCHEDULED, due_at=NOW + 10, queued_at=NOW + 10, due_is_relative=True),
+            new_task(status=Status.SCHEDULED, due_at=NOW + 20, queued_at=NOW + 20),
+        )
+        await store.shift_clock(-5)
+        result = await store.turn(Turn(now=NOW + 5, upkeep=TurnUpkeep(promote=True)))
+        assert [task.place for task in result.commit.released] == [Place(NOW + 5, relative, relative)]
+        assert result.next_due == NOW + 20
+        assert (await active(store, absolute)).status == Status.SCHEDULED
+
+    async def test_expiry_takes_waiting_tasks_past_their_deadline_and_no_others(self, store: Store) -> None:
+        stale, fresh, started, delayed = await add(
+            store,
+            new_task(expires_at=NOW + 10, key="k"),
+            new_task(expires_at=NOW + 11),
+            new_task(expires_at=NOW + 5),
+            new_task(expires_at=NOW + 10, status=Status.SCHEDULED, due_at=NOW + 99),
+        )
+        await claim(store, started)
+        result = await store.turn(Turn(now=NOW + 10, upkeep=TurnUpkeep(expire=True)))
+        assert sorted(gone.task.id for gone in result.commit.ended) == [stale, delayed]
+        assert result.next_expiry == NOW + 11
+        assert (await ended(store, stale)).ending == Ending.EXPIRED
+        assert (await active(store, fresh)).status == Status.PENDING
+        assert (await active(store, started)).status == Status.RUNNING
