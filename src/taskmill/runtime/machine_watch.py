@@ -70,7 +70,8 @@ class MachineWatch:
     async def begin(self, changed: Callable[[bool], None]) -> None:
         """Start to watch, and wait for the first reading, at most :data:`FIRST_READING`.
 
-        ``changed`` is called after each changed reading, with True if the throttled tasks are no longer the same.
+        ``changed`` is called after each changed reading, with True if the priority from which tasks are throttled has
+        changed.
         """
         self._noted = noted = await self._store.machine() or UNSEEN
         if self._store.is_cluster:
