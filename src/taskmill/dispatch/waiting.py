@@ -56,7 +56,7 @@ class WaitingTasks:
         self.next_beat: int | None = None
         """When the next occurrence of any series is due. It is skipped if the last one is still active."""
         self._is_current = False
-        """True if no commit followed the last survey, and that survey read tasks in every lane it found."""
+        """True if no commit followed the last survey, and it read tasks in every lane it found that is not paused."""
         self.others: Others = NO_OTHERS
 
     def measure(self, denied: Callable[[Reason], None], lent: Callable[[str, int], None]) -> None:

@@ -7,8 +7,8 @@ The phase tells which code of the task is running, and whether the outcome depen
   its ``on_cancel`` hook adds ``CLEANING_UP``.
 - An attempt lingers if its outcome no longer depends on its code, but the code is still running. This happens to a
   cancelled handler that does not stop within ``cancel_timeout``, and to a handler or hook that outlasts a shutdown.
-- An ended attempt can return to ``STOPPING`` in one case: a request to stop was committed before its verdict, so the
-  store refuses the verdict. No other phase is entered twice.
+- An ended attempt returns to ``STOPPING`` in one case only: a request to stop was committed before its verdict, so the
+  store refuses the verdict.
 
 :data:`FOLLOWS` lists every change of phase; :meth:`Attempt.enter` refuses all others.
 :mod:`taskmill.runtime.attempts` makes them.

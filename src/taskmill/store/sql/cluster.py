@@ -74,7 +74,7 @@ def elsewhere(connection: Connection, slots: int) -> Elsewhere:
 def survey(connection: Connection, slots: int | None, result: TurnResult) -> None:
     """Read waiting tasks and the work of other nodes in one statement.
 
-    With two statements, a task that changes sides in between could be in neither result.
+    With two statements, a task that another node claims or returns in between could be in neither result.
     """
     found = _decode_survey(one(connection, SQL["survey"], slots))
     causes = {cause for _, cause in found.away}

@@ -70,7 +70,7 @@ class GroupCommit(ABC):
         durable: bool = True,
         at_commit: Callable[[T], None] | None = None,
     ) -> Awaitable[T]:
-        """Run ``request`` in the next transaction; return its result once committed or, with ``durable``, synced.
+        """Run ``request`` in the next transaction; return its result once committed or, with ``durable``, durable.
 
         ``rows`` is the amount of work; 0 promises that the request only reads and needs no transaction of its own.
         ``at_commit`` is called right after the commit, in commit order, even if the caller was cancelled.
