@@ -63,7 +63,7 @@ class Handle(Generic[R_co]):
         return self._scheduler.call(self._handle.result(timeout))
 
     def wait(self, timeout: Duration | None = None) -> HistoryRecord:
-        """Wait until the task has ended, however it did."""
+        """Wait until the task has ended, and return its record."""
         return self._scheduler.call(self._handle.wait(timeout))
 
     def cancel(self) -> bool:
@@ -161,7 +161,7 @@ class Scheduler:
     def _end_loop(self) -> None:
         loop, self._loop = self._loop, None
         if loop is not None:
-            # Calls of other threads that still wait end with an error.
+            # Pending calls from other threads fail with an error.
             asyncio.run_coroutine_threadsafe(_cancel_the_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
@@ -188,7 +188,7 @@ class Scheduler:
         self.call(self._scheduler.run(standby=standby))
 
     def run_until_idle(self, timeout: Duration | None = None) -> None:
-        """Dispatch until nothing runs and nothing may run now."""
+        """Dispatch until no task runs and none can start now."""
         self.call(self._scheduler.run_until_idle(timeout))
 
     @contextmanager
@@ -274,7 +274,7 @@ class Scheduler:
         return self.call(self._scheduler.graph(id))
 
     def events(self, *kinds: type[Event], domain: str | None = None, type: str | None = None) -> Iterator[Event]:
-        """Listen from now on; iterating blocks until the next event."""
+        """Return an iterator of the events from now on; it blocks until the next event."""
         listener = self.call(_called(lambda: self._scheduler.events(*kinds, domain=domain, type=type)))
 
         def follow() -> Iterator[Event]:
@@ -315,7 +315,7 @@ class Scheduler:
         return self.call(self._scheduler.explain(id))
 
     def max_wait(self, priority: int) -> timedelta | None:
-        """Return how long a task waits at most until it takes the next free slot; ``None`` (no bound) without aging."""
+        """Return the longest wait until a task gets the next free slot; ``None`` (no bound) without aging."""
         return self._scheduler.max_wait(priority)
 
     def set_priority(self, id: int, priority: int) -> None:
@@ -351,7 +351,7 @@ class Scheduler:
         self.call(self._scheduler.set_max_concurrency(n))
 
     def prune(self, retention: Retention | None = None) -> int:
-        """Apply ``retention``, or else the scheduler's, now; return how many history rows were deleted."""
+        """Prune history now, by ``retention`` or by the scheduler's; return the number of deleted rows."""
         return self.call(self._scheduler.prune(retention))
 
 

@@ -133,7 +133,7 @@ class _Life:
                 await self._running
             self.state = "running"
             self._running.add_done_callback(_say_if_it_died)
-            # Only after `initialize` has returned: a stop before that must find that nothing has started.
+            # Tasks start only after `initialize` has returned, so that a stop before that finds none started.
             loop.call_soon(may_go.set)
         except BaseException:
             self._is_wanted = False
@@ -166,7 +166,7 @@ class _Life:
 
 
 def _say_if_it_died(running: asyncio.Task[None]) -> None:
-    """Log the error now; ``stop`` raises it too, but that may be in a month."""
+    """Log the error now; ``stop`` raises it too, but may be called much later."""
     wrong = None if running.cancelled() else running.exception()
     if wrong is not None:
         logger.critical("the cron scheduler has died; nothing runs until it is initialized again", exc_info=wrong)

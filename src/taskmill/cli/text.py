@@ -85,7 +85,7 @@ def priority(record: TaskRecord | HistoryRecord) -> str:
 
 
 def rate(limit: RateLimit) -> str:
-    """Return ``10/s``, ``100/min``, ``1/30s``, as it is typed."""
+    """Return ``10/s``, ``100/min`` or ``1/30s``: the syntax of ``--rate``, then any burst."""
     ms = limit.interval_ms
     unit = {1_000: "s", 60_000: "min", 3_600_000: "h", 86_400_000: "d"}.get(ms, f"{ms / 1000:g}s")
     burst = "" if limit.burst in (None, limit.permits) else f" burst {limit.burst:,}"

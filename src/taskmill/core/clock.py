@@ -8,7 +8,7 @@ import threading
 import time
 from datetime import UTC, datetime, tzinfo
 
-# This clock also counts the time that a machine is suspended, where the system has it.
+# This clock, if the system has it, also counts the time while the machine is suspended.
 _BOOT = getattr(time, "CLOCK_BOOTTIME", None)
 _LONGEST_WAIT = 30.0
 

@@ -37,7 +37,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that, where the system supports it, also pass while the machine is suspended."""
+        """Return seconds; they include the time while the machine is suspended, if the system can count it."""
         ...
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
@@ -124,15 +124,15 @@ class Durable(Protocol):
     """The durability of commits."""
 
     def when_durable(self, callback: Callable[[], None]) -> None:
-        """Call back once everything committed so far is as durable as was asked for; never if the disk refuses."""
+        """Call back once everything committed so far is as durable as configured; never if the disk fails."""
         ...
 
     def make_durable_soon(self) -> None:
-        """Make everything committed so far durable within a moment, though nothing waits for it."""
+        """Make everything committed so far durable soon, even if no caller waits for it."""
         ...
 
     async def durable(self) -> None:
-        """Wait until everything committed so far is as durable as was asked for."""
+        """Wait until everything committed so far is as durable as configured."""
         ...
 
 
@@ -172,7 +172,7 @@ class Tunes(Protocol):
     async def pause(self, scope: Scope, now: int, until: int | None, *, relative: bool = False) -> bool:
         """Pause a scope, or change when its pause ends; return True if it was not paused before.
 
-        ``relative`` if the pause was given a length: its end then moves with a step of the wall clock.
+        ``relative`` is True if the caller gave a duration: the end then moves with a step of the wall clock.
         """
         ...
 
@@ -279,7 +279,7 @@ class KnowsMachine(Protocol):
         ...
 
     async def machine(self) -> Machine | None:
-        """Return the last readings of this machine, or of the last dispatcher's if one process dispatches at a time."""
+        """Return the last readings: of this machine in a cluster, else of the last dispatcher's machine."""
         ...
 
     async def machines(self) -> Sequence[NodeMachine]:

@@ -63,7 +63,7 @@ class Backpressure:
         """True if tasks with budgets entered the front; they may rank before those that are held."""
 
     def see(self, seen: Seen) -> bool:
-        """Apply new readings; return True if other tasks than before wait for the pressure to fall."""
+        """Apply new readings; return True if the priority from which tasks are throttled has changed."""
         self.is_watching = True
         before, policy = self.held_from, self._policy
         self._pressure = seen.pressure
@@ -105,7 +105,7 @@ class Backpressure:
         return readable_budget(io)
 
     def remember(self, moved: Mapping[str, MovedIo]) -> None:
-        """Take over the measured IO of earlier runs, by task type."""
+        """Start from the measured IO of earlier runs, by task type."""
         self._learned = {type: learned_from(each) for type, each in moved.items()}
 
     def learn(self, type: str, moved: IoBudget) -> None:

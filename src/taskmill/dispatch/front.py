@@ -1,9 +1,9 @@
 """The front of the queue, in memory. The whole queue is on disk.
 
-The front holds the first few hundred places of each lane. A stale place is harmless, because claiming re-checks every
-row. A missing place is not: a lane is *complete* only while every waiting row of it is known, and :meth:`Front.doubt`
-makes a lane be read again when that is uncertain. So the cost per task does not grow with the backlog, and memory
-stays flat.
+The front holds the first few hundred places of each lane, so the cost per task and the memory do not grow with the
+backlog. A stale place is harmless, because claiming re-checks every row. A missing place would be a task that never
+starts. So a lane counts as *complete* only while all its waiting rows are known; if that is uncertain,
+:meth:`Front.doubt` causes the lane to be read again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LaneFront:
 
     @property
     def is_over(self) -> bool:
-        """True if certainly nothing waits here."""
+        """True if it is certain that no task waits in this lane."""
         return self.complete and not self.places
 
     def add(self, place: Place, most: int) -> None:
@@ -140,7 +140,7 @@ class Front:
 
     @property
     def is_empty(self) -> bool:
-        """True if certainly nothing waits."""
+        """True if it is certain that no task waits."""
         return not self.groups
 
     def _note_budgets(self, places: Iterable[Place]) -> None:

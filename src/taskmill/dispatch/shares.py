@@ -26,7 +26,7 @@ class Reallocation(NamedTuple):
 
 
 class Shares:
-    """Shares are computed again only when a demand has changed in a way that can change them."""
+    """Computes shares again only after a change of demand that can change them."""
 
     def __init__(self) -> None:
         self._service = VirtualTime()
@@ -41,9 +41,9 @@ class Shares:
         self._weights_changed = False
         self._drained: set[str] = set()
         self.changes: list[Reallocation] = []
-        """Changes that were not announced yet."""
+        """Changes that have not been announced yet."""
         self.count_lent: Callable[[str, int], None] | None = None
-        """Called with a group and how many more slots it uses that others cannot, if metrics are on."""
+        """Called with a group and the number of slots newly lent to it; None if metrics are off."""
         self._lent: dict[str, int] = {}
 
     def rules_changed(self, *, shared: bool, weights_changed: bool) -> None:
@@ -72,7 +72,7 @@ class Shares:
         self._usable += (demand.bound if demand else 0) - (before.bound if before else 0)
 
     def _matters(self, group: str, before: Demand | None, now: Demand | None) -> bool:
-        """True if a changed demand can change shares: not if it exceeds the group's share before and after."""
+        """True if a changed demand can change shares. A demand above the group's share, before and after, cannot."""
         if before is not None and now is not None and before[2:] != now[2:]:
             return True
         if self._is_one_of_many(group, now):
@@ -85,7 +85,7 @@ class Shares:
         return least <= self._shares[group].limit or self._usable + now.bound - before.bound < self._slots
 
     def _is_one_of_many(self, group: str, now: Demand | None) -> bool:
-        """True if a group has so small a share that its coming and going need not be computed at once."""
+        """True if a group's share is so small that shares need not be computed at once when it comes or goes."""
         if len(self._demands) <= CROWD * self._slots or self._shares.get(group, NO_SHARE).limit > 1:
             return False
         return now is None or (now.min_slots == 0 and now.weight * self._slots < self._weights)
@@ -130,7 +130,7 @@ class Shares:
         return "group_drained" if new < old and group in self._drained else "rebalance"
 
     def key(self, group: str) -> tuple[bool, float] | None:
-        """Return the group's rank, smaller is sooner; None if it uses its share already."""
+        """Return the group's rank, the lowest being next; None if the group already uses its whole share."""
         demand, share = self._demands[group], self._shares[group]
         if demand.running >= share.limit:
             return None

@@ -35,7 +35,7 @@ class WaitingTasks:
         self.in_cluster = in_cluster
         """True if other nodes may dispatch too."""
         self.picks: list[Waiting] = []
-        """The tasks that the planned or uncommitted turn starts."""
+        """The tasks that the current turn starts, until it is committed or fails."""
         self.picker = Picker(self._front, load, knows, backpressure)
         self._holds: HoldCounter | None = None
         self.has_preempted = False
@@ -54,9 +54,9 @@ class WaitingTasks:
         self.next_due: int | None = None
         self.next_expiry: int | None = None
         self.next_beat: int | None = None
-        """When an occurrence of a recurring series comes due, which is skipped if the last one is still active."""
+        """When the next occurrence of any series is due. It is skipped if the last one is still active."""
         self._is_current = False
-        """True if nothing has happened since a survey that saw every task it found."""
+        """True if no commit followed the last survey, and it read tasks in every lane it found that is not paused."""
         self.others: Others = NO_OTHERS
 
     def measure(self, denied: Callable[[Reason], None], lent: Callable[[str, int], None]) -> None:
@@ -70,11 +70,11 @@ class WaitingTasks:
 
     @property
     def is_empty(self) -> bool:
-        """True if certainly nothing waits to start."""
+        """True if it is certain that no task waits to start."""
         return not self.survey_wanted and not self._hooks and self._front.is_empty
 
     def is_idle(self, slots: int, now: int) -> bool:
-        """True if certainly nothing may start now, however many slots are free, and no other node runs anything.
+        """True if it is certain that no task can start now, even in a free slot, and that no other node runs a task.
 
         If that is uncertain, a survey is requested.
         """
@@ -97,7 +97,7 @@ class WaitingTasks:
         return not self.picker.rules.pauses(lane.group, lane.type)
 
     def next_moments(self) -> tuple[int | None, ...]:
-        """Return the next instants: a task is due, expires or is skipped, a token is there, a pause ends."""
+        """Return the next instants at which a task is due, expires or is skipped, a token is free, or a pause ends."""
         rules = self.picker.rules
         return self.next_due, self.next_expiry, self.next_beat, self.picker.limits.next_moment, rules.next_resumption()
 
@@ -172,7 +172,8 @@ class WaitingTasks:
         lanes: dict[int, tuple[Lane, int]] | None = None
         admission: Admission | None = None
         if self.in_cluster:
-            # Only in a lane without restarted aging is the first task the most urgent; a budget belongs to one task.
+            # Claim by lane only where any first task will do: with restarted aging the first task may not be the most
+            # urgent, and a budget belongs to one task.
             lanes = {
                 task.id: (task.lane, task.queued_at)
                 for task in picks
@@ -234,7 +235,7 @@ class WaitingTasks:
         self.picks.clear()
 
     def _others_took(self, picked: Collection[int], result: TurnResult) -> None:
-        """Correct the front after other nodes claimed from the same lanes: other tasks may have started than picked."""
+        """Correct the front after other nodes claimed from the same lanes: not all picked tasks may have started."""
         claimed = {task.id for task in result.claimed}
         for task in result.claimed:
             if task.id not in picked:

@@ -86,7 +86,7 @@ def _close_once(descriptors: list[int]) -> None:
 
 
 def _reset_signals() -> None:
-    """Make SIGTERM end this process and Ctrl-C not, whatever handlers the scheduler's process has."""
+    """Let SIGTERM end this process and ignore Ctrl-C, whatever the scheduler's process has set."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

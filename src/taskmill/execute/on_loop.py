@@ -1,8 +1,8 @@
 """Run ``async def`` handlers on the event loop as asyncio tasks.
 
-A wrapper coroutine drives the handler's coroutine, for two reasons. It catches every exception, also a ``SystemExit``
+A wrapper coroutine drives the handler's coroutine, for two reasons. It catches every exception, even a ``SystemExit``
 or ``KeyboardInterrupt`` that the handler raises: asyncio would raise those out of the event loop and end the program.
-And it can abandon a handler that refuses to end, so that the loop can end without it.
+And it can abandon a handler that ignores cancellation, so that the loop can end without it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LoopExecutor:
         return LoopRunning(self._loop, coroutine, name, log, ended)
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 class LoopRunning:

@@ -32,7 +32,7 @@ Ended = Callable[[RawOutcome], None]
 HOLD = 0.25
 """Seconds of real time that a task keeps its slot if no thread or process could be started for it.
 
-Without this delay the whole queue would be tried in vain.
+Without this delay the dispatcher would try, and fail, to start every task in the queue.
 """
 
 

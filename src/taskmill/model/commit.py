@@ -13,7 +13,7 @@ from taskmill.model.task import Described, NewTask, Waiting
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A task that ended without an attempt of its own that did so."""
+    """A task that ended in some other way than by the verdict on its own attempt."""
 
     task: Described
     end: End
@@ -28,8 +28,8 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct):
-    """What a commit did, for the parts of a scheduler that follow commits: new tasks, and all that follows from tasks
-    that were stored, stopped or ended."""
+    """What a commit did, for the parts of a scheduler that follow commits: new tasks, and the effects of storing,
+    stopping and ending tasks."""
 
     fresh: list[tuple[int, NewTask]] = msgspec.field(default_factory=list[tuple[int, NewTask]])
     """New tasks, with their ids."""
@@ -54,7 +54,7 @@ class Commit(msgspec.Struct):
     """The next occurrences of recurring tasks."""
     skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
     beats: list[int] = msgspec.field(default_factory=list[int])
-    """When occurrences of series come due, which are skipped if the last one is still active."""
+    """The due times of occurrences of series. Each is skipped if the last one is still active."""
     resumed: list[Described] = msgspec.field(default_factory=list[Described])
     """Released tasks that had been preempted."""
     pauses_ended: list[Scope] = msgspec.field(default_factory=list[Scope])
@@ -72,7 +72,7 @@ class Commit(msgspec.Struct):
         )
 
     def put_first(self, earlier: Commit) -> None:
-        """Add what the same transaction did before."""
+        """Prepend what the same transaction did earlier."""
         for name in self.__struct_fields__:
             mine, theirs = getattr(self, name), getattr(earlier, name)
             match mine:
@@ -91,21 +91,21 @@ UNREADABLE_ROW = "the stored row is unreadable"
 
 
 class Damage(NamedTuple):
-    """A value that cannot be what was stored."""
+    """A stored value that is damaged."""
 
     table: str
     id: Any
-    """The number or the name of the row."""
+    """The id or the name that identifies the row."""
     column: str
     value: str
-    """What the column holds, for people."""
+    """The damaged value, as text for messages."""
 
     def __str__(self) -> str:
         return f"row {self.id} of {self.table} is damaged: column {self.column} holds {self.value}"
 
 
 class SetAside(msgspec.Struct):
-    """What became of damaged rows."""
+    """The result of setting damaged rows aside."""
 
     damaged: list[Damage] = msgspec.field(default_factory=list[Damage])
     commit: Commit = msgspec.field(default_factory=Commit)
@@ -119,7 +119,7 @@ class Recovery(msgspec.Struct):
 
 
 class CancelResult(msgspec.Struct):
-    """What became of a request to cancel."""
+    """The result of a request to cancel."""
 
     ids: list[int] = msgspec.field(default_factory=list[int])
     """The tasks that end, at once or soon."""
@@ -127,7 +127,7 @@ class CancelResult(msgspec.Struct):
 
 
 class SeriesChange(msgspec.Struct):
-    """What became of a request about a recurring series: ``None`` if there is no such series (any more)."""
+    """The result of a request about a recurring series. ``series_id`` is ``None`` if there is no such series."""
 
     series_id: int | None = None
     occurrence: Described | None = None

@@ -61,7 +61,7 @@ NO_CHANGE = Change()
 
 
 class Pause(msgspec.Struct, frozen=True, array_like=True):
-    """A pause since an instant, and until another if that is set."""
+    """A pause that began at ``since``. It ends at ``until``, or when it is resumed if that is None."""
 
     since: int
     until: int | None = None
@@ -87,7 +87,7 @@ class Controls(msgspec.Struct, frozen=True):
     changes: Mapping[Scope, Change] = msgspec.field(default_factory=dict[Scope, Change])
     pauses: Mapping[Scope, Pause] = msgspec.field(default_factory=dict[Scope, Pause])
     ended_pauses: Sequence[tuple[Scope, Pause]] = ()
-    """Ended pauses whose time was not yet added to all their tasks."""
+    """Ended pauses whose time has not been given back to all their tasks yet."""
     buckets: Mapping[Scope, Bucket] = msgspec.field(default_factory=dict[Scope, Bucket])
 
 

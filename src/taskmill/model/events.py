@@ -140,14 +140,14 @@ class TaskResumed(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurringSkipped(TaskEvent):
-    """``count`` occurrences were skipped: while this one was active, or earlier while the series was paused or down."""
+    """``count`` occurrences were skipped: while this one was active, the series was paused, or no dispatcher ran."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronFired(TaskEvent):
-    """The cron task ``name`` fired as this task, for ``occurrence``, the latest one passed."""
+    """The cron task ``name`` fired as this task, for ``occurrence``, the latest that has passed."""
 
     name: str
     occurrence: datetime
@@ -155,12 +155,12 @@ class CronFired(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPreempted(TaskEvent):
-    """The task was preempted by a more urgent one or because of pressure; it is paused and returns by itself."""
+    """The task was preempted by a more urgent one or by pressure; it is paused and returns to the queue later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAged(TaskEvent):
-    """The task has waited so long that its effective priority passed a named level or the urgent line."""
+    """The task has waited so long that its effective priority passed a named level or ``aging.urgent``."""
 
     wait_duration: timedelta
 

@@ -66,7 +66,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 def choice(kind: type[_Choice], value: object, name: str, error: type[Exception] = ConfigError) -> _Choice:
-    """Return the member of ``kind`` that ``value`` names, or raise an error that lists the possible words."""
+    """Return the member of ``kind`` that ``value`` names, or raise an error that lists the possible values."""
     try:
         return kind(value)  # type: ignore[arg-type]
     except ValueError:

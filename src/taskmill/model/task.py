@@ -82,7 +82,7 @@ class NewTask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     due_is_relative: bool
     expires_at: int | None
     ttl_ms: int | None
-    """A time-to-live that starts to run with the first attempt; ``expires_at`` follows from it then."""
+    """A time-to-live that counts from the first attempt, which sets ``expires_at``."""
     gate_id: int | None
     """The task whose attempt must have ended before this one may start."""
     stop: str | None
@@ -117,8 +117,8 @@ class Place(NamedTuple):
 class Lane(NamedTuple):
     """The waiting tasks of one group, urgency and type.
 
-    Inside a lane, older is never less urgent. Tasks whose aging restarted have lanes of their own, because they would
-    break that law.
+    Inside a lane, a task that has waited longer is never less urgent. Tasks whose aging restarted would break that law,
+    so they have lanes of their own.
     """
 
     group: str
@@ -160,7 +160,7 @@ def waiting(lane: Lane, place: Place) -> Waiting:
 
 
 class Crossing(NamedTuple):
-    """The tasks of a lane that cross a line of aging now: those that began to wait after ``since``, up to ``until``."""
+    """The tasks of a lane that now age past a level: those that began to wait after ``since``, up to ``until``."""
 
     lane: Lane
     since: int
@@ -176,7 +176,7 @@ class Stored(NamedTuple):
 
 
 class Family(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The children of a task, as its attempt needs to know them."""
+    """What an attempt needs to know about the children of its task."""
 
     children: int
     """The number of children before this attempt."""

@@ -1,4 +1,4 @@
-"""One turn of the dispatch loop: the plan that the store commits in one transaction, and what came of it.
+"""One turn of the dispatch loop: the plan that the store commits in one transaction, and its result.
 
 The plan is frozen. The store executes it in the order of its parts and returns what it found and did.
 """
@@ -31,7 +31,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     io: str | None = None
     """What the attempt has read, written and sent, as a budget in JSON."""
     stopped: bool = False
-    """True if the verdict already honours a request to stop. Otherwise such a request defeats the verdict."""
+    """True if the verdict already includes a request to stop. Otherwise such a request overrides the verdict."""
 
 
 class TurnUpkeep(msgspec.Struct, frozen=True, gc=False):
@@ -62,18 +62,18 @@ class Starts(msgspec.Struct, frozen=True, gc=False):
     """Tasks that were asked to stop and whose hooks are due. No limit holds a hook back."""
     claims: Sequence[int] = ()
     controls_version: int | None = None
-    """The version of the controls that the claims were chosen by. Under other controls nothing is claimed."""
+    """The version of the controls used to choose the claims. If it is outdated, nothing is claimed."""
     lanes: Mapping[int, tuple[Lane, int]] | None = None
-    """By claim: its lane, and since when it waits. Set if other nodes claim from the same lanes. The store then claims
-    the first tasks of the lane, whichever they are by now."""
+    """Maps each claim to its lane and the start of its wait. Set if other nodes claim from the same lanes. The store
+    then claims the tasks that are first in the lane at commit time."""
     owes_paused_time: bool = False
-    """True if ended pauses still have to give time back, so each claim is credited its paused time first."""
+    """True if the time of ended pauses is not yet given back to all tasks, so each claim is credited its own first."""
     rates: Sequence[Rate] = ()
     """Rate limits of the claims. A token is taken for each task that starts."""
     admission: Admission | None = None
-    """The plan behind the claims, if limits that all nodes share concern it. The store drops claims beyond them."""
+    """The plan behind the claims, if cluster-wide limits apply to it. The store drops claims beyond these limits."""
     spare: int = 0
-    """Slots left over while nothing else waits. Tasks that this turn releases may start in them."""
+    """Free slots for which no task waits. Tasks that this turn releases may start in them."""
     preempt: Preemption | None = None
     """Waiting tasks for which running tasks of any node are to be preempted."""
 
@@ -92,9 +92,9 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     refill: Sequence[Lane] = ()
     """Lanes whose first places are read again."""
     known_lanes: int = 0
-    """How many lanes share the memory for the front of the queue."""
+    """The number of lanes that share the memory for the front of the queue."""
     slots: int | None = None
-    """The slots of this node, if other nodes dispatch too. A survey then reads what those hold."""
+    """The slots of this node, if other nodes dispatch too. A survey then reads how many slots those use."""
 
     def is_needed(self) -> bool:
         return self.survey or bool(self.refill)
@@ -108,14 +108,15 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
     now: int
     planned_at: float | None = None
-    """When that was on the monotonic clock. The turn may wait for its transaction, and takes place when that begins."""
+    """``now`` on the monotonic clock. If the turn waits for its transaction, ``now`` is moved on by the wait."""
     progress: Sequence[tuple[int, int, str]] = ()
     """``(id, attempt, progress)`` of attempts that reported progress."""
     judged: Sequence[Judged] = ()
     returns: Sequence[Claimed] = ()
     """Claimed tasks that were not started after all."""
     at_work: Sequence[int] | None = None
-    """The tasks that this node runs, if a turn has failed whose claims may be committed: other claims are returned."""
+    """The tasks that this node runs. Set after a failed turn that may have committed claims; other claims are returned
+    to the queue."""
     upkeep: TurnUpkeep = NO_UPKEEP
     starts: Starts = NO_STARTS
     look: Look = NO_LOOK
@@ -124,7 +125,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
         return not (self.look.is_needed() or self.writes())
 
     def writes(self) -> bool:
-        """True if it does more than look."""
+        """True if the turn writes anything."""
         return bool(
             self.judged
             or self.starts.is_needed()
@@ -141,7 +142,7 @@ class TurnResult(msgspec.Struct):
     now: int = 0
     """When it was committed."""
     lost: dict[tuple[int, int], str | None] = msgspec.field(default_factory=dict[tuple[int, int], "str | None"])
-    """Tokens of judged attempts whose verdicts were dropped, with the stop request that defeated each verdict, or None
+    """Tokens of judged attempts whose verdicts were dropped, with the stop request that overrode each verdict, or None
     if the token is no longer held."""
     commit: Commit = msgspec.field(default_factory=Commit)
     waiting: dict[int, int] = msgspec.field(default_factory=dict[int, int])
@@ -149,22 +150,22 @@ class TurnResult(msgspec.Struct):
     claimed: list[Claimed] = msgspec.field(default_factory=list[Claimed])
     fronts: dict[Lane, list[Place]] = msgspec.field(default_factory=dict[Lane, list[Place]])
     front_size: int = 0
-    """How many places of a lane were asked for. Fewer mean that there are no more."""
+    """How many places of a lane were requested. A shorter answer means that the lane has no more."""
     lanes: list[Lane] | None = None
     stops: list[tuple[int, StopReason]] = msgspec.field(default_factory=list[tuple[int, StopReason]])
     """Found by a survey: running tasks that were asked to stop, and why."""
     hooks: list[int] = msgspec.field(default_factory=list[int])
     """Found by a survey: tasks whose hooks may run."""
     controls: Controls | None = None
-    """The controls in force, if they are not those that the starts were chosen by."""
+    """The controls in force, if they differ from those used to choose the starts."""
     buckets: Sequence[tuple[Scope, Bucket]] = ()
     """The token buckets after the turn."""
     elsewhere: Elsewhere | None = None
-    """What other nodes hold, if it was read."""
+    """The slots of other nodes and how many are taken, if they were read."""
     others: Others | None = None
     """Found by a survey, if other nodes may dispatch."""
     refused: bool = False
-    """True if limits that all nodes share did not allow every claim."""
+    """True if cluster-wide limits refused a claim."""
     urgencies: Sequence[tuple[int, int, int]] = ()
     """Found by a survey: ``(id, priority, urgency)`` of running tasks, which may have become more urgent."""
     has_preempted: bool = False

@@ -1,4 +1,4 @@
-"""The event bus. Queues are bounded: a slow listener loses events, learns how many, and slows down nothing else."""
+"""The event bus. Queues are bounded: a slow listener loses events, gets their number, and slows nothing else down."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Learn the IO capacity of a machine from the rates it was seen to sustain.
+"""Learn the IO capacity of a machine from the rates that it sustains.
 
 The capacity rises to the highest smoothed rate that was observed. An idle disk proves nothing: rates below a floor are
-ignored, and so are those of a disk that was busy for less than a tenth of the time, where the system reports that.
+ignored. The first estimate also ignores a disk that was busy for less than a tenth of the time, if the system reports
+that.
 
-A machine may become slower: another disk, a worse network. Only a machine that is asked for more than it delivers
-shows that. So the capacity is lowered only while all of this is true: running tasks want at least half of what the IO
+A machine may become slower: another disk, a worse network. This shows only under a load above what it delivers. So the
+capacity is lowered only while all of this is true: the budgets of running tasks add up to at least half of what the IO
 limit would admit, bytes move on the axis, and the machine seems to be the bottleneck. It is the bottleneck if the disk
-is busy all the time or, where that is not reported, if several tasks share the axis (a single task may be slow by
+is busy all the time or, if that is not reported, if several tasks share the axis (a single task may be slow by
 itself). Each reading then lowers the capacity by 1 % of the difference.
 
 Laws: without an observation there is no capacity; an idle axis changes nothing; the capacity is never above the highest
@@ -24,7 +25,7 @@ IDLE_BELOW = (2.0**20, 2.0**20, 2.0**17, 2.0**17)
 LOWERED_BY = 0.01
 FULLY_BUSY = 0.9
 BUSY_ENOUGH = 0.1
-"""A disk that was busy for less than this share of the time counts as idle."""
+"""A disk that was busy for less than this share of the time gives no first estimate."""
 
 
 def learned(before: Capacity, seen: Reading, load: IoLoad) -> Capacity:

@@ -83,7 +83,7 @@ def failure_policy(task: NewTask) -> OnDependencyFailure:
 
 
 def references(request: Sequence[NewTask]) -> dict[str, int] | SubmissionError:
-    """Return the index in the request of each ``ref``, or an error if two submissions have the same."""
+    """Map each ``ref`` to its index in the request; return an error if two submissions have the same ``ref``."""
     refs: dict[str, int] = {}
     for index, task in enumerate(request):
         if task.links is not None and task.links.ref is not None:
@@ -160,7 +160,7 @@ class RequestLinks(msgspec.Struct):
     """How a request is connected to stored tasks. New tasks are numbered downwards from -1."""
 
     edges: dict[int, list[int]] = msgspec.field(default_factory=dict[int, list[int]])
-    """Maps each waiting task to the tasks it waits for, as far as the request says."""
+    """Maps each waiting task to the tasks that it waits for because of this request."""
     awaited: set[int] = msgspec.field(default_factory=set[int])
     """Stored tasks that new tasks wait for."""
     parents: set[int] = msgspec.field(default_factory=set[int])

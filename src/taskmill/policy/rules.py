@@ -1,7 +1,7 @@
 """The rules in force: the settings that the program declares, with the changes made at run time.
 
-A setting made at run time stays in force, also over restarts, until the program declares a different value for it. So
-the latest change wins, whether it was made in code or at run time.
+A setting made at run time stays in force, even after a restart, until the program declares a different value for it.
+So the latest change wins, whether it was made in code or at run time.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Rules:
         return {scope: pauses[scope] for scope in scopes if scope in pauses}
 
     def owed(self, group: str, type: str) -> list[Pause]:
-        """Return the ended pauses of this type and group whose time was not yet added to all their tasks."""
+        """Return the ended pauses of this type and group whose time is not yet given back to all tasks."""
         ended = self.controls.ended_pauses
         if not ended:
             return []
@@ -105,7 +105,7 @@ class Rules:
         return [pause for scope, pause in ended if scope in scopes]
 
     def paused(self, kind: ScopeKind, now: int) -> dict[str, int | None]:
-        """Return the paused scopes of a kind, by name, and until when."""
+        """Return the names of the paused scopes of a kind, each with the end of its pause."""
         pauses = self.controls.pauses.items()
         return {scope.name: pause.until for scope, pause in pauses if scope.kind is kind and pause.holds(now)}
 

@@ -1,8 +1,8 @@
 """Compute when recurring work is due: at beats one interval apart, which never drift and never stall.
 
 A beat is an instant at which an occurrence is due. The interval is real time, so beats move with a step of the wall
-clock (decision 0024). A step back that happened while nothing ran is detected later, because the stored instant of
-something that has already happened then lies in the future.
+clock (decision 0024). A step back while no scheduler runs is detected later: the stored instant of a past event then
+lies in the future.
 
 Laws: beats are one interval apart; each becomes an occurrence or is skipped, in ascending order; a beat that comes
 while the last occurrence is active, or while the series is paused, is skipped and never made up for; whatever the clock
@@ -42,7 +42,7 @@ def beats_passed(every: int, last_due: int, now: int) -> Occurrence:
 
 
 def put_back_by(happened_at: int, now: int) -> int:
-    """Return by how much, at least, the wall clock was set back, given a past instant; 0 if that proves nothing."""
+    """Return the least step back of the wall clock that a past instant proves; 0 if it proves none."""
     return happened_at - now if happened_at - now >= CLOCK_STEP_MS else 0
 
 

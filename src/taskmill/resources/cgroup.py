@@ -1,8 +1,8 @@
 """Read the limits of Linux control groups, version 2. In a container they replace those of the machine.
 
 A limit applies to a group and all groups within it, so the limit that binds may be set anywhere between our own group
-and the topmost visible one. The usage of that whole group counts against it. Limits are read each time, because a
-container may get more while it runs.
+and the topmost visible one. The usage of that whole group counts against it. Limits are read each time, because they
+may change while the container runs.
 """
 
 from __future__ import annotations

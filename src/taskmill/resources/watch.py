@@ -85,7 +85,7 @@ class ResourceWatch:
         self.pressure = 0.0
         """The highest pressure of all sources."""
         self.known = known
-        """The learned capacity, which is stored over restarts."""
+        """The learned capacity, which is stored and survives restarts."""
         self.capacity = capacity_in_use(known, capacity)
         """The capacity that the IO limit uses."""
 

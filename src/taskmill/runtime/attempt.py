@@ -1,16 +1,17 @@
 """One attempt at a claimed task: its phase, the requests of its handler, and the values that its verdict needs.
 
-The phase tells which code of the task is running and if the outcome depends on it:
+The phase tells which code of the task is running, and whether the outcome depends on that code:
 
 - An attempt takes a slot when it is created and keeps it until phase ``ENDED``.
 - Its normal path is ``STARTING``, ``RUNNING``, ``ENDED``. A request to stop adds ``STOPPING``; if the task itself ends,
   its ``on_cancel`` hook adds ``CLEANING_UP``.
 - An attempt lingers if its outcome no longer depends on its code, but the code is still running. This happens to a
-  cancelled handler that does not stop within ``cancel_timeout``, and to everything that does not stop for a shutdown.
-- Only one move leads back: the store refuses the verdict on an ended attempt if a request to stop was committed before
-  it. The attempt is then stopped after all.
+  cancelled handler that does not stop within ``cancel_timeout``, and to a handler or hook that outlasts a shutdown.
+- An ended attempt returns to ``STOPPING`` in one case only: a request to stop was committed before its verdict, so the
+  store refuses the verdict.
 
-:data:`FOLLOWS` lists every move; :meth:`Attempt.enter` refuses all others. :mod:`taskmill.runtime.attempts` makes them.
+:data:`FOLLOWS` lists every change of phase; :meth:`Attempt.enter` refuses all others.
+:mod:`taskmill.runtime.attempts` makes them.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ FOLLOWS: Mapping[Phase, frozenset[Phase]] = {
 }
 """The phases that may follow each phase."""
 
-# Python 3.11 looks members of an enum up slowly, and every attempt starts here.
+# Python 3.11 is slow to look up a member of an enum, and every attempt needs this one.
 _STARTING = Phase.STARTING
 _AFTER_HANDLER = frozenset({Phase.CLEANING_UP, Phase.HOOK_LINGERS, Phase.ENDED})
 
@@ -147,7 +148,7 @@ class Attempt:
         self.note: str | None = None
         """Problems while the attempt was stopped, for the record of the task."""
         self.outcome: Outcome | None = None
-        """The outcome, once it was handed on."""
+        """The outcome, once it has been handed on."""
         self.ended_at: float | None = None
         """When the outcome was handed on for the first time."""
         self.spawned = False
@@ -275,7 +276,7 @@ class Attempt:
         return Spawned(asyncio.run_coroutine_threadsafe(self._spawn(submissions, sibling), self._loop).result())
 
     async def _spawn(self, submissions: Sequence[Submission], sibling: bool) -> list[Handle[Any]]:
-        # Noted before the answer: the handler may have ended when it comes.
+        # Set before the await: the handler may have ended when the answer comes.
         self.spawned = self.spawned or not sibling
         return await self._spawner(
             submissions,
@@ -339,7 +340,7 @@ class Attempt:
 
 
 Limited = Literal["handler", "stopping", "hook"]
-"""The limited time: of the handler, of stopping after a request, or of the ``on_cancel`` hook."""
+"""What a deadline limits: the handler, stopping after a request, or the ``on_cancel`` hook."""
 
 
 class Deadline(NamedTuple):
@@ -363,7 +364,7 @@ class Deadline(NamedTuple):
 
 
 class Deadlines:
-    """The time limits that may still be exceeded, earliest first. A new earliest one wakes the dispatcher."""
+    """The deadlines that may still be missed, earliest first. A deadline before all others wakes the dispatcher."""
 
     def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
         self._clock = clock

@@ -24,7 +24,7 @@ from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.cron_tasks import CronTask
 
 BATCH = 64
-"""The most tasks to fire in one transaction, so that other transactions are committed in between."""
+"""The largest number of tasks to fire in one transaction, so that other transactions are committed in between."""
 RETRY_MS = 1_000
 """How long to wait before a failed read or firing is tried again."""
 

@@ -20,9 +20,9 @@ from taskmill.policy.capacity import is_news
 from taskmill.policy.io_room import IoLoad
 
 FIRST_READING = 1.0
-"""The most seconds to wait at the start for the first reading. Without it, tasks start and are not held back."""
+"""The longest wait for the first reading, in seconds. After that, tasks start without backpressure."""
 NOTE_INTERVAL = 60.0
-"""The least seconds between two writes that only store a newly measured capacity."""
+"""The shortest time, in seconds, between two writes that only store a newly measured capacity."""
 
 
 class Watch(Seen, Protocol):
@@ -70,8 +70,8 @@ class MachineWatch:
     async def begin(self, changed: Callable[[bool], None]) -> None:
         """Start to watch, and wait for the first reading, at most :data:`FIRST_READING`.
 
-        ``changed`` is called after each changed reading, with True if other tasks than before wait for the pressure to
-        fall.
+        ``changed`` is called after each changed reading, with True if the priority from which tasks are throttled has
+        changed.
         """
         self._noted = noted = await self._store.machine() or UNSEEN
         if self._store.is_cluster:
@@ -118,7 +118,7 @@ class MachineWatch:
         try:
             await self._store.note_machine(report)
         except StoreError as wrong:
-            # Only explanations on other nodes need them, and they are stored again after the next reading.
+            # Not fatal: only `explain` in other processes needs them, and they are stored again after the next reading.
             logger.warning("readings of the machine could not be kept: %s", wrong)
         else:
             self._noted = report

@@ -3,7 +3,7 @@
 While this scheduler dispatches, or a caller here waits for a task, the store is asked at intervals whether another
 process has committed: often while others are active, seldom otherwise. SQLite answers in microseconds. A store with
 notifications (PostgreSQL) is asked when one arrives, and otherwise only as a safety net. The intervals are real time
-even under a manual clock, because other processes live in real time.
+even under a manual clock, because other processes run in real time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ACTIVE_INTERVAL = 0.02
 IDLE_INTERVAL = 0.2
 """Seconds between two checks while other processes are idle."""
 NOTIFIED_INTERVAL = 5.0
-"""The most seconds between two checks of a store with notifications, in case one is lost."""
+"""The longest time, in seconds, between two checks of a store with notifications, in case one is lost."""
 ACTIVE_FOR = 100
 """How many quick checks follow the last commit of another process."""
 

@@ -28,7 +28,7 @@ PRUNE_EVERY = 1000
 SHORTEST_ALLOWANCE_MS = 60_000
 """History may be kept beyond its ``max_age`` by a tenth of it, or by this if it is longer."""
 STORE_RETRY = 1.0
-"""Seconds to wait before something that the store refused is tried again."""
+"""Seconds to wait before a write that the store refused is tried again."""
 DAMAGE_INTERVAL = 60.0
 """Seconds between two searches for damaged rows, if the first found none."""
 STILL = 1.0
@@ -36,7 +36,7 @@ STILL = 1.0
 
 
 class Upkeep:
-    """Prunes history, keeps delays true when the wall clock steps, and ends timed pauses."""
+    """Prunes history, adjusts delays when the wall clock steps, and ends timed pauses."""
 
     def __init__(self, store: Maintained, clock: Clock, retention: Retention | None, announcer: Announcer) -> None:
         self._store = store
@@ -163,7 +163,7 @@ class Upkeep:
     # Pauses
 
     async def end_pauses(self, rules: Rules) -> bool:
-        """End the timed pauses that are over. Return True if, by the known rules, there should be some.
+        """End the timed pauses that are over. Return True if the known rules contain such a pause.
 
         The time of ended pauses is given back to their tasks beside the loop.
         """
@@ -173,7 +173,7 @@ class Upkeep:
         if at is None or at > (now := self._clock.now_ms()):
             return False
         try:
-            # The store decides which: another process may have changed when a pause ends.
+            # The store decides which pauses are over, because another process may have changed their ends.
             for scope in await self._store.end_pauses(now):
                 self._announcer.scope_resumed(scope)
         except StoreLost:

@@ -62,7 +62,7 @@ class ManualClock:
         return (self._elapsed + timedelta(microseconds=self._hair)).total_seconds()
 
     async def advance(self, duration: Duration) -> None:
-        """Let ``duration`` pass. Sleepers due on the way wake in order, and their work settles before time moves on."""
+        """Let ``duration`` pass. Sleepers wake in order when due, and their work settles before time moves on."""
         target = self._elapsed + timedelta(milliseconds=milliseconds(duration, "duration"))
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -162,7 +162,7 @@ class ManualClock:
                 look = min(2 * look, _LATER_LOOK)
 
     def _user_code_runs(self) -> bool:
-        """Return True if user code may be running, and not only waiting for events."""
+        """True if user code may be running, and not only waiting for events."""
         if self._may_block > len(self._threads):
             return True
         if not self._threads:
@@ -172,7 +172,7 @@ class ManualClock:
 
 
 def _waits_for_an_event(frame: FrameType | None) -> bool:
-    """Return True if the thread of this frame waits for a ``threading.Event`` that is not set.
+    """True if the thread of this frame waits for a ``threading.Event`` that is not set.
 
     ``Thread.start`` does so too, but only for a moment.
     """

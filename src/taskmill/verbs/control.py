@@ -20,7 +20,7 @@ class ControlMethods(ReadMethods):
     """Methods that act on stored tasks."""
 
     async def cancel(self, id: int) -> bool:
-        """Cancel a task: at once if it waits; ask it to stop if it runs. Return ``False`` if it had already ended."""
+        """End a waiting task, or ask a running one to stop; return ``False`` if the task had already ended."""
         self._opened()
         result = await self._store.cancel([checked_id(id)], self._clock.now_ms())
         self._follow(result.commit)
@@ -85,7 +85,7 @@ class ControlMethods(ReadMethods):
         return change
 
     async def prune(self, retention: Retention | None = None) -> int:
-        """Apply ``retention``, or else the scheduler's, now; return how many history rows were deleted."""
+        """Prune history now, by ``retention`` or by the scheduler's; return the number of deleted rows."""
         self._opened()
         rule = self._settings.retention if retention is None else retention
         if rule is None:

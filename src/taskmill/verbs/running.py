@@ -30,7 +30,7 @@ class RunMethods(Components):
             await self._session.run(standby=standby)
 
     async def run_until_idle(self, timeout: Duration | None = None) -> None:
-        """Dispatch until nothing runs and nothing may run now; raise ``TimeoutError`` after ``timeout``."""
+        """Dispatch until no task runs and none can start now; raise ``TimeoutError`` after ``timeout``."""
         self._opened()
         limit = optional_milliseconds(timeout, "timeout")
         until = None if limit is None else self._clock.monotonic() + limit / 1000

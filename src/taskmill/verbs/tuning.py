@@ -36,7 +36,7 @@ class TuneMethods(ControlMethods):
         self._follow(commit)
 
     def max_wait(self, priority: int) -> timedelta | None:
-        """Return how long a task waits at most until it takes the next free slot; ``None`` (no bound) without aging."""
+        """Return the longest wait until a task gets the next free slot; ``None`` (no bound) without aging."""
         aging = self._settings.declared.aging
         value = priority_value(priority, "priority")
         return None if aging is None else timedelta(milliseconds=max_wait_ms(aging, value))

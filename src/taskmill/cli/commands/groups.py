@@ -33,7 +33,7 @@ taskmill groups [FILE] [--watch] [--json]
        taskmill groups [FILE] reset-weights"""
 
 Answer = tuple[str, object]
-"""A sentence for people, and a document for programs."""
+"""The sentence to print, and the value to print with ``--json``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -294,7 +294,7 @@ class _Tables:
 
 
 class _JsonLines:
-    """Prints one object per line each time."""
+    """Prints each snapshot as one line of JSON."""
 
     def __init__(self, file: str) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""``taskmill run``: dispatch a scheduler of the user's own code until a signal stops it.
+"""``taskmill run``: run a scheduler that the user's code defines, until a signal stops it.
 
 The first SIGINT or SIGTERM stops gracefully. The second ends the process at once; interrupted attempts run again later.
 """
@@ -180,7 +180,7 @@ async def _announce_start(scheduler: Scheduler, target: str, lines: RunLines, *,
 
 
 async def _show(scheduler: Scheduler, lines: RunLines, view: LiveView[RunState]) -> None:
-    """Draw the state of the queue again and again, until cancelled."""
+    """Redraw the state of the queue until cancelled."""
     from taskmill.cli.views.polling import QueuePoller
     from taskmill.cli.views.run import RunState
 
@@ -188,7 +188,7 @@ async def _show(scheduler: Scheduler, lines: RunLines, view: LiveView[RunState])
     while True:
         try:
             state = RunState(await poller.read(), dict(lines.endings))
-            # A terminal that takes nothing must not stop the work.
+            # In a thread, because a blocked terminal must not block the event loop.
             await asyncio.to_thread(view.draw, state)
         except (StoreBusy, TaskNotFound):
             # The file is busy, or the task to explain is gone; try again after a longer pause.

@@ -1,4 +1,4 @@
-"""``taskmill status``: count tasks by status and group, and say whether anything dispatches."""
+"""``taskmill status``: count tasks by status and group, and show whether a dispatcher runs."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from taskmill.cli.demo.workload import WEIGHTS, Witness, list_folder, upload, wa
 from taskmill.cli.text import counted, duration, plural, size
 
 ENOUGH_SNAPSHOTS = 10
-"""Fewer are too few to compare shares."""
+"""The least number of snapshots for a comparison of shares."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One run of the demonstration: submits the plan in waves, cancels some tasks, and keeps what its views show."""
+"""One run of the demonstration: submits the plan in waves, cancels some tasks, and keeps the state for its views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live view of ``taskmill watch``: one task with its progress, its reason to wait and its children."""
+"""The live view of ``taskmill watch``: one task with its progress, why it waits, and its children."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from taskmill.cli.views.polling import Children, TaskState, state_of
 from taskmill.cli.views.task_bars import NARROW, one_line, running_table, together
 
 MOST_ROWS = 10
-"""At most so many children have a row."""
+"""The largest number of children that get a row."""
 OTHER_LINES = 8
-"""Lines of the terminal that are kept free of children."""
+"""Terminal lines reserved for everything except the rows of children."""
 LONGEST_BAR = 60
 
 

@@ -103,7 +103,7 @@ def next_occurrence(state: CronState, expression: CronExpression, zone: tzinfo) 
 
 
 def started(state: CronState, expression: CronExpression, why: Due, now: int, zone: tzinfo) -> CronState:
-    """Return the state after a start: this run settles every occurrence up to now."""
+    """Return the state after a start: this run covers every occurrence up to now."""
     if not why.fires:
         return attempted_again(state, now)
     ran = _with(state.ran, expression, why.occurrence, zone)
@@ -118,7 +118,7 @@ def attempted_again(state: CronState, now: int) -> CronState:
 
 
 def claimed(state: CronState, now: int) -> CronState:
-    """Return the state after a run that waited for a slot has begun; it also settles what passed while it waited."""
+    """Return the state after a run that waited for a slot has begun; it also covers occurrences passed meanwhile."""
     _firing_of(state)
     return replace(state, since=max(state.since, now), last_attempt_at=now)
 
@@ -158,7 +158,7 @@ def cancelled(state: CronState) -> CronState:
 
 
 def left_to_another(state: CronState) -> CronState:
-    """Return the state after another task took the place of the firing, which never begins; the last outcome stays."""
+    """Return the state after another task replaced the firing, which never starts; the last outcome stays."""
     return replace(state, firing=None)
 
 

@@ -223,7 +223,7 @@ def _retry_from(state: CronState, retry_at: int, now: int) -> int:
         return min(retry_at, now)
     if state.last_failure_at is None or state.last_failure_at <= now:
         return retry_at
-    # Keep the length of the delay: the failure it began at now counts as of this moment.
+    # Keep the length of the delay: the failure that started it is moved to now as well.
     return retry_at - (state.last_failure_at - now)
 
 

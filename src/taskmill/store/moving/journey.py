@@ -4,7 +4,8 @@
 2. The target is emptied of an earlier attempt's leftovers, and sealed too.
 3. Tables are copied in batches. Each batch is committed together with the progress of the copy.
 4. Both stores are read again completely and compared.
-5. The source records that the target may become the queue at any moment. Then one transaction makes it the queue.
+5. The source records that the target may become the queue at any moment. Then one transaction makes the target the
+   queue.
 6. The source records that the move has ended.
 
 The source is the queue until the transaction of step 5, and the target from then on. There is no time at which both are

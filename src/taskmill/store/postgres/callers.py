@@ -1,7 +1,7 @@
-"""Callers' own transactions: sessions that store tasks in them, and which of them were committed.
+"""Store tasks in the transactions of callers, and find out which of those were committed.
 
-A caller's transaction may last for any time, so storing plain tasks takes no lock. Other nodes are notified once the
-transaction is committed.
+A caller's transaction may stay open for any time, so storing plain tasks takes no lock. Other nodes are notified once
+the transaction is committed.
 """
 
 from __future__ import annotations
@@ -154,6 +154,6 @@ def _states(session: Session, numbers: list[str]) -> list[tuple[str, str | None]
         return _decode_states(session.execute("transaction_states", (given,)).fetchone()[0])
     except psycopg.errors.InvalidParameterValue:
         if len(numbers) == 1:
-            # "In the future": the server has crashed, and has not assigned that number again.
+            # The server calls this number "in the future": it crashed, and has not assigned the number again.
             return [(numbers[0], None)]
         return [state for number in numbers for state in _states(session, [number])]

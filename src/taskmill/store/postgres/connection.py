@@ -74,7 +74,7 @@ CONNECTING: dict[str, Any] = {
 PATIENCE = 310.0
 """Longest time, in seconds, that a call waits for an answer: a little more than the server's statement timeout."""
 GREETING_PATIENCE = 5.0
-"""The same for the first statements on a connection, which take the server no time."""
+"""The same for the first statements on a connection, which the server answers at once."""
 MIGRATING_PATIENCE = 4 * 3600.0
 
 SEALED_STATE = "TM001"

@@ -1,4 +1,4 @@
-"""Schema migrations: numbered scripts, applied in one transaction under a lock, so that nodes may start at once."""
+"""Schema migrations: numbered scripts, applied in one transaction under a lock, so that nodes may start together."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def migrate(connection: RawConnection, name: str, *, create: bool = True) -> int
         )
     if connection.info.encoding not in ("utf-8", "UTF8", "utf8"):
         raise StoreError(f"{name}: the database must be in UTF-8, not in {connection.info.encoding}")
-    # Explicit, whatever the database's default is: after the lock, statements must see another node's migration.
+    # Set explicitly, because the database may have another default: after the lock, statements must see the migration
+    # of another node.
     connection.isolation_level = IsolationLevel.READ_COMMITTED
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))

@@ -28,13 +28,13 @@ from taskmill.store.postgres.session import NotAlone, Session
 from taskmill.store.sql.group_commit import Asked, GroupCommit
 
 LARGEST_BATCH = 2000
-"""Most rows of one transaction; further requests wait for the next, so that no caller waits long."""
+"""The largest number of rows in a transaction; further requests wait for the next, so that no caller waits long."""
 SERVER_PATIENCE = 30.0
 """Seconds for which a batch waits for a lost server before its callers get an error."""
 
 
 class Writer(GroupCommit):
-    """The writer of a PostgreSQL store; ``connect`` opens its connection, also after a loss."""
+    """The writer of a PostgreSQL store; ``connect`` opens its connection, and opens it again after a loss."""
 
     largest_batch = LARGEST_BATCH
 
@@ -42,7 +42,7 @@ class Writer(GroupCommit):
         super().__init__(name, clock)
         self._connect = connect
         self.session: Session | None = None
-        """The session in use; the heartbeat thread checks that it is answered."""
+        """The session in use; the heartbeat thread checks that the server answers it."""
         self._word = os.urandom(8).hex()
         """The name of this writer in ``taskmill_commit``."""
         self._mark = 0
@@ -108,7 +108,8 @@ class Writer(GroupCommit):
         writes = any(asked.rows for asked in batch)
         try:
             commit.number = session.script(
-                # Explicit, whatever the database's default is: each statement must see the latest commits.
+                # Set explicitly, because the database may have another default: each statement must see the latest
+                # commits.
                 f"BEGIN ISOLATION LEVEL READ COMMITTED; {session.settings} SET LOCAL taskmill.node = '{node}';"
                 f" LOCK TABLE taskmill_writing IN {mode} MODE;"
                 + (" SELECT pg_current_xact_id()::text" if writes else "")
@@ -121,8 +122,8 @@ class Writer(GroupCommit):
         if not writes:
             session.script("COMMIT")
             return commit.results
-        # A crash of the server does not stop handlers. If it lost a turn, a task could run twice at once, or stay
-        # "running" forever. So turns wait for the disk whatever durability was asked for.
+        # A crash of the server does not stop handlers. If the server lost a turn, a task could run twice at once, or
+        # stay "running" forever. So turns wait for the disk at every durability setting.
         turns = any(isinstance(result, TurnResult) for result in commit.results)
         sync = "SET LOCAL synchronous_commit = on; " if turns and self.is_lazy else ""
         commit.was_sent = True
@@ -163,7 +164,7 @@ class Writer(GroupCommit):
         callback: Callable[[], None],
         failed: Callable[[Exception], None] | None,  # noqa: ARG002 - nothing is left that could fail
     ) -> None:
-        """Call back at once: a commit is already as durable as was asked for."""
+        """Call back at once: a commit is already as durable as configured."""
         callback()
 
     def sync_soon(self) -> None:
@@ -205,6 +206,6 @@ class _Commit:
         try:
             row = session.execute("SELECT pg_xact_status(?::text::xid8)", (self.number,)).fetchone()
         except psycopg.errors.InvalidParameterValue:
-            # "In the future": the server has crashed, and has not assigned that number again.
+            # The server calls this number "in the future": it crashed, and has not assigned the number again.
             return False
         return bool(row[0] == "in progress")

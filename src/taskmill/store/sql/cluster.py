@@ -4,9 +4,9 @@ Limits are counted, and tokens are taken, in the transaction that claims. Tasks 
 transaction that is alone. The mark is the column ``preempted`` of a running task. The node that runs the task finds it
 with its next survey, as it finds requests to cancel. The next claim of the task clears it.
 
-A store with many writers takes the exclusive lock before a turn that must be alone by its plan. A need that only the
-rows show (a task was stopped meanwhile, a firing of a cron task starts) is found later, and then the transaction begins
-again (docs/decisions/0020).
+A store with many writers takes the exclusive lock first if the plan of a turn requires it. If only the rows show that
+the lock is needed (a task was stopped meanwhile, a firing of a cron task starts), the transaction is rolled back and
+started again with the lock (docs/decisions/0020).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.statements import SQL
 
 CLOCKS_APART_MS = 60_000
-"""Clocks of nodes differ by less; a bucket that is further ahead belongs to a clock that was stepped."""
+"""The largest expected difference between the clocks of nodes. A bucket further in the future was written by a clock
+that was stepped."""
 
 
 class _Work(msgspec.Struct, array_like=True):
@@ -71,7 +72,10 @@ def elsewhere(connection: Connection, slots: int) -> Elsewhere:
 
 
 def survey(connection: Connection, slots: int | None, result: TurnResult) -> None:
-    """Read waiting tasks and those of other nodes in one statement: between two, a task could be in neither."""
+    """Read waiting tasks and the work of other nodes in one statement.
+
+    With two statements, a task that another node claims or returns in between could be in neither result.
+    """
     found = _decode_survey(one(connection, SQL["survey"], slots))
     causes = {cause for _, cause in found.away}
     result.lanes, result.hooks, result.next_due = found.lanes, found.hooks, found.next_due
@@ -125,7 +129,7 @@ class _Candidates(msgspec.Struct, array_like=True):
     nodes: list[tuple[int, int, list[str]]]
     own: int | None
     waiting: list[int]
-    """Those of the given tasks that still wait."""
+    """The given tasks that still wait."""
 
 
 _decode_candidates = msgspec.json.Decoder(_Candidates).decode

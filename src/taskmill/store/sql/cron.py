@@ -146,7 +146,7 @@ def follow(connection: Connection, endings: Iterable[EndingRow], now: int, commi
 
 
 def rejoin(connection: Connection, id: int, name: str | None, now: int) -> None:
-    """Make a dead letter that is being brought back a firing again, so that it never overlaps with another firing."""
+    """Make a revived dead letter a firing of its cron task again, so that it never overlaps with another firing."""
     found = [] if name is None else rows(connection, [name])
     if not found:
         return

@@ -1,7 +1,7 @@
 """Damaged rows: finding the row and the column, and setting damaged tasks aside so that the others can run.
 
-Healthy rows cost nothing. A request that cannot decode what it has read fails as a whole, and only then are the rows
-examined: first in batches by msgspec, then one by one in a batch that fails.
+Undamaged rows cost nothing: rows are examined only after a request has failed to decode what it read. They are checked
+in batches by msgspec, and one by one in a batch that fails.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def damaged_column(connection: Connection, table: str, id: int) -> str | None:
 def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
     """End damaged tasks as dead letters; delete damaged series, cron tasks, counts and IO totals.
 
-    The indexes of the tasks are rebuilt first: SQLite refuses to change a row that they disagree with.
+    The indexes of the tasks are rebuilt first: SQLite refuses to change a row that does not match its index entries.
 
     Running tasks are left alone, because their handlers are active. With ``running``, tasks that are marked as running
     are set aside too, because no handler of this process is active; tasks of other live nodes are still left alone.

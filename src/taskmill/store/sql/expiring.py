@@ -67,7 +67,7 @@ def expire(connection: Connection, now: int, limit: int, commit: Commit) -> None
 
 
 def expire_among(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> None:
-    """End those of these tasks that have expired, before the sweep reaches them."""
+    """End the given tasks that have expired, before the sweep reaches them."""
     late = decode_ids(one(connection, SQL["late"], encoded(list(ids)), now))
     if not late:
         return

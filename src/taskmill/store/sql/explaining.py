@@ -96,7 +96,7 @@ def _ahead(connection: Connection, situation: Situation, rules: Rules, now: int)
         one(connection, SQL["ahead"], group, situation.queued_at, situation.place_id, encoded(lines), *paused)
     )
     own = sum(before for name, _, before, _ in found if name == situation.group)
-    # Among equally urgent tasks the groups take turns.
+    # Equally urgent tasks of different groups start alternately.
     others = sum(min(equal, own) for name, _, _, equal in found if name != situation.group)
     return sum(more for _, more, _, _ in found) + own + others
 

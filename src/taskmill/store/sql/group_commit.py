@@ -43,7 +43,7 @@ class GroupCommit(ABC):
     """The writer of a store. It owns the connection that writes and a thread for it, and belongs to one event loop."""
 
     largest_batch: int
-    """Most rows of one transaction; further requests wait for the next, so that no caller waits long."""
+    """The largest number of rows in a transaction; further requests wait for the next, so that no caller waits long."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
@@ -70,7 +70,7 @@ class GroupCommit(ABC):
         durable: bool = True,
         at_commit: Callable[[T], None] | None = None,
     ) -> Awaitable[T]:
-        """Run ``request`` in the next transaction; return its result once it is committed and, if asked, durable.
+        """Run ``request`` in the next transaction; return its result once committed or, with ``durable``, durable.
 
         ``rows`` is the amount of work; 0 promises that the request only reads and needs no transaction of its own.
         ``at_commit`` is called right after the commit, in commit order, even if the caller was cancelled.

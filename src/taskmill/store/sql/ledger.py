@@ -1,7 +1,7 @@
-"""Committing what happened: turns and cancellations.
+"""Commit turns and cancellations.
 
-Each function runs inside the writer's transaction. Endings and what follows from them are committed by
-:mod:`taskmill.store.sql.endings`.
+Each function runs inside the writer's transaction. :mod:`taskmill.store.sql.endings` commits endings and their
+consequences.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _keep_up(connection: Connection, upkeep: TurnUpkeep, now: int, commit: Commi
 
 
 def _start(connection: Connection, starts: Starts, result: TurnResult, version: int, *, is_owed: bool) -> None:
-    """Claim the chosen tasks, if they were chosen by the controls in force.
+    """Claim the chosen tasks, unless the controls have changed since they were chosen.
 
     While paused time ``is_owed``, each claim is credited its own first, since the stored places are out of date.
     """
@@ -137,7 +137,7 @@ def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bo
 
 
 class _Followed(msgspec.Struct):
-    """The judged attempts of a turn, by what the policy answered for their tasks."""
+    """The judged attempts of a turn, grouped by what happens to their tasks next."""
 
     ends: list[Judged] = msgspec.field(default_factory=list[Judged])
     again: list[tuple[Judged, Again]] = msgspec.field(default_factory=list[tuple[Judged, Again]])
@@ -183,7 +183,7 @@ def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: T
 
 
 def return_to_queue(connection: Connection, rows: Sequence[tuple[int, Again]], now: int) -> None:
-    """Put tasks back that run again, for rows of ``(id, columns)``."""
+    """Return tasks to the queue; each row is an id and the columns to set."""
     connection.execute(SQL["return_to_queue"], (encoded([(id, *again) for id, again in rows]), now))
 
 
@@ -216,7 +216,7 @@ def _outcome(end: End, duration_ms: int) -> families.Outcome:
 
 
 def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) -> bool:
-    """Take the short way of almost every turn: each task ends, and nothing else was asked of it meanwhile."""
+    """Commit the verdicts by the fast path, if every task simply ends; return False if the full path is needed."""
     if not all(map(just_ends, judged)):
         return False
     rows = [
@@ -244,7 +244,7 @@ def _end_judged(
 
 
 def _sums(judged: Iterable[Judged]) -> str:
-    """What these endings add to the tally."""
+    """Return what these endings add to the tally."""
     sums: dict[tuple[str, str, Ending], list[int]] = {}
     for each in judged:
         if isinstance(each.verdict, End):
@@ -262,9 +262,9 @@ def _released_first(starts: Starts, result: TurnResult) -> list[int]:
 
 
 def _claim_fronts(connection: Connection, claims: Sequence[int], starts: Starts, result: TurnResult) -> list[int]:
-    """Claim as many tasks of each lane as were chosen, whichever come first by now; return the claims of other lanes.
+    """Claim the tasks that are now first in each lane, as many as were chosen; return the claims to make by id.
 
-    A task that was about to start when it was stopped is in no lane any longer: its hook is claimed by its id.
+    A task that was chosen to start and then asked to stop has left its lane, so its hook is claimed by id.
     """
     hooks = set(starts.hooks)
     lanes = {id: lane for id, lane in (starts.lanes or {}).items() if id not in hooks}
@@ -285,8 +285,8 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
     try:
         result.claimed += _decode_claimed(rows)
     except UNREADABLE:
-        # One damaged row must not hold up the others. They are decoded one by one and not read again: with some engines
-        # looking and claiming are one statement.
+        # One damaged row must not block the others, so decode them one by one. Do not read them again: on PostgreSQL
+        # the statement that reads them has also claimed them.
         for row in _decode_raw(rows.encode("utf-8", "surrogateescape")):
             try:
                 result.claimed.append(_decode_one_claimed(row))
@@ -303,7 +303,7 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
 
 
 def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult:
-    """End what waits; ask what runs to stop; descendants first."""
+    """End waiting tasks and ask running ones to stop, descendants first."""
     result = CancelResult()
     expire_among(connection, ids, now, result.commit)
     result.ids = [task.id for task in describe(connection, ids)]

@@ -33,11 +33,11 @@ from taskmill.store.sql.rows import describe
 from taskmill.store.sql.statements import SQL
 
 BITE = 100
-"""Most tasks settled in one transaction, so that other transactions do not wait long."""
+"""The largest number of tasks settled in one transaction, so that other transactions do not wait long."""
 LOOKED_AT = 20 * BITE
-"""Most tasks scanned for that; tasks of other scopes may lie between them."""
+"""The largest number of tasks scanned to find them; tasks of other scopes may lie in between."""
 FROZEN = 2_000
-"""Most tasks kept from expiring in one transaction."""
+"""The largest number of tasks kept from expiring in one transaction."""
 
 
 class Times(msgspec.Struct, array_like=True):
@@ -118,7 +118,7 @@ def freeze(connection: Connection, now: int) -> bool:
 
 
 def bring_back(connection: Connection, why: Collection[int], now: int, commit: Commit) -> None:
-    """Return preempted tasks to the queue whose cause is one of ``why``."""
+    """Return tasks that were preempted for one of the causes in ``why`` to the queue."""
     ids = [id for id, cause in controls.away(connection) if cause in why]
     if ids:
         commit.pauses_ended += end_pauses(connection, now)

@@ -18,7 +18,7 @@ _decode_orphans = msgspec.json.Decoder(list[Orphan], strict=False).decode
 
 
 def recover(connection: Connection, now: int) -> Recovery:
-    """Return the tasks of a dead dispatcher to the queue, except those that keep killing their process."""
+    """Return the tasks of a dead dispatcher to the queue, except those that keep crashing their process."""
     recovery = Recovery()
     series.notice_put_back(connection, now)
     returns: list[tuple[int, Again]] = []

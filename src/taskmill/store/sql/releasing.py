@@ -13,7 +13,7 @@ from taskmill.store.sql.statements import SQL
 
 
 class _Row(msgspec.Struct, array_like=True):
-    """A task that is ready to enter the queue; ``due_at`` if it is not due yet."""
+    """A task that is ready to enter the queue, at ``due_at`` if that is in the future."""
 
     id: int
     group: str
@@ -35,7 +35,7 @@ _decode_rows = msgspec.json.Decoder(list[_Row]).decode
 
 
 def release(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
-    """Release those of the blocked tasks that nothing blocks now; returns which."""
+    """Release the given blocked tasks that nothing blocks any longer; return their ids."""
     if not ids:
         return []
     let_in_now = set(let_siblings_in(connection, ids, now, commit))
@@ -57,19 +57,19 @@ def _release(connection: Connection, ids: Sequence[int], now: int, commit: Commi
 
 
 def let_siblings_in(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
-    """Something about these tasks has changed: as many of their siblings enter the queue as may be there."""
+    """Let siblings of changed tasks into the queue, up to the limit of each parent; return the released ids."""
     parents = decode_pairs(one(connection, SQL["capped_parents"], encoded(list(ids))))
     return [id for parent in parents for id in let_in(connection, *parent, now, commit)]
 
 
 def let_in(connection: Connection, parent_id: int, max_children: int, now: int, commit: Commit) -> list[int]:
-    """Let as many children of a parent into the queue as may be there; returns which."""
+    """Let children of a parent into the queue, up to ``max_children``; return the released ids."""
     ids = decode_ids(one(connection, SQL["let_in"], parent_id, max_children))
     return unhold(connection, ids, now, commit)
 
 
 def unhold(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
-    """These children need not wait for their siblings any longer; returns which of them are released by that."""
+    """Stop holding these children back for their siblings; return the released ids."""
     if not ids:
         return []
     connection.execute(SQL["unhold"], (encoded(ids),))

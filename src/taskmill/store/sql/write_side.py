@@ -41,9 +41,10 @@ from taskmill.store.sql.statements import SQL
 T = TypeVar("T")
 
 CANCEL_ROWS = 64
-"""How many rows a cancellation is taken for: enough to be written in the thread, unless the loop would starve it."""
+"""The least number of rows assumed for a cancellation: enough to prefer the writer's thread to the event loop."""
 MOST_ARRIVALS = 128
-"""Concurrent submits that share one insert; more are written in turns, so that their callers work meanwhile."""
+"""The largest number of concurrent submits that share one insert. Later ones share the next insert, so that the callers
+of the first can continue meanwhile."""
 
 _Arrival = tuple[Sequence[NewTask], "asyncio.Future[list[Stored]]"]
 
@@ -54,7 +55,7 @@ class WriteSide(Locating):
     _clock: Clock
     _requests: GroupCommit
     machine_name: str
-    """Under which name is remembered what was seen of this machine."""
+    """The name under which the readings of this machine are stored."""
 
     def __init__(self) -> None:
         self._arrivals: list[_Arrival] = []
@@ -99,7 +100,7 @@ class WriteSide(Locating):
         await done
 
     def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]:
-        """Concurrent callers share one insert as well as one commit."""
+        """Store tasks. Concurrent callers share one insert and one commit."""
         answer: asyncio.Future[list[Stored]] = asyncio.get_running_loop().create_future()
         self._arrivals.append((tasks, answer))
         if len(self._arrivals) == 1:
@@ -147,8 +148,7 @@ class WriteSide(Locating):
             if len(arrivals) == 1 or not isinstance(wrong, SubmissionError | StoreCorrupt):
                 failed(wrong)
                 return
-            # The engine cannot store what one of them wants, or one of them has to do with a damaged row; the others
-            # must not suffer for that.
+            # One request cannot be stored, or touches a damaged row. Store each by itself, so that only that one fails.
             for arrival in arrivals:
                 self._store_together([arrival])
 
@@ -158,7 +158,8 @@ class WriteSide(Locating):
                     waiting.set_exception(wrong)
 
         self._requests.post(
-            # As of its transaction: a reader may have seen by then that a task with the same key has expired.
+            # Read the clock inside the transaction: by then a reader may have seen that a task with the same key has
+            # expired.
             lambda connection: inbox.insert(connection, requests, self._clock.now_ms()),
             sum(map(len, requests)),
             committed,
@@ -194,9 +195,9 @@ class WriteSide(Locating):
             raise await self._located(wrong) from wrong
 
     def _committing(self, turn: Turn) -> Callable[[Connection], TurnResult]:
-        """Commit a turn as of when its transaction begins.
+        """Return a request that commits a turn, with the time at which its transaction begins.
 
-        As of its plan it would start tasks after their deadlines and set token buckets back.
+        With the time of its plan, the turn would start tasks after their deadlines and set token buckets back.
         """
 
         def commit(connection: Connection) -> TurnResult:
@@ -250,7 +251,7 @@ class WriteSide(Locating):
         )
 
     async def cancel(self, ids: Sequence[int], now: int) -> CancelResult:
-        # A tree may hang on each.
+        # Each task may have a tree of descendants.
         rows = max(len(ids), CANCEL_ROWS)
         return await self._write(lambda connection: ledger.cancel(connection, ids, now), rows)
 

@@ -62,7 +62,7 @@ def sqlite_version() -> tuple[int, ...]:
 def connect(path: str, *, read_only: bool = False) -> Connection:
     """Open a connection in autocommit mode that may be passed between threads.
 
-    Commits on it do not wait for the disk. The writer syncs the log itself where durability asks for it.
+    Commits on it do not wait for the disk. The writer syncs the log itself if the durability setting requires it.
     """
     if sqlite_version() < OLDEST_SQLITE:
         raise StoreError(

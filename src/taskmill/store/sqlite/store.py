@@ -98,7 +98,7 @@ class SqliteStore(WriteSide, ReadSide):
         connection = connect(self.name)
         try:
             with translated_errors(self.name):
-                # Another process may be recovering the log, or making the tables; migrate() ends this patience.
+                # Another process may be recovering the log or creating the tables; migrate() resets the timeout.
                 connection.execute("PRAGMA busy_timeout = 60000")
                 _check_not_sealed(connection, self.name)
                 migrate(connection, self.name)
@@ -213,7 +213,7 @@ class SqliteStore(WriteSide, ReadSide):
         return before != version
 
     async def durable(self) -> None:
-        """Wait until all commits so far, also those of other processes, would survive a power cut."""
+        """Wait until all commits so far, including those of other processes, would survive a power cut."""
         if self._writer.must_sync:
             version = await self._write(lambda _: self._data_version(), rows=0)
             if version != self._forced_version:

@@ -68,7 +68,7 @@ FROM rows($1, id bigint, type text, payload text, overrides text, due_at bigint)
 WHERE t.id = given.id;
 
 -- name: rewind_retries
--- Move the retries of cron firings back by $1 ms after the wall clock was set back by more than a retry may be late.
+-- Move the retries of cron firings back by $1 ms after the wall clock was set back by more than a retry may be delayed.
 -- Firings are due when they are created, so a firing that is scheduled waits for its retry.
 UPDATE taskmill_task SET due_at = due_at - $1::bigint
 WHERE status = 'scheduled' AND due_at IS NOT NULL AND cron IS NOT NULL AND due_is_relative = false;

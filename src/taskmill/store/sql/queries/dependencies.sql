@@ -208,7 +208,7 @@ SELECT json_list(id) FROM tied;
 
 -- name: edges_among
 -- Return [task_id, on_id, open] of the dependencies of the given tasks.
--- sqlite: a boolean is a number there.
+-- sqlite: booleans are numbers, so they are converted.
 SELECT json_list(json_row(task_id, on_id, json(CASE WHEN open THEN 'true' ELSE 'false' END)))
 FROM taskmill_dependency WHERE task_id IN ids($1);
 -- postgres:

@@ -124,7 +124,7 @@ SELECT json_list(CASE WHEN given.renewed THEN (
     ORDER BY queued_at LIMIT 1
 ) END)
 FROM rows($1, group_name text, urgency smallint, type text, renewed boolean, since bigint, until bigint) AS given;
--- postgres: the order of the rows has to be asked for.
+-- postgres: the order of the rows must be given explicitly.
 SELECT json_list(CASE WHEN (given.value ->> 3)::boolean THEN (
     SELECT min(renewed_at) FROM taskmill_task
     WHERE status = 'pending' AND stop IS NULL AND group_name = given.value ->> 0

@@ -3,7 +3,7 @@
 -- Return the active tasks that hold them, each with its description for events; the tasks that gave a key up (asked to
 -- stop, or followed by an added run) and have not ended; the id after which there is room for $2 new tasks; and whether
 -- any task has open dependencies, any is a cron firing, and any paused time is still to be given back. $3 is the
--- present, by which stored deadlines may have passed.
+-- current time, with which stored deadlines are compared.
 SELECT
     (
         SELECT json_list(json_row(t.type, t.key, json_row(

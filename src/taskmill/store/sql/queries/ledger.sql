@@ -9,7 +9,7 @@ JOIN taskmill_task AS t ON t.id = given.id
 WHERE t.attempt = given.attempt AND t.status = 'running';
 
 -- name: return_to_queue
--- Put tasks whose attempts ended at $2 back.
+-- Return tasks whose attempts ended at $2 to the queue.
 UPDATE taskmill_task AS t SET
     status = CASE
         WHEN t.series_id IS NOT NULL AND t.stop IS NULL AND given.status IN ('pending', 'scheduled')
@@ -31,14 +31,14 @@ FROM rows($1,
 WHERE t.id = given.id;
 
 -- name: unclaim
--- Return tasks that were claimed but not started.
+-- Return tasks that were claimed but not started to the queue.
 UPDATE taskmill_task AS t SET status = 'pending' {no_node}
 FROM rows($1, id bigint, attempt integer) AS given
 WHERE t.id = given.id AND t.attempt = given.attempt AND t.status = 'running';
 
 -- name: unclaim_others
--- Return every task claimed by this node except the given ones. The answer to a claim was lost, so the node does not
--- know which tasks it claimed.
+-- Return every task claimed by this node to the queue, except the given ones. The answer to a claim was lost, so the
+-- node does not know which tasks it claimed.
 -- sqlite: nothing to do; a claim in a file never succeeds without the dispatcher knowing it.
 -- postgres:
 UPDATE taskmill_task SET status = 'pending', node_id = NULL
@@ -66,7 +66,7 @@ FROM taskmill_task AS t
 WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node AS node WHERE node.id = t.node_id);
 
 -- name: at_work
--- Return the tasks whose handlers may be running. With $1, no handler of this process is running.
+-- Select the tasks whose handlers may be running. $1 is true if no handler of this process is running.
 -- sqlite:
 SELECT json_list(id) FROM taskmill_task WHERE status = 'running' AND NOT $1;
 -- postgres: handlers of other nodes may be running in either case.

@@ -68,7 +68,7 @@ UPDATE taskmill_series SET
 WHERE NOT {begins_at_an_instant};
 
 -- name: series_ahead
--- Return [id, made_at] of series that were written later than the present, $1.
+-- Return [id, made_at] of series that were written after the current time, $1: the clock was set back since.
 SELECT json_list(json_row(id, made_at)) FROM taskmill_series
 WHERE made_at > $1::bigint AND NOT {begins_at_an_instant};
 
@@ -109,8 +109,8 @@ UPDATE taskmill_task SET
 WHERE id = $1::bigint AND status IN ('pending', 'scheduled', 'blocked');
 
 -- name: resume_occurrence
--- Resume the occurrence of a series. It is due at $2 and expires at $4; $3 is the present. The caller releases it,
--- unless something else blocks it.
+-- Resume the occurrence of a series. It is due at $2 and expires at $4; $3 is the current time. The caller releases
+-- it, unless something else blocks it.
 UPDATE taskmill_task SET
     status = 'blocked', due_at = $2::bigint, queued_at = greatest($2::bigint, $3::bigint), place_id = NULL,
     expires_at = $4::bigint
