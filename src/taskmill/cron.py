@@ -169,7 +169,7 @@ def _say_if_it_died(running: asyncio.Task[None]) -> None:
     """Log the error now; ``stop`` raises it too, but may be called much later."""
     wrong = None if running.cancelled() else running.exception()
     if wrong is not None:
-        logger.critical("the cron scheduler has died; nothing runs until it is initialized again", exc_info=wrong)
+        logger.critical("the cron scheduler has stopped after an error; call initialize() again", exc_info=wrong)
 
 
 class _Engine(Scheduler):

@@ -165,7 +165,7 @@ def test_what_is_well_is_so() -> None:
             "nodes",
             {"alive": [], "dead": [], "without_node": 2},
             "problem",
-            "2 tasks marked as running under no node",
+            "2 tasks marked as running without a node",
         ),
         (
             "nodes",

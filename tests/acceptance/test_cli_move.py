@@ -58,7 +58,7 @@ def test_what_was_moved_says_where_it_is(here: Here, file: Path, target: Path) -
 def test_refusals_have_the_codes_of_the_other_commands(here: Here, file: Path, target: Path, tmp_path: Path) -> None:
     assert "does not exist" in here.refusal("move", tmp_path / "none.db", target, code=2)
     assert "both SOURCE and TARGET" in here.refusal("move", file, file, code=2)
-    assert "goes with --undo" in here.refusal("move", "--target-is-lost", file, target, code=2)
+    assert "can only be used with --undo" in here.refusal("move", "--target-is-lost", file, target, code=2)
     assert "nothing to undo" in here.refusal("move", "--undo", "--target-is-lost", file, target, code=1)
     assert "cannot be reached" in here.refusal("move", file, "postgresql://nobody@/none?host=/nonexistent", code=2)
     assert not target.exists()

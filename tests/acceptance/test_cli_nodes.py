@@ -143,7 +143,7 @@ def test_nodes_of_a_cluster_and_what_dead_ones_have_left(
     assert re.search(r"^far:1 +dead .* 1 task to be rescued by another node$", said, re.MULTILINE)
     assert re.search(r"^ +5 +far:1 .* d::work +k4$", said, re.MULTILINE)
     assert re.search(r"^ +6 +\(none\) ", said, re.MULTILINE)
-    assert "1 task under no node, left behind by a node that died; live nodes return such tasks" in said
+    assert "1 task without a node, left behind by a node that died; live nodes return such tasks" in said
 
 
 @needs_a_terminal

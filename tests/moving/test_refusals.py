@@ -72,7 +72,7 @@ async def test_nothing_moves_to_where_somebody_dispatches(file: Path, postgres_s
 def test_a_store_with_anything_in_it_is_no_target(file: Path, postgres_store: str, book: Book) -> None:
     asyncio.run(store_one(postgres_store, book))
     before = rows_of(postgres_store)
-    with pytest.raises(StoreError, match=r"is not empty: there is something in taskmill_task\. .* name another"):
+    with pytest.raises(StoreError, match=r"is not empty: table taskmill_task has rows\. .* name another"):
         move(file, postgres_store)
     assert rows_of(postgres_store) == before
     assert is_untouched(file, book)

@@ -165,4 +165,4 @@ class CronClock:
         """Log the cron tasks among these attempts, which the shutdown stops before their end."""
         for attempt in attempts:
             if attempt.task.cron is not None:
-                logger.warning("cron task %r is cut short by a stop; it will start again", attempt.task.cron)
+                logger.warning("cron task %r was interrupted by the shutdown; it will start again", attempt.task.cron)

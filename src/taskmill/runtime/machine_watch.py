@@ -119,6 +119,6 @@ class MachineWatch:
             await self._store.note_machine(report)
         except StoreError as wrong:
             # Not fatal: only `explain` in other processes needs them, and they are stored again after the next reading.
-            logger.warning("readings of the machine could not be kept: %s", wrong)
+            logger.warning("readings of the machine could not be stored: %s", wrong)
         else:
             self._noted = report

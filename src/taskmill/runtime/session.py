@@ -266,7 +266,12 @@ class Closing:
         """Stop waiting for all open attempts: their tasks, and hooks that are running, will run again."""
         for attempt in list(self._attempts.open.values()):
             id, type = attempt.task.id, attempt.task.type
-            logger.warning("task %d (%s) did not stop for shutdown; it will run again", id, type, extra=about(id, type))
+            logger.warning(
+                "task %d (%s) did not stop before the shutdown deadline; it will run again",
+                id,
+                type,
+                extra=about(id, type),
+            )
             self._given_up.append(attempt)
             self._attempts.give_up(attempt)
 

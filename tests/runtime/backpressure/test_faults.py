@@ -228,7 +228,7 @@ async def test_what_cannot_be_noted_stops_nothing_and_is_noted_later(
             await gate.end_all(clock)
         left = await elsewhere.count()
     assert during == ["high"]
-    assert "could not be kept" in caplog.text
+    assert "could not be stored" in caplog.text
     assert [hold.reason for hold in said.holds] == ["pressure"]
     assert after == ["high", "normal"]
     assert left == 0

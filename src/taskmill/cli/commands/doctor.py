@@ -196,7 +196,7 @@ def _nodes(nodes: Facts) -> Iterator[Finding]:
     if without:
         cure = "a live node returns them within about ten seconds" if alive else "start a node, which returns them"
         yield Finding(
-            "problem", "lost tasks", f"{text.plural(without, 'task')} marked as running under no node; {cure}"
+            "problem", "lost tasks", f"{text.plural(without, 'task')} marked as running without a node; {cure}"
         )
 
 

@@ -99,7 +99,7 @@ def _refuse_stray_options(arguments: argparse.Namespace, action: str | None) -> 
     for owner, names in OPTIONS.items():
         for name in names:
             if action != owner and getattr(arguments, name) is not None:
-                raise Refusal(f"--{name.replace('_', '-')} goes with {owner}", WRONG)
+                raise Refusal(f"--{name.replace('_', '-')} can only be used with {owner}", WRONG)
     if action is not None and arguments.watch:
         raise Refusal(f"--watch shows groups and does not go with {action}", WRONG)
 
@@ -115,7 +115,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.rate is not None:
         given["rate"] = quantities.rate(arguments.rate, "--rate", arguments.burst)
     elif arguments.burst is not None:
-        raise Refusal("--burst goes with --rate", WRONG)
+        raise Refusal("--burst can only be used with --rate", WRONG)
     if not given:
         raise Refusal("set needs at least one of --weight, --cap, --min-slots, --rate", WRONG)
     # Settings on one line must not contradict each other. Set separately, a later cap limits an earlier minimum.

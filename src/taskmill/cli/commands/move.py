@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.undo:
         return _undo(source, arguments)
     if arguments.target_is_lost:
-        raise Refusal("--target-is-lost goes with --undo", WRONG)
+        raise Refusal("--target-is-lost can only be used with --undo", WRONG)
     try:
         with contextlib.ExitStack() as stack:
             if arguments.json:

@@ -68,7 +68,7 @@ def _print(snapshot: Snapshot, tasks: Mapping[int, TaskRecord]) -> None:
     if left_behind:
         screen.say()
         screen.paragraph(
-            f"{text.plural(len(left_behind), 'task')} under no node, left behind by a node that died;"
+            f"{text.plural(len(left_behind), 'task')} without a node, left behind by a node that died;"
             f" {_rescue(snapshot)}"
         )
 

@@ -158,7 +158,7 @@ def _check_empty(target: Endpoint, tables: Sequence[Table]) -> None:
     for table in tables:
         if table.name not in MAY_BE_THERE and not target.is_empty(table):
             raise StoreError(
-                f"{target.name} is not empty: there is something in {table.name}. A queue moves to a new store; "
+                f"{target.name} is not empty: table {table.name} has rows. A queue moves to a new store; "
                 "name another file, schema or database"
             )
 

@@ -303,7 +303,7 @@ class _Right:
 
     def acquired(self) -> Self:
         if self._is_held:
-            raise AlreadyRunning("a handler of an earlier run has not ended yet; this one can run once it has")
+            raise AlreadyRunning("a handler of an earlier run has not ended yet; wait for it, then run again")
         self._is_held = True
         return self
 
