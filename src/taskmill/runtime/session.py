@@ -107,12 +107,16 @@ class DispatchSession:
             await self._stopped.wait()
 
     def ask_to_stop(self, grace: float | None) -> None:
-        """Request a stop. During the shutdown, another request may shorten the grace period."""
+        """Request a stop. A second request, before or during the shutdown, can only shorten the grace period."""
         if self._stopping is None:
             return
-        if self._stopping.is_set() and self._closing is not None and grace is not None:
-            self._closing.hurry(grace)
-        self._grace = grace
+        if not self._stopping.is_set():
+            self._grace = grace
+        elif grace is not None:
+            before = self._settings.shutdown_grace if self._grace is None else self._grace
+            self._grace = min(before, grace)
+            if self._closing is not None:
+                self._closing.hurry(grace)
         self._stopping.set()
         if self.loop is not None:
             self.loop.wake()

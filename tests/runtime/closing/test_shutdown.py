@@ -118,6 +118,24 @@ async def test_a_thread_that_cannot_be_stopped_delays_nobody_but_keeps_the_right
     assert overlaps == [1, 1]
 
 
+async def test_a_second_stop_can_only_shorten_the_time_that_handlers_have(tmp_path: Path) -> None:
+    domain = Domain("d")
+    started = asyncio.Event()
+
+    @domain.task
+    async def endless() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with Scheduler(tmp_path / "t.db", domains=[domain], shutdown_grace=0) as scheduler:
+        await endless.submit()
+        running = asyncio.create_task(scheduler.run())
+        await started.wait()
+        # Both are requested before the loop has noticed the first.
+        stops = [asyncio.create_task(scheduler.stop(grace)) for grace in (0, 60)]
+        await asyncio.wait_for(asyncio.gather(running, *stops), 20)
+
+
 @pytest.mark.one_engine("a file has one dispatcher, a database has many")
 async def test_only_one_scheduler_dispatches_a_file_and_a_standby_takes_over(tmp_path: Path) -> None:
     domain = Domain("d")
