@@ -68,15 +68,18 @@ class HoldCounter:
         if not lanes:
             return []
         picker = self._picker
-        if (held := picker.limits.group_hold(group)) is not None:
-            return [_GroupHold(held.reason, group)]
-        if self._is_beyond_share(group):
-            return [_GroupHold("share", group)]
         holds = [
             _GroupHold(held.reason, lane.type)
             for lane in lanes
             if (held := picker.limits.type_hold(lane.type)) is not None
         ]
+        # A task of a paused domain is paused, so no other limit of its group counts for it.
+        are_paused = len(holds) == len(lanes) and all(hold.reason == "domain_paused" for hold in holds)
+        held = picker.limits.group_hold(group)
+        if held is not None and (held.reason == "group_paused" or not are_paused):
+            return [_GroupHold(held.reason, group)]
+        if self._is_beyond_share(group):
+            return [_GroupHold("share", group)]
         if group in picker.throttled:
             holds.append(_GroupHold("pressure", group))
         if group in picker.backpressure.io_held:
