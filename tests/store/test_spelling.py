@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from taskmill.store.sql.spelling import spelled
-from taskmill.store.sql.statements import named
+from taskmill.store.sql.statements import load, named
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,10 @@ def test_an_engine_has_the_common_body_or_its_own(tmp_path: Path) -> None:
         "only_one": "SELECT 3",
         "nothing": "SELECT 4",
     }
+
+
+def test_two_statements_with_one_name_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "own.sql"
+    file.write_text("-- name: held_tokens\nSELECT 1;\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"own\.sql: .* held_tokens"):
+        load("sqlite", file)

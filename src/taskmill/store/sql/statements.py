@@ -41,8 +41,14 @@ def load(engine: Engine, *own: Path) -> dict[str, str]:
     fragments: dict[str, str] = {}
     for word, sql in named(engine, FRAGMENTS):
         fragments[word] = _with(fragments, sql)
+    statements: dict[str, str] = {}
     files = [file for file in sorted(SHARED.glob("*.sql")) if file != FRAGMENTS]
-    return {word: _with(fragments, sql) for file in (*files, *own) for word, sql in named(engine, file)}
+    for file in (*files, *own):
+        for word, sql in named(engine, file):
+            if word in statements:
+                raise ValueError(f"{file.name}: there is another statement with the name {word}")
+            statements[word] = _with(fragments, sql)
+    return statements
 
 
 def named(engine: Engine, file: Path) -> Iterator[tuple[str, str]]:
