@@ -50,7 +50,7 @@ class Picker:
         self.throttled: set[str] = set()
         """Groups with tasks that wait for the pressure to fall."""
         self.shares = Shares()
-        self._ring = RoundRobin()
+        self._round_robin = RoundRobin()
         self._next_of: dict[str, Waiting] = {}
         """By group: the task that it would start."""
         self._versions: dict[str, int] = {}
@@ -210,7 +210,7 @@ class Picker:
         if is_over and not running:
             del self._versions[group]
             self._pressing.discard(group)
-            self._ring.leave(group)
+            self._round_robin.leave(group)
 
     def _in_order(self, groups: set[str]) -> Iterable[str]:
         """Order groups whose work arrives at the same moment by their first tasks."""
@@ -228,7 +228,7 @@ class Picker:
         if effective <= self.rules.declared.preempt_at:
             self._pressing.add(group)
         if not self.rules.is_shared:
-            key = (effective, self._ring.last_turn(group), task.queued_at, task.place_id)
+            key = (effective, self._round_robin.last_turn(group), task.queued_at, task.place_id)
             heappush(self._queue, _Entry(key, version, group))
             return
         if passes_shares(effective, self.rules):
@@ -277,7 +277,7 @@ class Picker:
         if self.rules.is_shared:
             self.shares.started(group, by_share=by_share)
         else:
-            self._ring.had_turn(group)
+            self._round_robin.had_turn(group)
         return task._replace(budget=budget, by_share=by_share)
 
     def _is_unread(self, lane: Lane) -> bool:

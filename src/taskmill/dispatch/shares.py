@@ -29,7 +29,7 @@ class Shares:
     """Computes shares again only after a change of demand that can change them."""
 
     def __init__(self) -> None:
-        self._service = VirtualTime()
+        self._virtual_time = VirtualTime()
         self._demands: dict[str, Demand] = {}
         self._shares: dict[str, Share] = {}
         self._slots = 0
@@ -114,7 +114,7 @@ class Shares:
                 self.changes.append(Reallocation(group, old, new, self._reason(group, old, new)))
         self.is_stale = self._weights_changed = False
         self._drained.clear()
-        self._service.forget_idle(self._demands)
+        self._virtual_time.forget_idle(self._demands)
         return True
 
     def _count_lent(self, count: Callable[[str, int], None]) -> None:
@@ -134,22 +134,22 @@ class Shares:
         demand, share = self._demands[group], self._shares[group]
         if demand.running >= share.limit:
             return None
-        return demand.running >= share.least, self._service.due(group)
+        return demand.running >= share.least, self._virtual_time.due(group)
 
     def started(self, group: str, *, by_share: bool) -> None:
         """Charge a group for a task that starts."""
         demand, share = self._demands[group], self._shares[group]
         if not by_share:
-            self._service.charge(group, demand.weight, self._weights, LEAST_MS)
+            self._virtual_time.charge(group, demand.weight, self._weights, LEAST_MS)
         elif demand.running >= share.least:
             # Slots of a group's minimum are not charged.
-            self._service.begin(group, demand.weight, self._weights)
+            self._virtual_time.begin(group, demand.weight, self._weights)
 
     def ended(self, group: str, held_ms: int) -> None:
         """Charge a group for how long an ended task held its slot. Slots of a minimum are not charged."""
         demand, more = self._demands.get(group), held_ms - LEAST_MS
         if demand is not None and more > 0 and demand.running > self._shares.get(group, NO_SHARE).least:
-            self._service.charge(group, demand.weight, self._weights, more)
+            self._virtual_time.charge(group, demand.weight, self._weights, more)
 
     def demands(self) -> dict[str, Demand]:
         """Return the demand of each group."""

@@ -51,7 +51,7 @@ class WorkerProcess:
         self._loop = asyncio.get_running_loop()
         self._received = received
         self._died = died
-        self._unframer = FrameReader()
+        self._frames = FrameReader()
         self._outgoing = bytearray()
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
@@ -169,7 +169,7 @@ class WorkerProcess:
             self._loop.remove_reader(self._socket)
             return False
         try:
-            messages = [decode_from_worker(body) for body in self._unframer.feed(data)]
+            messages = [decode_from_worker(body) for body in self._frames.feed(data)]
         except ValueError as wrong:
             self._problem = f"the worker process sent a message that cannot be read: {wrong}"
             self._signal(signal.SIGKILL)

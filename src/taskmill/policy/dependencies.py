@@ -184,10 +184,10 @@ class RequestLinks(msgspec.Struct):
 
 def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> RequestLinks:
     """Return the connections of a request, before any stored task is read."""
-    knot = RequestLinks()
+    links = RequestLinks()
     refs = references(request)
     if isinstance(refs, SubmissionError):
-        return knot  # the request is refused anyway
+        return links  # the request is refused anyway
     standing = standing_for(request)
     nodes = [_node(request[at], at, holders) for at in standing]
     for at, task in enumerate(request):
@@ -200,8 +200,8 @@ def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> RequestLi
             for one in depends_on(task)
             if isinstance(one, int) or one in refs
         ]
-        knot.edges.setdefault(node, []).extend(on)
-        knot.awaited.update(one for one in on if one > 0)
+        links.edges.setdefault(node, []).extend(on)
+        links.awaited.update(one for one in on if one > 0)
         parent_id = (task.links or NO_LINKS).parent_id
         if (holder := holder_of(task, holders)) is not None:
             if task.on_duplicate is OnDuplicate.REQUEUE:
@@ -209,16 +209,16 @@ def tie(request: Sequence[NewTask], holders: Mapping[Name, Holder]) -> RequestLi
                 parent_id = holder.parent_id
                 before = holder.gate_id if holder.rests else holder.id
                 if before is not None and not holder.gate_stops:
-                    knot.edges[node].append(before)
-                    knot.awaited.add(before)
+                    links.edges[node].append(before)
+                    links.awaited.add(before)
             if holder.rests or task.on_duplicate is OnDuplicate.SUPERSEDE:
-                knot.replaced[holder.id] = node
+                links.replaced[holder.id] = node
             if task.on_duplicate is OnDuplicate.SUPERSEDE and holder.is_added and holder.gate_id is not None:
-                knot.replaced[holder.gate_id] = node
+                links.replaced[holder.gate_id] = node
         if parent_id is not None:
-            knot.parents.add(parent_id)
-            knot.edges.setdefault(parent_id, []).append(node)
-    return knot
+            links.parents.add(parent_id)
+            links.edges.setdefault(parent_id, []).append(node)
+    return links
 
 
 def holder_of(task: NewTask, holders: Mapping[Name, Holder]) -> Holder | None:

@@ -74,7 +74,7 @@ class ResourceWatch:
         self._changed = changed
         self._stopping = asyncio.Event()
         self._answered = asyncio.Event()
-        self._inquirer: _PollingThread | None = None
+        self._polling: _PollingThread | None = None
         self._failing: set[str] = set()
         self.due_at = clock.monotonic()
         """When the next round is due."""
@@ -104,24 +104,24 @@ class ResourceWatch:
         """End :meth:`run` without waiting for a source that does not answer."""
         self._stopping.set()
         self._answered.set()
-        if self._inquirer is not None:
-            self._inquirer.end()
-            self._inquirer = None
+        if self._polling is not None:
+            self._polling.end()
+            self._polling = None
 
     async def look(self) -> None:
         """Poll the sampler and all sources once, now."""
         began = self._clock.monotonic()
         self.due_at = began + self._interval
-        if self._inquirer is None:
-            self._inquirer = _PollingThread(self._clock, self._sampler, self._sources)
-        inquirer = self._inquirer
+        if self._polling is None:
+            self._polling = _PollingThread(self._clock, self._sampler, self._sources)
+        polling = self._polling
         self._answered = answered = asyncio.Event()
-        answer = inquirer.ask(answered)
+        answer = polling.ask(answered)
         while not answered.is_set():
             waited = self._clock.monotonic() - began
             await self._clock.wait(answered, None if waited >= PATIENCE else began + PATIENCE)
             if not answered.is_set() and self._clock.monotonic() - began >= PATIENCE:
-                self._give_up_on(inquirer.asking)
+                self._give_up_on(polling.asking)
         if answer:
             self._take(answer[0])
 

@@ -178,7 +178,7 @@ def test_what_is_remembered_of_groups_that_left_does_not_pile_up() -> None:
         mill.pass_on()
     picker = mill.picker
     kept: list[Sized] = [picker._versions, picker._next_of, picker._queue, picker._urgent, picker._pressing]
-    kept += [picker._ring._last, picker.shares._service._due, picker.shares._demands]
+    kept += [picker._round_robin._last, picker.shares._virtual_time._due, picker.shares._demands]
     assert all(len(each) < 200 for each in kept)
 
 

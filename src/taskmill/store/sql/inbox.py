@@ -120,17 +120,17 @@ def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> N
 
 def _closes_cycle(connection: Connection, request: Request, holders: Mapping[Name, Holder]) -> str | None:
     """Return the reason if one of these tasks would wait for a stored task that waits for it, else None."""
-    knot = tie(request, holders)
-    if knot.parents and knot.replaced:
+    links = tie(request, holders)
+    if links.parents and links.replaced:
         # The replacement would wait for the end of its own ancestor, which waits for its descendants.
-        ancestors = families.ancestors(connection, knot.parents)
-        if (replaced := next((id for id in knot.replaced if id in ancestors), None)) is not None:
+        ancestors = families.ancestors(connection, links.parents)
+        if (replaced := next((id for id in links.replaced if id in ancestors), None)) is not None:
             return (
                 f"task {replaced} is an ancestor of the task that would replace it, and waits for it; "
                 "use on_duplicate='requeue' to run it once more, or another key"
             )
-    reaches = knot.awaited and knot.waiting and dependencies.waits_for(connection, knot.awaited, knot.waiting)
-    if reaches and knot.closes_cycle(dependencies.waits_below(connection, knot.awaited)):
+    reaches = links.awaited and links.waiting and dependencies.waits_for(connection, links.awaited, links.waiting)
+    if reaches and links.closes_cycle(dependencies.waits_below(connection, links.awaited)):
         return WAITS_FOR_ITSELF
     return None
 
