@@ -28,18 +28,22 @@ MEASUREMENTS = {
     "keyed": "keyed_submit",
     "drain": "drain_against_huey",
     "latency": "latency",
+    "waits": "short_waits",
+    "urgent": "urgent",
     "busy": "busy_submit",
     "depth": "depth",
     "sweep": "sweep",
     "due": "due_stream",
     "resume": "large_resume",
+    "answers": "answers",
+    "keyed_depth": "keyed_depth",
     "memory": "memory",
     "open": "opening",
     "chain": "chain",
     "fan": "fan_out",
     "tree": "tree_cancel",
     "fair": "fairness",
-    "io": "io_room",
+    "io": "io_gate",
     "progress": "progress_reports",
     "cron": "cron_idle",
     "pg": "postgres",
@@ -142,12 +146,12 @@ def _now() -> str:
 
 
 def _print_table(reports: dict[str, Report]) -> None:
-    print(f"\n{'number':<28}{'value':>10}   {'target':<9}")
+    print(f"\n{'number':<38}{'value':>10}   {'target':<9}")
     for report in reports.values():
         for name, value in report.numbers.items():
             target = report.targets.get(name)
             judged = "" if target is None else "met" if target.is_met_by(value) else "MISSED"
-            print(f"{name:<28}{value:>10.4g}   {target or ''!s:<9} {judged}")
+            print(f"{name:<38}{value:>10.4g}   {target or ''!s:<9} {judged}")
 
 
 if __name__ == "__main__":

@@ -16,12 +16,17 @@ CHUNK = 10_000
 
 def deep_file(settings: Settings) -> Path:
     """The shared file; whoever takes tasks out of it puts as many back."""
-    folder = settings.folder / "backlog"
+    return grouped_file(settings, 1)
+
+
+def grouped_file(settings: Settings, groups: int) -> Path:
+    """The same with as many tasks in each of several groups."""
+    folder = settings.folder / f"backlog-{groups}"
     file = folder / "tasks.db"
     if not folder.exists():
         folder.mkdir()
         began = time.perf_counter()
-        fill_file(file, settings.backlog)
+        fill_file(file, settings.backlog, groups)
         took = time.perf_counter() - began
         print(f"  filled {settings.backlog:,} waiting tasks in {took:.0f} s, {size_mb(file):.0f} MB", flush=True)
     return file
@@ -37,10 +42,10 @@ def copy_of(file: Path, settings: Settings) -> Path:
     return copy
 
 
-def fill_file(file: Path, tasks: int) -> None:
+def fill_file(file: Path, tasks: int, groups: int = 1) -> None:
     async def submit() -> None:
         async with Scheduler(file, domains=[domain]) as scheduler:
-            await fill(scheduler, tasks, CHUNK)
+            await fill(scheduler, tasks, CHUNK, groups)
 
     asyncio.run(submit())
     flush_to_disk()

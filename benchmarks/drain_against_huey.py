@@ -3,10 +3,10 @@
 Both files lie on the same disk and are filled before the clock starts. huey runs its real ``Consumer`` with default
 settings (one worker thread, WAL, SQLite's default ``synchronous``, which is FULL unless the library was built
 otherwise, results on, though a handler that returns ``None`` stores none), from the start of the consumer until the
-last handler has run. taskmill runs with full durability and its default retention until all tasks are in history,
-with 100 slots as in ``e2e_vs_raw``; ``drain_vs_huey_8_slots`` is the same at its default of 8. huey deletes a row
-when it is taken, so a kill loses the work; taskmill keeps it and writes history. huey drains fewer tasks where it
-is slow; rates are compared.
+last handler has run. taskmill runs with its defaults too, full durability and retention among them, until all tasks
+are in history. ``drain_vs_huey_1_slot`` and ``drain_vs_huey_100_slots`` change only its number of slots: with one it
+has as many as huey has workers. huey deletes a row when it is taken, so a kill loses the work; taskmill keeps it and
+writes history. huey drains fewer tasks where it is slow; rates are compared.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import Report, Settings, Target, flush_to_disk, interleaved, median_ratio, summary
-from benchmarks.workload import domain, fill
+from benchmarks.measuring import Report, Settings, Target, flush_to_disk, interleaved, summary
+from benchmarks.workload import DEFAULT_SLOTS, check_all_ended, domain, fill
 from taskmill import Scheduler
 
 
@@ -31,33 +31,43 @@ def measure(settings: Settings) -> Report:
         settings.rounds,
         {
             "huey": partial(_huey, settings, huey_tasks),
-            "taskmill": partial(_taskmill, settings, 100),
-            "taskmill_8_slots": partial(_taskmill, settings, 8),
+            "taskmill": partial(_taskmill, settings, settings.tasks, DEFAULT_SLOTS),
+            "taskmill_1_slot": partial(_taskmill, settings, huey_tasks, 1),
+            "taskmill_100_slots": partial(_taskmill, settings, settings.tasks, 100),
         },
     )
     report = Report()
     for name, found in rates.items():
         report.about[f"{name}_tasks_per_s"] = summary(found)
-    report.about |= {"taskmill_tasks": settings.tasks, "huey_tasks": huey_tasks, **_huey_facts(settings)}
-    report.add("drain_vs_huey", median_ratio(rates["taskmill"], rates["huey"]), Target(">=", 5))
-    report.add("drain_vs_huey_8_slots", median_ratio(rates["taskmill_8_slots"], rates["huey"]))
+    report.add_ratio("drain_vs_huey", rates["taskmill"], rates["huey"], Target(">=", 6))
+    report.add_ratio("drain_vs_huey_1_slot", rates["taskmill_1_slot"], rates["huey"], Target(">=", 1.2))
+    report.add_ratio("drain_vs_huey_100_slots", rates["taskmill_100_slots"], rates["huey"], Target(">=", 5))
+    report.about |= {
+        "max_concurrency": DEFAULT_SLOTS,
+        "taskmill_tasks": settings.tasks,
+        "taskmill_1_slot_tasks": huey_tasks,
+        "huey_tasks": huey_tasks,
+        **_huey_facts(settings),
+    }
     return report
 
 
-def _taskmill(settings: Settings, slots: int) -> float:
+def _taskmill(settings: Settings, tasks: int, slots: int) -> float:
     file = settings.new_file("drain")
 
     async def drain() -> float:
         async with Scheduler(file, domains=[domain], max_concurrency=slots) as scheduler:
-            await fill(scheduler, settings.tasks)
+            await fill(scheduler, tasks)
             flush_to_disk()
             began = time.perf_counter()
             await scheduler.run_until_idle()
-            return time.perf_counter() - began
+            took = time.perf_counter() - began
+            await check_all_ended(scheduler, tasks)
+            return took
 
     took = asyncio.run(drain())
     settings.discard(file)
-    return settings.tasks / took
+    return tasks / took
 
 
 def _huey(settings: Settings, tasks: int) -> float:

@@ -1,9 +1,9 @@
-"""``due_stream_vs_none``: rate of dispatch while tasks come due, over the rate while none do.
+"""``due_stream_vs_none_200_groups``: rate of dispatch while tasks come due, over the rate while none do.
 
 60,000 no-op tasks wait in 200 groups, and 20 others come due each second, spread over the groups. A task that comes due
 is put into its place in its lane; no other lane may be read again for it, so the rate stays what it is without them.
-``…_10k_groups`` is the same with 10,000 groups, ``retry_stream_vs_none`` with 20 tasks that fail each second and are
-tried again after one. ``pg_…`` is the same on a PostgreSQL server of its own.
+``…_10k_groups`` is the same with 10,000 groups, ``retry_stream_vs_none_…`` with 20 tasks that fail each second and are
+tried again after one. ``pg_…`` is the same on a PostgreSQL server of its own. All settings have their defaults.
 
 The clock runs from the first start of a no-op task for a fixed time. What was taken is put back, so that every round
 starts from the same depth.
@@ -16,7 +16,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measuring import Report, Settings, Target, flush_to_disk, interleaved, median_ratio, summary
+from benchmarks.measuring import Report, Settings, Target, flush_to_disk, interleaved, summary
 from benchmarks.pg_server import bench_server, new_database
 from taskmill import Domain, Priority, Retry, RetryLater, Scheduler, Submission
 
@@ -69,12 +69,11 @@ def _measure(settings: Settings, report: Report, place: str, groups: int, prefix
     asyncio.run(_put_back(place, waiting, groups))
     sides = {name: partial(_dispatch, place, groups, name) for name in ("none", "due", "flaky")}
     rates = interleaved(settings.rounds, sides)
-    suffix = "" if groups == min(TARGETS) else f"_{groups // 1000}k_groups"
+    suffix = f"{groups}_groups" if groups < 1_000 else f"{groups // 1_000}k_groups"
     for name, found in rates.items():
-        report.about[f"{prefix}{name}_starts_per_s{suffix}"] = summary(found)
+        report.about[f"{prefix}{name}_starts_per_s_{suffix}"] = summary(found)
     for name, number in (("due", "due_stream_vs_none"), ("flaky", "retry_stream_vs_none")):
-        ratio = median_ratio(rates[name], rates["none"])
-        report.add(f"{prefix}{number}{suffix}", ratio, TARGETS[groups])
+        report.add_ratio(f"{prefix}{number}_{suffix}", rates[name], rates["none"], TARGETS[groups])
 
 
 def _waiting(settings: Settings) -> int:
@@ -86,7 +85,7 @@ def _dispatch(place: str, groups: int, stream: str) -> float:
 
     async def run() -> tuple[float, int]:
         bench = Bench()
-        async with Scheduler(place, domains=[bench.domain], retention=None) as scheduler:
+        async with Scheduler(place, domains=[bench.domain]) as scheduler:
             await scheduler.submit_many(_stream(stream, groups))
             async with scheduler.running():
                 await bench.begun.wait()

@@ -41,7 +41,7 @@ def measure(settings: Settings) -> Report:
         report.about[f"{name}_ms"] = summary(found)
     report.about["standard_modules"] = len(modules)
     difference = statistics.median(times["taskmill"]) - statistics.median(times["standard"])
-    report.add("import_ms_over_stdlib", difference, Target("<=", 60))
+    report.add("import_ms_over_stdlib", difference, Target("<=", 30))
     return report
 
 

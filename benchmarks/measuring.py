@@ -56,6 +56,13 @@ class Report:
         if target is not None:
             self.targets[name] = target
 
+    def add_ratio(
+        self, name: str, above: Sequence[float], below: Sequence[float], target: Target | None = None
+    ) -> None:
+        """Add the median of the rounds' own ratios as a number, and their spread to ``about``."""
+        self.add(name, median_ratio(above, below), target)
+        self.about[name] = summary(ratios(above, below))
+
 
 class Settings:
     """How much to measure, and where."""
@@ -90,9 +97,14 @@ def interleaved(rounds: int, sides: Mapping[str, Callable[[], float]]) -> dict[s
     return found
 
 
+def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """Return the ratio of each round: what slows a whole round slows both of its sides."""
+    return [a / b for a, b in zip(above, below, strict=True)]
+
+
 def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
-    """The median of the rounds' own ratios: what slows a whole round slows both of its sides."""
-    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+    """Return the median of the rounds' own ratios."""
+    return statistics.median(ratios(above, below))
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -102,10 +114,18 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
-    """Raw values for the ``about`` part, with their median in front."""
+    """Return the values of all rounds for the ``about`` part, behind their median and spread."""
+    return {**spread(values), "rounds": [significant(value) for value in values]}
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Return the median, the quartiles and the extremes of values that are too many to list."""
     return {
         "median": significant(statistics.median(values)),
-        "rounds": [significant(value) for value in values],
+        "min": significant(min(values)),
+        "p25": significant(percentile(values, 25)),
+        "p75": significant(percentile(values, 75)),
+        "max": significant(max(values)),
     }
 
 

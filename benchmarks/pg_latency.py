@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from benchmarks.measuring import Report, Settings, Target, percentile, significant
+from benchmarks.measuring import Report, Settings, Target, percentile, significant, spread
 from benchmarks.pg_node import Node, domain, moment
 from benchmarks.pg_server import bench_server, new_database
 from taskmill import Scheduler
@@ -27,7 +27,7 @@ def measure(settings: Settings) -> Report:
     report.add("pg_latency_p99_ms", percentile(started, 99))
     for percent in (50, 99):
         report.about[f"submit_returns_p{percent}_ms"] = significant(percentile(submitted, percent))
-    report.about["samples"] = settings.samples // 2
+    report.about |= {"started_ms": spread(started), "samples": settings.samples // 2}
     return report
 
 

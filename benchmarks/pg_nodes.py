@@ -11,7 +11,7 @@ from functools import partial
 
 from tests.postgres.keeper import Server
 
-from benchmarks.measuring import Report, Settings, Target, interleaved, median_ratio, summary
+from benchmarks.measuring import Report, Settings, Target, interleaved, ratios, summary
 from benchmarks.pg_node import Node, domain, pause
 from benchmarks.pg_server import bench_server, new_database, settle
 from taskmill import Scheduler
@@ -28,8 +28,8 @@ def measure(settings: Settings) -> Report:
         rates = interleaved(settings.rounds, sides)
     for name, found in rates.items():
         report.about[f"{name}_tasks_per_s"] = summary(found)
-    report.add("pg_two_nodes_vs_one", median_ratio(rates["nodes_2"], rates["nodes_1"]), Target(">=", 1.3))
-    report.about["three_nodes_vs_one"] = round(median_ratio(rates["nodes_3"], rates["nodes_1"]), 3)
+    report.add_ratio("pg_two_nodes_vs_one", rates["nodes_2"], rates["nodes_1"], Target(">=", 1.3))
+    report.about["three_nodes_vs_one"] = summary(ratios(rates["nodes_3"], rates["nodes_1"]))
     report.about |= {"tasks": tasks, "slots_per_node": SLOTS}
     return report
 

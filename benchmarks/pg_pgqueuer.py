@@ -1,15 +1,21 @@
-"""PgQueuer at its best, for :mod:`benchmarks.pg_drain`.
+"""PgQueuer at its defaults and at its best, for :mod:`benchmarks.pg_drain`.
 
-As its guide to performance says: asyncpg, which it names the faster of its drivers; uvloop, as its command line has it;
-its settings for autovacuum; larger batches where jobs are short; no limit on tasks at once. Its benchmark has five
-consumers in one process, each with a connection; one with large batches is the other way to keep a server busy. Its
-tables are ``durable``, its default and the only level at which a crash loses nothing. The queue is drained in its own
-drain mode; the clock stops with the last handler, and neither the last write of its log nor its way home counts.
+At its defaults it is one consumer on asyncpg and asyncio's own loop, with the batch size and the number of jobs at once
+that its ``run`` has.
+
+At its best it runs as its guide to performance says: asyncpg, which it names the faster of its drivers; uvloop, as its
+command line has it; its settings for autovacuum; larger batches where jobs are short; no limit on jobs at once. Its
+benchmark has five consumers in one process, each with a connection; one with large batches is the other way to keep a
+server busy.
+
+Its tables are ``durable``, its default and the only level at which a crash loses nothing. The queue is drained in its
+own drain mode; the clock stops with the last handler, and neither the last write of its log nor its shutdown counts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -17,8 +23,8 @@ from typing import Any, Protocol
 
 import uvloop
 
-SETTINGS = ((1, 1_000), (5, 100))
-"""Consumers, and jobs that each fetches at once."""
+BEST = ((1, 1_000), (5, 100))
+"""Consumers, and jobs that each fetches at once: which of the two is faster differs from machine to machine."""
 CHUNK = 1_000
 
 
@@ -28,11 +34,19 @@ class Drain(Protocol):
     def __call__(self, address: str, tasks: int, filled: Callable[[], None], /) -> float: ...
 
 
-def drain(address: str, tasks: int, filled: Callable[[], None], /, *, consumers: int, batch: int) -> float:
-    return uvloop.run(_drain(address, tasks, filled, consumers, batch))
+def drain(address: str, tasks: int, filled: Callable[[], None], /) -> float:
+    """Drain with its defaults."""
+    return asyncio.run(_drain(address, tasks, filled, 1, _default("batch_size"), tuned=False))
 
 
-async def _drain(address: str, tasks: int, filled: Callable[[], None], consumers: int, batch: int) -> float:
+def drain_fast(address: str, tasks: int, filled: Callable[[], None], /, *, consumers: int, batch: int) -> float:
+    """Drain with the settings that its guide recommends."""
+    return uvloop.run(_drain(address, tasks, filled, consumers, batch, tuned=True))
+
+
+async def _drain(
+    address: str, tasks: int, filled: Callable[[], None], consumers: int, batch: int, *, tuned: bool
+) -> float:
     import asyncpg
     from pgqueuer import PgQueuer
     from pgqueuer.db import AsyncpgDriver
@@ -42,7 +56,8 @@ async def _drain(address: str, tasks: int, filled: Callable[[], None], consumers
     connections = [await asyncpg.connect(address) for _ in range(consumers)]
     queries = Queries(AsyncpgDriver(connections[0]))
     await queries.install()
-    await queries.optimize_autovacuum()
+    if tuned:
+        await queries.optimize_autovacuum()
     for _ in range(0, tasks, CHUNK):
         await queries.enqueue(["noop"] * CHUNK, [b'{"i":1}'] * CHUNK, [0] * CHUNK)
     filled()
@@ -68,4 +83,16 @@ async def _drain(address: str, tasks: int, filled: Callable[[], None], consumers
 
 
 def facts() -> dict[str, Any]:
-    return {"pgqueuer_version": version("pgqueuer"), "asyncpg_version": version("asyncpg")}
+    return {
+        "pgqueuer_version": version("pgqueuer"),
+        "pgqueuer_batch_size": _default("batch_size"),
+        "pgqueuer_jobs_at_once": _default("max_concurrent_tasks"),
+        "asyncpg_version": version("asyncpg"),
+    }
+
+
+def _default(name: str) -> Any:
+    """Return the default of a parameter of its ``run``."""
+    from pgqueuer.qm import QueueManager
+
+    return inspect.signature(QueueManager.run).parameters[name].default

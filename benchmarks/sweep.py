@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.backlog import copy_of
-from benchmarks.measuring import Report, Settings, Target, flush_to_disk, interleaved, median_ratio, summary
+from benchmarks.measuring import Report, Settings, Target, flush_to_disk, interleaved, summary
 from taskmill import Domain, Scheduler
 
 WORK = 150_000
@@ -75,7 +75,7 @@ def measure(settings: Settings) -> Report:
     report.about |= {"waiting": work + stale, "stale": stale}
     report.about |= {f"{name}_starts_per_s": summary(rates[name]) for name in ("sweep", "calm")}
     report.about |= {f"{name}_s": summary(found) for name, found in seconds.items()}
-    report.add("dispatch_during_sweep", median_ratio(rates["sweep"], rates["calm"]), Target(">=", 0.5))
+    report.add_ratio("dispatch_during_sweep", rates["sweep"], rates["calm"], Target(">=", 0.5))
     report.add("sweep_s", report.about["sweep_s"]["median"])
     report.add("sweep_alone_s", report.about["alone_s"]["median"])
     return report

@@ -32,7 +32,8 @@ def measure(settings: Settings) -> Report:
     report.about["answer_ms"] = summary([one.answer * 1000 for one in found])
     report.about["commit_ms"] = summary([one.commit * 1000 for one in found])
     report.about |= {"tasks": 1 + parents + parents * LEAVES, "tasks_per_commit": COMMIT}
-    report.add("tree_cancel_commits", statistics.median(one.cancel / one.commit for one in found), Target("<=", 20))
+    cancels, commits = [one.cancel for one in found], [one.commit for one in found]
+    report.add_ratio("tree_cancel_commits", cancels, commits, Target("<=", 20))
     return report
 
 

@@ -1,8 +1,9 @@
 """taskmill: an embedded, durable task scheduler on SQLite or PostgreSQL."""
 
-from taskmill._version import __version__
 from taskmill.define.context import Context
+from taskmill.define.current import TaskLogFilter, current_task
 from taskmill.define.domain import Domain
+from taskmill.define.settings import SchedulerSettings
 from taskmill.define.task import Task
 from taskmill.errors import (
     AlreadyRunning,
@@ -29,6 +30,7 @@ from taskmill.handle import Handle
 from taskmill.model.attempt import GiveUp, RetryLater, TaskProgress
 from taskmill.model.explanation import Explanation, Hold
 from taskmill.model.io_budget import IoBudget
+from taskmill.model.json_text import to_json
 from taskmill.model.machine import PressureSource, Reading, Resources, ResourceSampler, ThrottlePolicy
 from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.settings import Aging, Group, Priority, RateLimit, Retention, Retry
@@ -74,6 +76,7 @@ __all__ = [
     "RetryLater",
     "Schedule",
     "Scheduler",
+    "SchedulerSettings",
     "SchemaTooNew",
     "Snapshot",
     "Status",
@@ -86,6 +89,7 @@ __all__ = [
     "Task",
     "TaskFailed",
     "TaskGraph",
+    "TaskLogFilter",
     "TaskNotFound",
     "TaskProgress",
     "TaskRecord",
@@ -95,4 +99,8 @@ __all__ = [
     "TypeStats",
     "UnknownTaskType",
     "__version__",
+    "current_task",
+    "to_json",
 ]
+
+__version__ = "0.1.0"

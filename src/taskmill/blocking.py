@@ -8,18 +8,20 @@ and events are an ordinary iterator.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import CancelledError
-from contextlib import AbstractAsyncContextManager, contextmanager
-from datetime import datetime, timedelta
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextvars import Token
+from datetime import timedelta
+from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
-from msgspec import UNSET, UnsetType
-
-from taskmill.errors import InvalidState
-from taskmill.handle import Handle as AsyncHandle
+from taskmill.define.domain import Domain, SubmitsTasks, current_scheduler
+from taskmill.define.settings import SchedulerSettings
+from taskmill.errors import InvalidState, StoreError
+from taskmill.model.arguments import check_settings
 from taskmill.model.durations import Duration
 from taskmill.model.events import Event
 from taskmill.model.explanation import Explanation
@@ -29,13 +31,15 @@ from taskmill.model.settings import RateLimit, Retention
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.submission import Submission
 from taskmill.scheduler import Scheduler as AsyncScheduler
-from taskmill.verbs.tuning import DomainControl as AsyncDomainControl
-from taskmill.verbs.tuning import GroupControl as AsyncGroupControl
+from taskmill.verbs.blocking import DomainControl, GroupControl, Handle, LoopCaller
+
+if TYPE_CHECKING:
+    from taskmill.store.opening import AnyStore
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
+E = TypeVar("E", bound=Event)
 
-__all__ = ["Handle", "Scheduler"]
+__all__ = ["DomainControl", "GroupControl", "Handle", "Scheduler"]
 
 
 async def _cancel_the_others() -> None:
@@ -45,89 +49,7 @@ async def _cancel_the_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-class Handle(Generic[R_co]):
-    """A submitted task, for code that may block."""
-
-    def __init__(self, handle: AsyncHandle[R_co], scheduler: Scheduler) -> None:
-        self._handle = handle
-        self._scheduler = scheduler
-        self.id = handle.id
-        self.kind = handle.kind
-        self.replaced_id = handle.replaced_id
-
-    def __repr__(self) -> str:
-        return repr(self._handle)
-
-    def result(self, timeout: Duration | None = None) -> R_co:
-        """Return the handler's value, or raise ``TaskFailed``."""
-        return self._scheduler.call(self._handle.result(timeout))
-
-    def wait(self, timeout: Duration | None = None) -> HistoryRecord:
-        """Wait until the task has ended, and return its record."""
-        return self._scheduler.call(self._handle.wait(timeout))
-
-    def cancel(self) -> bool:
-        """Cancel the task; return ``False`` if it had already ended."""
-        return self._scheduler.call(self._handle.cancel())
-
-    def record(self) -> TaskRecord | HistoryRecord:
-        """Return the current record of the task."""
-        return self._scheduler.call(self._handle.record())
-
-    def explain(self) -> Explanation:
-        """Explain why the task waits."""
-        return self._scheduler.call(self._handle.explain())
-
-
-class GroupControl:
-    """The controls of one group, for code that may block."""
-
-    def __init__(self, control: AsyncGroupControl, scheduler: Scheduler) -> None:
-        self._control = control
-        self._scheduler = scheduler
-        self.name = control.name
-
-    def pause(self, until: datetime | None = None, duration: Duration | None = None) -> None:
-        """Start no more tasks of the group until it is resumed or the pause ends."""
-        self._scheduler.call(self._control.pause(until, duration))
-
-    def resume(self) -> None:
-        """End the pause."""
-        self._scheduler.call(self._control.resume())
-
-    def set(
-        self,
-        *,
-        weight: float | UnsetType = UNSET,
-        cap: int | UnsetType | None = UNSET,
-        min_slots: int | UnsetType = UNSET,
-        rate: RateLimit | UnsetType | None = UNSET,
-    ) -> None:
-        """Change the given settings; ``None`` for ``cap`` or ``rate`` removes that limit."""
-        self._scheduler.call(self._control.set(weight=weight, cap=cap, min_slots=min_slots, rate=rate))
-
-
-class DomainControl:
-    """The controls of one domain, for code that may block."""
-
-    def __init__(self, control: AsyncDomainControl, scheduler: Scheduler) -> None:
-        self._control = control
-        self._scheduler = scheduler
-        self.name = control.name
-
-    def pause(self) -> None:
-        """Start no more tasks of the domain until it is resumed."""
-        self._scheduler.call(self._control.pause())
-
-    def resume(self) -> None:
-        """End the pause."""
-        self._scheduler.call(self._control.resume())
-
-    def set_max_concurrency(self, n: int | None) -> None:
-        """Set how many tasks of the domain may run at once; ``None`` removes the limit."""
-        self._scheduler.call(self._control.set_max_concurrency(n))
-
-
+@check_settings
 class Scheduler:
     """A blocking scheduler: ``with Scheduler("tasks.db", domains=[...]) as scheduler:``.
 
@@ -135,56 +57,104 @@ class Scheduler:
     event loop.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._scheduler = AsyncScheduler(*args, **kwargs)
+    __signature__ = inspect.signature(AsyncScheduler)
+
+    def __init__(
+        self, store: str | PathLike[str] | AnyStore = ":memory:", **settings: Unpack[SchedulerSettings]
+    ) -> None:
+        self._scheduler = AsyncScheduler(store, **settings)
+        self._opening = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._caller: LoopCaller | None = None
+        self._context_token: Token[SubmitsTasks | None] | None = None
+
+    def __repr__(self) -> str:
+        return repr(self._scheduler)
 
     def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="taskmill-blocking", daemon=True)
-        self._thread.start()
-        try:
-            self.call(self._scheduler.open())
-        except BaseException:
-            self._end_loop()
-            raise
+        self.open()
+        self._context_token = current_scheduler.set(self._scheduler)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.call(self._scheduler.close())
-        finally:
-            self._end_loop()
+        if self._context_token is not None:
+            # A scheduler closed in another context than it was opened in (a fixture) has nothing to restore.
+            with suppress(ValueError):
+                current_scheduler.reset(self._context_token)
+        self.close()
+
+    def open(self) -> None:
+        """Start the background thread and open the store. ``with`` does this and ends with :meth:`close`."""
+        with self._opening:
+            if self._caller is not None:
+                raise InvalidState("this scheduler is already open")
+            loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=loop.run_forever, name="taskmill-blocking", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError as wrong:
+                loop.close()
+                raise StoreError(f"no thread could be started for the scheduler: {wrong}") from wrong
+            self._loop, self._caller = loop, LoopCaller(loop, self._thread.ident or 0)
+            try:
+                self.call(self._scheduler.open())
+            except BaseException:
+                self._end_loop()
+                raise
+
+    def close(self) -> None:
+        """Stop dispatching, close the store and end the background thread; do nothing if it is not open."""
+        if self._caller is not None and self._caller.is_forked:
+            # Everything that is open, and the thread of the loop, belong to the parent process.
+            self._loop = self._caller = None
+            return
+        if self._caller is not None:
+            self._caller.check_thread("close the scheduler from another thread")
+        with self._opening:
+            if self._loop is None:
+                return
+            try:
+                self.call(self._scheduler.close())
+            finally:
+                self._end_loop()
 
     def _end_loop(self) -> None:
-        loop, self._loop = self._loop, None
+        loop, self._loop, self._caller = self._loop, None, None
         if loop is not None:
-            # Pending calls from other threads fail with an error.
-            asyncio.run_coroutine_threadsafe(_cancel_the_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
+            # Calls of other threads that are still pending, or were made just now, fail with an error.
+            loop.run_until_complete(_cancel_the_others())
             loop.close()
 
+    @asynccontextmanager
+    async def on_running_loop(self) -> AsyncGenerator[AsyncScheduler, None]:
+        """Open on the running event loop instead of a background thread, as ``taskmill run`` does.
+
+        Yield the asynchronous scheduler. Blocking calls from other threads, such as ``def`` handlers, work meanwhile.
+        """
+        async with self._scheduler as scheduler:
+            self._caller = LoopCaller(asyncio.get_running_loop(), threading.get_ident())
+            try:
+                yield scheduler
+            finally:
+                self._caller = None
+
     def call(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine of the asynchronous scheduler on the background loop and wait for its result."""
-        if self._loop is None:
+        """Run a coroutine of the asynchronous scheduler on its event loop and wait for the result."""
+        caller = self._caller
+        if caller is None:
             coroutine.close()
-            raise InvalidState("the scheduler is not open; use `with Scheduler(...)`")
-        if threading.current_thread() is self._thread:
-            coroutine.close()
-            raise InvalidState(
-                "a blocking call on the scheduler's own event loop would wait forever: in async handlers, await the "
-                "methods of the asynchronous scheduler instead"
-            )
-        try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-        except CancelledError:
-            raise InvalidState("the scheduler was closed while this call waited") from None
+            raise InvalidState("the scheduler is not open; use `with Scheduler(...)`, or call open()")
+        return caller.call(coroutine)
 
     def run(self, *, standby: bool = False) -> None:
-        """Dispatch until :meth:`stop` is called from another thread."""
+        """Dispatch until :meth:`stop` is called from another thread.
+
+        With ``standby``, first wait until no other process dispatches this store.
+        """
         self.call(self._scheduler.run(standby=standby))
 
     def run_until_idle(self, timeout: Duration | None = None) -> None:
@@ -192,9 +162,12 @@ class Scheduler:
         self.call(self._scheduler.run_until_idle(timeout))
 
     @contextmanager
-    def running(self) -> Generator[Self, None, None]:
-        """Dispatch in the background for the duration of a ``with`` block."""
-        manager = self._scheduler.running()
+    def running(self, *, standby: bool = False) -> Generator[Self, None, None]:
+        """Dispatch in the background for the duration of a ``with`` block.
+
+        With ``standby``, the block is entered even while another process dispatches.
+        """
+        manager = self._scheduler.running(standby=standby)
         self.call(_entered(manager))
         try:
             yield self
@@ -205,11 +178,11 @@ class Scheduler:
         """Stop dispatching."""
         self.call(self._scheduler.stop(grace))
 
-    def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:
+    def submit(self, submission: Submission[R], *, connection: object = None) -> Handle[R]:
         """Store one task. ``connection`` is used in the calling thread."""
         return self.submit_many([submission], connection=connection)[0]
 
-    def submit_many(self, submissions: Iterable[Submission], *, connection: object = None) -> list[Handle[Any]]:
+    def submit_many(self, submissions: Iterable[Submission[R]], *, connection: object = None) -> list[Handle[R]]:
         """Store many tasks in one transaction."""
         given = list(submissions)
         if connection is None:
@@ -219,6 +192,10 @@ class Scheduler:
             prepared = self.call(self._scheduler.resolve(given))
             handles = self._scheduler.submit_through(connection, prepared)
         return [Handle(handle, self) for handle in handles]
+
+    def provide(self, *objects: Any, domain: str | Domain | None = None) -> None:
+        """Add objects that handlers get with ``ctx.state(T)``, of one domain or of all, before or after opening."""
+        self._scheduler.provide(*objects, domain=domain)
 
     @property
     def is_dispatching(self) -> bool:
@@ -273,11 +250,24 @@ class Scheduler:
         """Return the tasks connected to a task: parents, children, dependencies and dependents."""
         return self.call(self._scheduler.graph(id))
 
-    def events(self, *kinds: type[Event], domain: str | None = None, type: str | None = None) -> Iterator[Event]:
-        """Return an iterator of the events from now on; it blocks until the next event."""
-        listener = self.call(_called(lambda: self._scheduler.events(*kinds, domain=domain, type=type)))
+    @overload
+    def events(
+        self, *, domain: str | None = None, type: str | None = None, since: int | None = None
+    ) -> Iterator[Event]: ...
+    @overload
+    def events(
+        self, *kinds: type[E], domain: str | None = None, type: str | None = None, since: int | None = None
+    ) -> Iterator[E]: ...
+    def events(
+        self, *kinds: type[Any], domain: str | None = None, type: str | None = None, since: int | None = None
+    ) -> Iterator[Any]:
+        """Return an iterator of the events from now on; it blocks until the next event.
 
-        def follow() -> Iterator[Event]:
+        ``since`` is the ``seq`` of an event of this scheduler: the iterator continues after that event.
+        """
+        listener = self.call(_called(lambda: self._scheduler.events(*kinds, domain=domain, type=type, since=since)))
+
+        def follow() -> Iterator[Any]:
             while True:
                 try:
                     yield self.call(listener.__anext__())

@@ -13,6 +13,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from taskmill.core.clock import SystemClock
+from taskmill.core.logs import cron_logger as logger
 from taskmill.core.ports import Clock
 from taskmill.errors import (
     AlreadyActive,
@@ -25,7 +26,6 @@ from taskmill.errors import (
 from taskmill.execute.on_loop import LoopRunning
 from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, optional_milliseconds
-from taskmill.observe.log import cron_logger as logger
 from taskmill.policy.cron.expression import CronExpression
 from taskmill.scheduler import Scheduler, checked_clock, lasting_store
 
@@ -180,7 +180,7 @@ class _Engine(Scheduler):
 
     async def run_while(self, is_wanted: Callable[[], bool], started: asyncio.Event, may_go: asyncio.Event) -> None:
         with self._as_current():
-            await self._session.run(lambda _: not is_wanted(), started=started, may_go=may_go)
+            await self._session.run(lambda _: not is_wanted(), settled=started, may_go=may_go)
 
     def is_handler(self, task: asyncio.Task[Any] | None) -> bool:
         """True if this asyncio task is a running handler."""

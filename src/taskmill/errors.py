@@ -33,7 +33,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from taskmill.model.records import HistoryRecord
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 class TaskmillError(Exception):
     """The base class of all errors that taskmill raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls the class with ``args``, which have the message only, and not with the other attributes.
+        return _restored, (type(self), self.args), vars(self)
 
 
 class ConfigError(TaskmillError, ValueError):
@@ -186,6 +190,11 @@ class TaskNotFound(TaskmillError, LookupError):
 
 class InvalidState(TaskmillError):
     """The call does not apply to the task or scheduler in its present state."""
+
+
+def _restored(kind: type[TaskmillError], args: tuple[Any, ...]) -> TaskmillError:
+    """Return a copied or pickled error without its attributes, which follow."""
+    return kind.__new__(kind, *args)
 
 
 def _shortened(value: object) -> str:

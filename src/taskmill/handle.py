@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from typing import Any, Generic, NoReturn, Protocol, SupportsIndex, TypeVar, overload
 
-from taskmill.errors import InvalidState, TaskFailed
+from taskmill.errors import ConfigError, InvalidState, TaskFailed
 from taskmill.model.durations import Duration
 from taskmill.model.explanation import Explanation
 from taskmill.model.records import HistoryRecord, TaskRecord
@@ -63,6 +63,13 @@ class Handle(Generic[R_co]):
     async def explain(self) -> Explanation:
         """Explain why the task waits."""
         return await self._scheduler.explain(self.id)
+
+
+def handle_of(scheduler: HandlesTasks, id: object, decode: Callable[[Any], Any] | None) -> Handle[Any]:
+    """Return a handle of a task that exists; its kind is ``duplicate``, because nothing was inserted for it."""
+    if isinstance(id, bool) or not isinstance(id, int):
+        raise ConfigError(f"id must be an int, not {type(id).__name__}")
+    return Handle(scheduler, Stored(id, "duplicate"), decode)
 
 
 class Spawned(list[Handle[Any]]):

@@ -6,8 +6,11 @@ a worker process imports, stays cheap to import.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
+import os
+import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import Token
 from functools import partial
@@ -15,18 +18,14 @@ from os import PathLike
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from taskmill.core.clock import SystemClock
-from taskmill.core.ports import Clock, DispatchRight
-from taskmill.define.declare import declared
+from taskmill.define import worker_process
 from taskmill.define.domain import Domain, SubmitsTasks, current_scheduler
-from taskmill.define.registry import Registry
 from taskmill.errors import (
     ConfigError,
     InvalidState,
     StoreError,
 )
 from taskmill.model.arguments import check_arguments
-from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, milliseconds
 from taskmill.model.machine import (
     PressureSource,
@@ -37,17 +36,21 @@ from taskmill.model.machine import (
     checked_sources,
 )
 from taskmill.model.settings import Aging, Group, Priority, Retention, Retry
-from taskmill.runtime.settings import RunSettings
 from taskmill.verbs.components import checked_concurrency
 from taskmill.verbs.running import RunMethods
 from taskmill.verbs.submitting import SubmitMethods
 from taskmill.verbs.tuning import TuneMethods
+from taskmill.verbs.wait_warnings import WaitWarnings
 
 if TYPE_CHECKING:
+    from taskmill.core.ports import Clock, DispatchRight
+    from taskmill.define.middleware import Middleware
     from taskmill.execute.work import Executor
     from taskmill.model.commit import Commit
+    from taskmill.model.cron import Cron, CronTuple
     from taskmill.model.io_budget import IoBudget
     from taskmill.model.machine import Capacity
+    from taskmill.observe.tracing import Tracing
     from taskmill.policy.io_room import IoLoad
     from taskmill.runtime.cron_tasks import CronTask
     from taskmill.runtime.executors import Executors
@@ -89,9 +92,11 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
         pressure: Iterable[PressureSource] = (),
         throttle: ThrottlePolicy | None = None,
         resources: Resources | bool | None = None,
-        bandwidth_limit: float | None = None,
+        bandwidth_limit: float | str | None = None,
         retention: Retention | None = Retention(),  # noqa: B008 - a frozen value
         state: Iterable[Any] = (),
+        middleware: Sequence[Middleware] = (),
+        tracing: bool = False,
         expiry_sweep_interval: Duration = 30,
         cancel_timeout: Duration = 30,
         shutdown_grace: Duration = 10,
@@ -106,9 +111,14 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
             raise ConfigError(f"throttle must be a ThrottlePolicy or None, not {type(throttle).__name__}")
         self._resources = checked_resources(resources)
         with _loading():
+            from taskmill.core.clock import SystemClock
+            from taskmill.define.registry import Registry, declared
+            from taskmill.runtime.settings import RunSettings
+
             self._make_watch = _make_watch(pressure, self._resources, bandwidth_limit)
             crons, domains = _declared_cron(cron, domains)
         self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state)
+        self._middleware, self._tracing = _around_attempts(middleware, tracing)
         self._settings = RunSettings(
             expiry_sweep_interval=milliseconds(expiry_sweep_interval, "expiry_sweep_interval") / 1000,
             cancel_timeout=milliseconds(cancel_timeout, "cancel_timeout") / 1000,
@@ -142,6 +152,10 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
     def __repr__(self) -> str:
         return f"<Scheduler {self._store.name}>"
 
+    def provide(self, *objects: Any, domain: str | Domain | None = None) -> None:
+        """Add objects that handlers get with ``ctx.state(T)``, of one domain or of all, before or after opening."""
+        self._registry.provide(objects, domain)
+
     # Opening and closing
 
     async def __aenter__(self) -> Self:
@@ -164,15 +178,20 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
             from taskmill.observe.bus import EventBus
             from taskmill.runtime.announcer import Announcer, Commits, Waiters
             from taskmill.runtime.neighbours import Neighbours
+            from taskmill.runtime.remote_events import RemoteEvents
             from taskmill.runtime.session import DispatchSession
+            from taskmill.verbs.blocking import LoopCaller
 
             for module in _LOADED_WHEN_OPENED:
                 importlib.import_module(module)
         if self._is_open:
             raise InvalidState("this scheduler is already open")
+        worker_process.refuse_to_open()
         await self._store.open()
         try:
+            self._loop_caller = LoopCaller(asyncio.get_running_loop(), threading.get_ident())
             self._waiters = Waiters()
+            self._wait_warnings = WaitWarnings()
             self._bus = EventBus(self._clock, self._settings.declared.aging)
             self._connect_counters()
             self._announcer = Announcer(self._store, self._bus, self._waiters)
@@ -191,6 +210,9 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
                 self._spawn,
                 None if self._make_watch is None else partial(self._make_watch, self._clock),
             )
+            self._remote_events = RemoteEvents(
+                self._store, self._clock, self._bus, self._neighbours, lambda: self._session.loop is not None
+            )
             self._store.committed = self._committed
             if types := self._registry.published():
                 await self._store.publish_types(types)
@@ -198,6 +220,7 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
             await self._store.close()
             raise
         self._is_open = True
+        self._opened_in = os.getpid()
         for domain in self._registry.domains:
             domain.bind(self)
 
@@ -205,10 +228,15 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
         """Stop dispatching and close the store."""
         if not self._is_open:
             return
+        if self._is_forked:
+            # Everything that is open belongs to the parent process.
+            self._is_open = False
+            return
         await self.stop()
         self._is_open = False
         for domain in self._registry.domains:
             domain.unbind(self)
+        await self._remote_events.close()
         await self._neighbours.close()
         self._bus.close()
         await self._store.close()
@@ -226,7 +254,7 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
             from taskmill.execute.in_processes import ProcessExecutor
 
             processes = ProcessExecutor(self._clock, right.inheritable, self._measure_io())
-        return Executors(LoopExecutor(), ThreadExecutor(self._clock), processes)
+        return Executors(LoopExecutor(), ThreadExecutor(self._clock), processes, self._middleware)
 
     def _measure_io(self) -> Callable[[int], IoBudget | None] | None:
         """Return the function that measures the IO of a worker process; ``None`` without ``resources``."""
@@ -258,6 +286,23 @@ def _declared_cron(cron: object, domains: Iterable[Domain]) -> tuple[Sequence[Cr
     from taskmill.runtime.cron_tasks import declared_cron
 
     return declared_cron(cast("Sequence[object]", cron), domains)
+
+
+def _around_attempts(middleware: object, tracing: object) -> tuple[Sequence[Middleware], Tracing | None]:
+    """Return the middleware of a scheduler, with that of tracing as the outermost, and what traces submissions."""
+    if not isinstance(tracing, bool):
+        raise ConfigError(f"tracing must be True or False, got {tracing!r}")
+    functions: Sequence[Middleware] = ()
+    if middleware != ():
+        from taskmill.define.middleware import checked_middleware
+
+        functions = checked_middleware(middleware)
+    if not tracing:
+        return functions, None
+    from taskmill.observe.tracing import Tracing
+
+    tracer = Tracing()
+    return (tracer.attempt, *functions), tracer
 
 
 def _make_watch(pressure: object, chosen: Resources | None, bandwidth_limit: object) -> Callable[..., Watch] | None:

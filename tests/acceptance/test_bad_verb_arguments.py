@@ -82,7 +82,7 @@ async def test_a_wrong_concurrency_is_refused(scheduler: Scheduler, path: Path, 
 async def test_events_takes_kinds_of_events(scheduler: Scheduler) -> None:
     for kind in ("TaskSubmitted", 5, put, int):
         with pytest.raises(ConfigError, match="events"):
-            scheduler.events(kind)  # type: ignore[arg-type]
+            scheduler.events(kind)  # type: ignore[arg-type, type-var]
 
 
 @pytest.mark.one_engine("no store is opened")

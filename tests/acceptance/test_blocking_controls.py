@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill import Aging, ConfigError, Domain, Group, RateLimit, blocking
+from taskmill import Aging, ConfigError, Domain, Group, RateLimit, SchedulerSettings, blocking
 from taskmill.blocking import DomainControl, GroupControl
 from taskmill.scheduler import Scheduler
 from taskmill.verbs.tuning import DomainControl as AsyncDomainControl
@@ -61,7 +61,11 @@ def test_they_do_what_they_say(tmp_path: Path) -> None:
     def work(n: int) -> int:
         return n
 
-    settings = {"domains": [domain], "groups": {"g": Group(weight=3)}, "aging": Aging(grace=60, interval=60)}
+    settings: SchedulerSettings = {
+        "domains": [domain],
+        "groups": {"g": Group(weight=3)},
+        "aging": Aging(grace=60, interval=60),
+    }
     with blocking.Scheduler(tmp_path / "tasks.db", **settings) as scheduler:
         held = scheduler.submit(work.options(group="g", ttl=3600).prepare(1))
         free = scheduler.submit(work.prepare(2))

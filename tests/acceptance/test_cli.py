@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill.cli.commands import COMMANDS
+from taskmill.cli.commands import SUMMARIES
 from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
 from tests.both_engines import name_of
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(40)
 def test_help_and_version(here: Here) -> None:
     assert here("--version").startswith("taskmill ")
     text = here("--help")
-    for command in COMMANDS:
+    for command in SUMMARIES:
         assert f"    {command} " in text
         assert here(command, "--help").startswith("usage: taskmill")
     here(code=2)
@@ -67,7 +67,7 @@ AFTER_FILE_AND_SAID = {
 }
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"demo", "run"}))
+@pytest.mark.parametrize("command", sorted(SUMMARIES.keys() - {"demo", "run"}))
 @pytest.mark.one_engine("the start of the program is what is tested; what commands do is tested in process")
 def test_the_program_runs_every_command(file: Path, command: str) -> None:
     """``demo`` and ``run`` are started in test_cli_demo.py and test_cli_run.py."""
@@ -94,7 +94,7 @@ AFTER_FILE = {
 }
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"demo", "run"}))
+@pytest.mark.parametrize("command", sorted(SUMMARIES.keys() - {"demo", "run"}))
 @pytest.mark.one_engine("a file is missing; for schemas without tables see test_cli_postgres.py")
 def test_no_command_creates_a_database(here: Here, tmp_path: Path, command: str) -> None:
     rest = AFTER_FILE.get(command, [])

@@ -70,7 +70,9 @@ def test_a_server_on_which_things_were_forgotten(here: Here, server: str) -> Non
         connection.execute("BEGIN; INSERT INTO theirs VALUES (1); PREPARE TRANSACTION 'forgotten'")
         connection.execute("SELECT pg_create_physical_replication_slot('nobody', true)")
         connection.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'taskmill_task_key'::regclass")
-        connection.execute("UPDATE taskmill_task SET status = 'running', node_id = 77, attempt = 1 WHERE id = 1")
+        connection.execute(
+            "UPDATE taskmill_task SET status = 'running', node_id = 77, attempt = 1, started_at = 1 WHERE id = 1"
+        )
         idle.execute("SET application_name = 'a notebook'")
         idle.execute("SELECT 1 FROM taskmill_task")
         time.sleep(0.3)

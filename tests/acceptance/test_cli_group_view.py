@@ -35,6 +35,7 @@ def picture(*groups: GroupSnapshot, slots: int = 16, is_shared: bool = True) -> 
         running=[],
         counts={},
         groups={one.name: one for one in groups},
+        unhandled={},
         paused=False,
         paused_groups=[],
         paused_domains=[],

@@ -147,7 +147,7 @@ def test_a_pause_may_have_an_end_in_local_time_or_with_an_offset(here: Here, fil
         (["set", "a", "--burst", "3"], "--burst can only be used with --rate"),
         (["set", "a", "--rate", "none", "--burst", "3"], "--burst needs a rate"),
         (["pause"], "the name of one group"),
-        (["pause", "a", "--for", "soon"], "--for is written as 90s"),
+        (["pause", "a", "--for", "soon"], "--for is written as 250ms"),
         (["pause", "a", "--for", "0"], "longer than zero"),
         (["pause", "a", "--for", "999999999999d"], "--for is too long"),
         (["pause", "a", "--until", "noon"], "--until is written as"),

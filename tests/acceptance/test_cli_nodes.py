@@ -128,11 +128,15 @@ def test_nodes_of_a_cluster_and_what_dead_ones_have_left(
         connection.execute(
             "INSERT INTO taskmill_node (id, name, slots) OVERRIDING SYSTEM VALUE VALUES (99, 'far:1', 4)"
         )
-        connection.execute("UPDATE taskmill_task SET status = 'running', node_id = 99, attempt = 1 WHERE id = 5")
+        connection.execute(
+            "UPDATE taskmill_task SET status = 'running', node_id = 99, attempt = 1, started_at = 1 WHERE id = 5"
+        )
         while here.answer("nodes", postgres_store)["nodes"][2]["is_alive"]:
             time.sleep(0.1)
         # Only now: the nodes return such a task to the queue within about ten seconds.
-        connection.execute("UPDATE taskmill_task SET status = 'running', node_id = 77, attempt = 1 WHERE id = 6")
+        connection.execute(
+            "UPDATE taskmill_task SET status = 'running', node_id = 77, attempt = 1, started_at = 1 WHERE id = 6"
+        )
         said = here("nodes", postgres_store)
         found = here.answer("nodes", postgres_store)
     names = [f"{socket.gethostname()}:{process.pid}" for process in (first, second)]

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from taskmill import Domain, Scheduler
-from taskmill.cli.commands import COMMANDS
+from taskmill.cli.commands import SUMMARIES
 from taskmill.cli.store_file import shown
 from taskmill.cron import Cron
 from tests.acceptance.command_line import Here, taskmill
@@ -63,7 +63,7 @@ def test_the_program_looks_at_a_database_as_it_does_at_a_file(postgres_store: st
 
 def test_every_command_takes_an_address(here: Here, postgres_store: str) -> None:
     _fill(postgres_store)
-    assert set(EACH) == set(COMMANDS) - {"demo", "run", "move"}, "these three have stores of their own"
+    assert set(EACH) == set(SUMMARIES) - {"demo", "run", "move"}, "these three have stores of their own"
     for name, (more, word) in EACH.items():
         assert word in here(name, postgres_store, *more), name
     for name in ("status", "ls", "groups", "cron", "nodes", "doctor"):

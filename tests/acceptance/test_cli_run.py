@@ -151,6 +151,40 @@ def test_a_second_signal_exits_at_once(app: Path, engine: Engine) -> None:
             assert asyncio.run(_record(app, waiting)).attempt == 2
 
 
+BLOCKING_MODULE = """
+from taskmill import Domain
+from taskmill.blocking import Scheduler
+
+work = Domain("work")
+
+@work.task
+def double(n: int) -> int:
+    return 2 * n
+
+@work.task
+def twice_double(n: int) -> int:
+    return 2 * scheduler.submit(double.prepare(n)).result()
+
+scheduler = Scheduler("tasks.db", domains=[work])
+
+def make_scheduler():
+    return scheduler
+"""
+
+
+@pytest.mark.parametrize("name", ["scheduler", "make_scheduler"])
+def test_run_takes_a_blocking_scheduler_and_a_factory(tmp_path: Path, name: str) -> None:
+    write_app(tmp_path, BLOCKING_MODULE)
+    with started(tmp_path, "run", f"app:{name}", "--json") as process:
+        heard(process, '"started"')
+        (id,) = submit(tmp_path, Submission("work::twice_double", {"n": 3}))
+        while (completed := json.loads(heard(process, "TaskCompleted")))["task_id"] != id:
+            continue
+        assert completed["result"] == 12
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
 @pytest.mark.one_engine("a file has one dispatcher, a database has many")
 def test_a_standby_takes_over(app: Path) -> None:
     with running(app) as first:
@@ -175,6 +209,10 @@ def test_a_standby_takes_over(app: Path) -> None:
         ("app.inner:scheduler", "there is no module app.inner"),
         ("app:missing", "module app has no missing"),
         ("app:number", "app:number is not a Scheduler but of type int"),
+        ("app:Context", "app:Context is not a Scheduler but a class"),
+        ("made:seven", "what made:seven() returned is not a Scheduler but of type int"),
+        ("made:later", "what made:later() returned is not a Scheduler but of type coroutine"),
+        ("made:demanding", "calling made:demanding() failed: TypeError"),
         ("needy:scheduler", "importing needy failed: it needs the module surely_not_there"),
         ("broken:scheduler", "importing broken failed: ZeroDivisionError"),
     ],
@@ -185,6 +223,9 @@ def test_run_says_what_is_wrong_with_its_target(
 ) -> None:
     (app / "needy.py").write_text("import surely_not_there")
     (app / "broken.py").write_text("1 / 0")
+    (app / "made.py").write_text(
+        "def seven(): return 7\nasync def later(): return 7\ndef demanding(name): return name\n"
+    )
     monkeypatch.chdir(app)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from taskmill import Context, Domain, GiveUp, Retention, Scheduler, Submission, blocking
-from taskmill.cli.refusal import Refusal
+from taskmill.cli.output import Refusal
 from taskmill.cli.views.polling import Pace, TaskPoller
 from tests.acceptance.command_line import Here
 from tests.acceptance.terminal import CURSOR_IS_BACK, heard, needs_a_terminal, on_terminal, started

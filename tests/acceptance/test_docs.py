@@ -2,7 +2,8 @@
 
 A Python block of a page is run as part of that page's program, all blocks in order, in an empty folder. A comment
 right before a block changes that: ``<!-- file: app.py -->`` saves it beside the program, to be imported or, if its name
-starts with ``test_``, to be run by pytest; ``<!-- not run: reason -->`` only has it compiled.
+starts with ``test_``, to be run by pytest; ``<!-- cell -->`` makes it a cell of the page's notebook;
+``<!-- not run: reason -->`` only has it compiled.
 """
 
 from __future__ import annotations
@@ -121,12 +122,15 @@ def test_every_block_compiles_and_its_note_is_understood(page: Path) -> None:
         where = f"{name_of(page)}:{block.line}"
         compile(block.code, where, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         if block.note is not None:
-            assert re.fullmatch(r"file: \w+\.py|not run: .+", block.note), f"{where}: {block.note}"
+            assert re.fullmatch(r"file: \w+\.py|cell|not run: .+", block.note), f"{where}: {block.note}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page.read_text(encoding="utf-8"))], ids=name_of)
 def test_the_program_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    blocks = blocks_of(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    if "PySide6" in text and not _can_import("PySide6.QtWidgets"):
+        pytest.skip("Qt cannot be loaded here; on Linux it needs the system's libEGL and libGL")
+    blocks = blocks_of(text)
     tests = []
     for block in blocks:
         if block.file is not None:
@@ -140,6 +144,23 @@ def test_the_program_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     if tests:
         said = _run(["-m", "pytest", "-p", "no:cacheprovider", *PYTEST_SETTINGS, *tests], tmp_path)
         assert "passed" in said
+    if cells := [block.code for block in blocks if block.note == "cell"]:
+        run_notebook(cells, tmp_path)
+
+
+def run_notebook(cells: list[str], folder: Path) -> list[Any]:
+    """Run these cells as a notebook in a real kernel; return their outputs."""
+    import nbclient
+    import nbformat
+
+    cell, new_notebook = nbformat.v4.new_code_cell, nbformat.v4.new_notebook
+    notebook = new_notebook(cells=[cell(code) for code in cells])  # type: ignore[no-untyped-call]
+    nbclient.NotebookClient(notebook, timeout=30, resources={"metadata": {"path": str(folder)}}).execute()
+    return [cell.outputs for cell in notebook.cells]
+
+
+def _can_import(module: str) -> bool:
+    return subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, check=False).returncode == 0
 
 
 def _program(blocks: list[Block]) -> str:
@@ -153,6 +174,7 @@ def _program(blocks: list[Block]) -> str:
 
 def _run(arguments: list[str], folder: Path) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TASKMILL_", "PYTEST_"))}
+    environment["QT_QPA_PLATFORM"] = "offscreen"  # windows without a screen
     done = subprocess.run(
         [sys.executable, "-W", "error", *arguments],
         cwd=folder,

@@ -49,6 +49,7 @@ NAMES = {
     "RetryLater",
     "Schedule",
     "Scheduler",
+    "SchedulerSettings",
     "SchemaTooNew",
     "Snapshot",
     "Status",
@@ -61,6 +62,7 @@ NAMES = {
     "Task",
     "TaskFailed",
     "TaskGraph",
+    "TaskLogFilter",
     "TaskNotFound",
     "TaskProgress",
     "TaskRecord",
@@ -70,6 +72,8 @@ NAMES = {
     "TypeStats",
     "UnknownTaskType",
     "__version__",
+    "current_task",
+    "to_json",
 }
 
 EVENTS = {
@@ -112,7 +116,7 @@ CRON = {
     "InvalidRegistration",
 }
 
-MODULES = ["taskmill", "taskmill.cron", "taskmill.events", "taskmill.metrics", "taskmill.testing"]
+MODULES = ["taskmill", "taskmill.asgi", "taskmill.cron", "taskmill.events", "taskmill.metrics", "taskmill.testing"]
 
 ABOUT_A_TASK = {"task_id", "type", "domain", "key", "label", "tags", "group", "base_priority", "effective_priority"}
 
@@ -144,7 +148,7 @@ def test_every_public_name_can_be_imported_and_is_documented(module: str) -> Non
         if name == "__version__":
             assert isinstance(value, str)
             continue
-        own = value.__dict__.get("__doc__")
+        own = value.__doc__ if inspect.isfunction(value) else value.__dict__.get("__doc__")
         assert own, f"{module}.{name} has no docstring"
         assert not own.startswith(f"{name}("), f"{module}.{name} has only the signature as its docstring"
 
@@ -205,6 +209,8 @@ def test_a_scheduler_takes_all_its_settings_by_their_names() -> None:
         "bandwidth_limit",
         "retention",
         "state",
+        "middleware",
+        "tracing",
         "expiry_sweep_interval",
         "cancel_timeout",
         "shutdown_grace",

@@ -7,14 +7,14 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from taskmill import Scheduler, Submission
+from taskmill import OnDuplicate, Scheduler, Submission
 from taskmill.errors import StoreError
 from tests.cluster.pace import SPEED
 from tests.cluster.work import crunch, family, keyed, plain, scarce, threaded
 from tests.crash.journal import Journal
 
 KEYS = 6
-STRATEGIES = ("skip", "requeue", "supersede")
+STRATEGIES = (OnDuplicate.SKIP, OnDuplicate.REQUEUE, OnDuplicate.SUPERSEDE)
 PRIORITIES = (0, 64, 128, 128, 128, 200)
 
 

@@ -247,6 +247,9 @@ class Auditor:
         kept = Counter((row["type"], row["group_name"], row["ending"]) for row in contents.ended.values())
         tallied = {(type, group, ending): n for type, group, ending, _, n, _ in contents.tally if n}
         self._expect(kept == tallied, f"the tally says {tallied}, history {dict(kept)}")
+        waiting = [row for row in contents.active.values() if row["status"] != "running"]
+        load = Counter((row["group_name"], row["type"], row["status"]) for row in waiting)
+        self._expect(load == contents.load, f"the file counts {contents.load}, its rows are {dict(load)}")
         ever = sum(ended for _, _, _, ended, _, _ in contents.tally)
         self._expect(
             ever + len(contents.active) == contents.sequence,

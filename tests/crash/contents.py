@@ -20,6 +20,7 @@ class Contents:
         self.active_tags: list[tuple[int, str, str]] = []
         self.ended_tags: list[tuple[int, str, str]] = []
         self.tally: list[tuple[str, str, str, int, int, int]] = []
+        self.load: dict[tuple[str, str, str], int] = {}
         self.sequence = 0
         self.integrity = "ok"
         copy = scratch / "copy.db"
@@ -43,6 +44,10 @@ class Contents:
         self.active_tags = [tuple(row) for row in connection.execute(tags.format("taskmill_task_tag"))]
         self.ended_tags = [tuple(row) for row in connection.execute(tags.format("taskmill_history_tag"))]
         self.tally = [tuple(row) for row in connection.execute("SELECT * FROM taskmill_tally ORDER BY 1, 2, 3")]
+        self.load = {
+            (group, type, status): n
+            for group, type, status, n in connection.execute("SELECT * FROM taskmill_load").fetchall()
+        }
         for (sequence,) in connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'taskmill_task'"):
             self.sequence = sequence
 

@@ -12,7 +12,7 @@ import contextlib
 import os
 from typing import Any
 
-from taskmill import Scheduler, Submission
+from taskmill import Scheduler, Status, Submission
 from taskmill.errors import InvalidState, SubmissionError
 from tests.crash import family_work, points
 from tests.crash.family_work import TYPES, Plan
@@ -177,7 +177,7 @@ class Elder(Asker):
     async def _cancel_some(self) -> None:
         chosen = self._known[-8:]
         if self._random.random() < 0.7:
-            status = self._random.choice(["running", "waiting", "waiting"])
+            status = self._random.choice([Status.RUNNING, Status.WAITING, Status.WAITING])
             chosen = [record.id for record in await self._scheduler.tasks(status=status, limit=8)] or chosen
         if not chosen:
             return

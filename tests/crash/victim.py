@@ -17,6 +17,7 @@ from typing import Any
 
 from taskmill import Retention, Scheduler, Submission
 from taskmill.errors import AlreadyRunning, InvalidState, SubmissionError
+from taskmill.model.status import OnDuplicateWord
 from tests.crash import workload
 from tests.crash.journal import Journal
 from tests.crash.orders import Asker, Deeds, Order, Parent, all_ended, received, say
@@ -75,7 +76,7 @@ class Customer(Asker):
         submission: Submission = self._random.choice(workload.PLAIN).prepare(marker=self._name())
         return submission
 
-    def _keyed(self, on_duplicate: str) -> Submission:
+    def _keyed(self, on_duplicate: OnDuplicateWord) -> Submission:
         task = workload.keyed.options(on_duplicate=on_duplicate, priority=self._random.choice([64, 128]))
         return task.prepare(marker=self._name(), name=f"key {self._random.randrange(KEYS)}")
 

@@ -83,6 +83,18 @@ def test_nothing_is_guessed_from_too_little() -> None:
     assert guessed == from_ms(NOON + 1000)
 
 
+def test_a_start_behind_more_tasks_than_were_counted_is_only_bounded() -> None:
+    recent = (101, NOON - 100_000, NOON)
+    around = {**running(other=8), "ahead": 99_999, "recent": recent}
+    assert asked(around=around).estimated_start == from_ms(NOON + 100_000_000)
+    explained = asked(around={**around, "ahead_is_exact": False})
+    assert (explained.ahead, explained.ahead_is_exact, explained.estimated_start) == (99_999, False, None)
+    assert "more than 99,999 tasks start before it" in str(explained)
+    assert "Expected to start not before in 27.8 h" in str(explained)
+    paused = asked(around={**around, "ahead_is_exact": False}, pauses={G: Pause(NOON, NOON + MINUTE)})
+    assert paused.estimated_start == from_ms(NOON + MINUTE), "nothing is said about tasks ahead"
+
+
 def test_a_task_that_has_ended_tells_how() -> None:
     record = HistoryRecord(
         id=7,

@@ -46,11 +46,11 @@ class Steady:
     ("build", "message"),
     [
         (lambda: IoBudget(disk_read=-1), "disk_read must be from 0"),
-        (lambda: IoBudget(disk_write=1.5), "disk_write must be an int, in bytes, not float"),  # type: ignore[arg-type]
-        (lambda: IoBudget(net_rx=True), "net_rx must be an int, in bytes, not bool"),
+        (lambda: IoBudget(disk_write=1.5), "disk_write must be an int, in bytes, or a text such as '64MB', not float"),  # type: ignore[arg-type]
+        (lambda: IoBudget(net_rx=True), "net_rx must be an int, in bytes, or a text such as '64MB', not bool"),
         (lambda: IoBudget(net_tx=2**53), "net_tx must be from 0 to 9,007,199,254,740,991"),
         (lambda: IoBudget(net_tx=10**400), "net_tx must be from 0"),
-        (lambda: IoBudget("1"), "disk_read must be an int, in bytes, not str"),  # type: ignore[arg-type]
+        (lambda: IoBudget("1"), "disk_read is written as 500kB, 64MB or 1GiB, got '1'"),
         (lambda: Capacity(disk_read=-1), "disk_read must be bytes per second"),
         (lambda: Capacity(net_rx=NAN), "net_rx must be bytes per second"),
         (lambda: Capacity(net_tx=10**400), "net_tx must be bytes per second"),
@@ -60,12 +60,12 @@ class Steady:
         (lambda: Resources(interval=-1), "interval must not be negative"),
         (lambda: Resources(interval=NAN), "interval must not be NaN"),
         (lambda: Resources(interval=timedelta(days=1)), "interval must be from 10 ms to 1 hour"),
-        (lambda: Resources(interval="1"), "interval must be a timedelta or seconds"),  # type: ignore[arg-type]
+        (lambda: Resources(interval="1"), "interval is written as"),
         (lambda: Resources(capacity=100), "capacity must be an IoBudget in bytes per second.*int"),  # type: ignore[arg-type]
         (lambda: Resources(capacity={"disk_read": 1}), "capacity must be an IoBudget.*dict"),  # type: ignore[arg-type]
         (lambda: checked_resources(1), "resources must be True, None or Resources"),
         (lambda: checked_resources("psutil"), "resources must be True, None or Resources"),
-        (lambda: checked_bandwidth("1M"), "bandwidth_limit must be bytes per second or None, not str"),
+        (lambda: checked_bandwidth("1M"), "bandwidth_limit is written as 500kB, 64MB or 1GiB, got '1M'"),
         (lambda: checked_bandwidth(0), "bandwidth_limit must be more than 0"),
         (lambda: checked_bandwidth(NAN), "bandwidth_limit must be more than 0"),
         (lambda: checked_bandwidth(10**400), "bandwidth_limit must be more than 0"),

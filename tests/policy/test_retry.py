@@ -50,7 +50,7 @@ def test_the_formulas_are_those_of_the_contract() -> None:
         (lambda: Retry.constant(True, 1), "n"),
         (lambda: Retry.constant(1, -1), "delay"),
         (lambda: Retry.constant(1, float("nan")), "delay"),
-        (lambda: Retry.constant(1, "1"), "delay"),  # type: ignore[arg-type]
+        (lambda: Retry.constant(1, "1"), "delay"),
         (lambda: Retry.linear(1, 1, -1, 1), "increment"),
         (lambda: Retry.linear(1, 1, 1, float("inf")), "maximum"),
         (lambda: Retry.exponential(1, 1, 1, factor=0.5), "factor"),

@@ -23,7 +23,7 @@ NAN = float("nan")
         (lambda: RateLimit(1, 0), "interval must be longer than zero"),
         (lambda: RateLimit(1, -1), "interval must not be negative"),
         (lambda: RateLimit(1, NAN), "interval must not be NaN"),
-        (lambda: RateLimit(1, "1"), "interval must be a timedelta or seconds"),  # type: ignore[arg-type]
+        (lambda: RateLimit(1, "1"), "interval is written as 250ms, 10s, 10m, 1h30m or 2d, got '1'"),
         (lambda: RateLimit(1, 1, 0), "burst must be from 1"),
         (lambda: RateLimit(1, 1, 1.5), "burst must be an int"),  # type: ignore[arg-type]
         (lambda: RateLimit.per_second(0.5), "n must be an int.*per_minute"),  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ import pytest
 
 from taskmill.core.clock import SystemClock
 from taskmill.errors import StoreError
+from taskmill.model.commit import NO_CHANGES
 from taskmill.store.postgres import heartbeat, lease
 from taskmill.store.postgres.connection import RawConnection
 from taskmill.store.postgres.store import PostgresStore
@@ -69,12 +70,12 @@ async def test_a_number_that_a_crash_has_taken_back_keeps_nobody_from_beating(po
             psycopg.connect(postgres_store, autocommit=True) as connection,
         ):
             entered = _seen_at(connection)
-            store._heartbeat.watch("999999999999")
+            store._heartbeat.watch("999999999999", NO_CHANGES)
             store.add_through(callers, [new_task()])
             assert await _until(lambda: _seen_at(connection) > entered)
             store._heartbeat.take_changed()
             callers.commit()
-            assert await _until(store._heartbeat.take_changed)
+            assert await _until(lambda: store._heartbeat.take_changed() is not None)
             assert await _until(lambda: not store._heartbeat._watched)
 
 

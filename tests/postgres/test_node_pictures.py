@@ -55,7 +55,9 @@ async def test_a_dead_node_is_shown_with_its_tasks_and_looking_changes_nothing(
         row = connection.execute(
             "INSERT INTO taskmill_node (name, seen_at) VALUES ('far:1', now() - interval '1 hour') RETURNING id"
         ).fetchone()
-        connection.execute("UPDATE taskmill_task SET status = 'running', node_id = %s, attempt = 1", row)
+        connection.execute(
+            "UPDATE taskmill_task SET status = 'running', node_id = %s, attempt = 1, started_at = created_at", row
+        )
     async with Scheduler(postgres_store) as looking:
         for _ in range(2):
             (node,) = (await looking.snapshot()).nodes

@@ -51,11 +51,26 @@ MORE_STATEMENTS = {
     "health_of_nodes",
 }
 
-NOTHING_TO_DO = {"claim", "count_anew", "delete_active", "rebuild_indexes", "tally"}
-NOTHING_ON_SQLITE = {"claim_fronts", "unclaim_others", "preemption", "ask_to_make_way"}
+NOTHING_TO_DO = {
+    *(
+        "add_to_load",
+        "claim",
+        "count_anew",
+        "count_load",
+        "delete_active",
+        "forget_load",
+        "newer",
+        "newest",
+        "note_moves",
+        "rebuild_indexes",
+        "take_from_load",
+        "tally",
+    )
+}
+NOTHING_ON_SQLITE = {"queued_elsewhere", "claim_fronts", "unclaim_others", "preemption", "ask_to_make_way"}
 
 # Read or written as a whole, once in a while, or small.
-MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits"}
+MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits", "load"}
 TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
 
 

@@ -274,7 +274,7 @@ async def test_nobody_makes_way_before_it_has_looked_for_nodes_of_which_it_has_n
         await full.scheduler.submit(Submission("d::long", {}, priority=Priority.LOW))
         await full.has_begun(1)
         # The word that there is another comes late.
-        full.scheduler._store._heartbeat._news = lambda: None  # type: ignore[attr-defined]
+        full.scheduler._store._heartbeat._news = lambda *_: None  # type: ignore[attr-defined]
         await _open(stack, free)
         await free.has_told_its_slots()
         for count in range(1, 5):

@@ -23,6 +23,7 @@ from taskmill import Context, Domain, GiveUp, Handle, Retry, Scheduler, Submissi
 from taskmill.errors import InvalidState, StoreError, SubmissionError, TaskFailed
 from taskmill.events import TaskCancelled, TaskCompleted, TaskSuperseded
 from taskmill.events import TaskFailed as AttemptFailed
+from taskmill.model.status import OnDuplicateWord
 from taskmill.observe.bus import Listener
 from taskmill.store.sqlite import log
 from tests.power.recorder import Notes
@@ -181,7 +182,7 @@ class Actor:
         group = self._hold if hold else self._random.choice(["", self._group])
         return plain.options(group=group).prepare(marker=self._marker())
 
-    def _keyed(self, key: str, *, hold: bool, on_duplicate: str) -> Submission:
+    def _keyed(self, key: str, *, hold: bool, on_duplicate: OnDuplicateWord) -> Submission:
         task = keyed.options(on_duplicate=on_duplicate, group=self._hold if hold else "")
         return task.prepare(marker=self._marker(), key=f"{self._who} {key}")
 
@@ -306,7 +307,7 @@ async def told_result(handle: Handle[Any]) -> None:
         notes.write("ended", id=handle.id, ending=str(told.record.ending), result=None, how="awaited")
 
 
-async def listen(events: Listener, enough: int = 0) -> None:
+async def listen(events: Listener[Any], enough: int = 0) -> None:
     """Put into the recording what is announced to listeners."""
     endings = {TaskCancelled: "cancelled", TaskSuperseded: "superseded", AttemptFailed: "failed"}
     heard = 0
@@ -314,7 +315,7 @@ async def listen(events: Listener, enough: int = 0) -> None:
         if isinstance(event, TaskCompleted):
             notes.write("ended", id=event.task_id, ending="completed", result=event.result)
         else:
-            notes.write("ended", id=event.task_id, ending=endings[type(event)], result=None)  # type: ignore[attr-defined]
+            notes.write("ended", id=event.task_id, ending=endings[type(event)], result=None)
         heard += 1
         if heard == enough:
             return

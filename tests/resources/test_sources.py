@@ -8,11 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from taskmill import ConfigError
-from taskmill.resources import samplers, sources
-from taskmill.resources.cgroup import Cgroup
-from taskmill.resources.samplers import disk_counts, link_speed, network_counts
-from taskmill.resources.sources import (
+from taskmill import ConfigError, pressure
+from taskmill.pressure import (
     BatteryPressure,
     CpuPressure,
     DiskPressure,
@@ -22,6 +19,9 @@ from taskmill.resources.sources import (
     PsiPressure,
     some_avg10,
 )
+from taskmill.resources import samplers
+from taskmill.resources.cgroup import Cgroup
+from taskmill.resources.samplers import disk_counts, link_speed, network_counts
 from tests.resources.imagined import ImaginedPsutil, Seconds, SimpleTimes, disk, nic
 
 NOWHERE = Path("/nowhere")
@@ -31,11 +31,11 @@ NO_CGROUP = Cgroup(NOWHERE, NOWHERE)
 @pytest.fixture
 def psutil(monkeypatch: pytest.MonkeyPatch) -> ImaginedPsutil:
     imagined = ImaginedPsutil()
-    for module in (samplers, sources):
+    for module in (samplers, pressure):
         monkeypatch.setattr(module, "psutil_for", lambda what: imagined)
-    monkeypatch.setattr(sources, "disk_counts", lambda psutil: disk_counts(psutil, NOWHERE))
-    monkeypatch.setattr(sources, "network_counts", lambda psutil: network_counts(psutil, NOWHERE))
-    monkeypatch.setattr(sources, "link_speed", lambda psutil: link_speed(psutil, NOWHERE))
+    monkeypatch.setattr(pressure, "disk_counts", lambda psutil: disk_counts(psutil, NOWHERE))
+    monkeypatch.setattr(pressure, "network_counts", lambda psutil: network_counts(psutil, NOWHERE))
+    monkeypatch.setattr(pressure, "link_speed", lambda psutil: link_speed(psutil, NOWHERE))
     return imagined
 
 

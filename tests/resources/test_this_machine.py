@@ -14,9 +14,7 @@ import pytest
 from taskmill import ConfigError
 from taskmill.core.clock import SystemClock
 from taskmill.model.machine import HIGHEST_RATE, PressureSource, ResourceSampler
-from taskmill.resources.cgroup import own_cgroup
-from taskmill.resources.samplers import PsutilSampler, disk_counts, network_counts, process_io
-from taskmill.resources.sources import (
+from taskmill.pressure import (
     BatteryPressure,
     CpuPressure,
     DiskPressure,
@@ -25,6 +23,8 @@ from taskmill.resources.sources import (
     PsiPressure,
     PsiResource,
 )
+from taskmill.resources.cgroup import own_cgroup
+from taskmill.resources.samplers import PsutilSampler, disk_counts, network_counts, process_io
 from taskmill.resources.watch import ResourceWatch
 
 MIB = 2**20
@@ -182,8 +182,8 @@ names = [m.name for m in pkgutil.walk_packages(taskmill.__path__, "taskmill.") i
 for name in names:
     importlib.import_module(name)
 from taskmill.resources.samplers import PsutilSampler
-from taskmill.resources.sources import BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure
-from taskmill.resources.sources import Pressure
+from taskmill.pressure import BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure
+from taskmill.pressure import Pressure
 from taskmill.resources.samplers import process_io
 assert Pressure("mine", lambda: 0.5).pressure() == 0.5
 sources = (BatteryPressure, CpuPressure, DiskPressure, MemoryPressure, NetworkPressure)

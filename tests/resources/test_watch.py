@@ -14,7 +14,7 @@ import pytest
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.machine import Capacity, Reading
 from taskmill.policy.io_room import IoLoad
-from taskmill.resources.sources import Pressure
+from taskmill.pressure import Pressure
 from taskmill.resources.watch import PATIENCE, ResourceWatch
 from taskmill.testing import ManualClock
 

@@ -44,7 +44,7 @@ class Day:
         self.series: int | None = None
         self.scheduler: Scheduler
         self.runner: asyncio.Task[None]
-        self.events: Listener
+        self.events: Listener[Any]
         self.done = dict.fromkeys(self.verbs(), 0)
 
     def _domains(self) -> list[Domain]:

@@ -6,11 +6,11 @@ None of them can be planned by itself. Both engines have the same.
 FRAGMENTS = {
     "active_rows",
     "history_rows",
-    "active_counts",
     "shown_status",
+    "plain_status",
     "among_ids",
     "expired_among",
-    "expired_waiting",
+    "expired_load",
     "has_expired",
     "with_expired",
 }

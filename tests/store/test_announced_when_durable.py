@@ -11,7 +11,7 @@ import pytest
 from taskmill import Domain, Scheduler
 from taskmill.core.clock import SystemClock
 from taskmill.events import TaskSubmitted, TaskSuperseded
-from taskmill.store.sqlite import handover
+from taskmill.store.sqlite import disk_sync
 from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.store import SqliteStore
 from tests.store.contract import new_task
@@ -33,7 +33,7 @@ async def test_a_replaced_task_is_announced_once_its_ending_is_on_the_disk(
         really_sync(log)
 
     # A held-up sync must not move to the loop, however slow the machine is.
-    monkeypatch.setattr(handover, "SLOW_HANDOVER", 60.0)
+    monkeypatch.setattr(disk_sync, "SLOW_HANDOVER", 60.0)
     async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:
         old = await work.submit()
         monkeypatch.setattr(LogFile, "sync", slow_sync)

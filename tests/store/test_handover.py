@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from taskmill.store.sqlite import handover
-from taskmill.store.sqlite.handover import Handover
+from taskmill.store.sqlite import disk_sync
+from taskmill.store.sqlite.disk_sync import Handover
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     moment = [1000.0]
-    monkeypatch.setattr("taskmill.store.sqlite.handover.time.monotonic", lambda: moment[0])
+    monkeypatch.setattr("taskmill.store.sqlite.disk_sync.time.monotonic", lambda: moment[0])
     return moment
 
 
@@ -26,7 +26,7 @@ def test_a_starved_thread_moves_the_work_to_the_loop_for_a_while(now: list[float
     watch = Handover()
     watch.thread_took(0.15)
     assert watch.loop_is_busy
-    now[0] += handover.STAY_FOR
+    now[0] += disk_sync.STAY_FOR
     assert not watch.loop_is_busy, "then the thread is tried again"
 
 
@@ -47,6 +47,6 @@ def test_a_slow_disk_goes_back_to_the_thread_and_stays_there(now: list[float]) -
     assert not watch.loop_is_busy
     watch.thread_took(0.015)
     assert not watch.loop_is_busy
-    now[0] += handover.GIVE_UP_FOR
+    now[0] += disk_sync.GIVE_UP_FOR
     watch.thread_took(0.015)
     assert watch.loop_is_busy

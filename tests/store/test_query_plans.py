@@ -12,8 +12,9 @@ from taskmill.store.sqlite.migrate import migrate
 from taskmill.store.sqlite.session import STATEMENTS as SQL
 from tests.store.fragments import FRAGMENTS
 
-# Read or written as a whole, once in a while: the types at a start, all deadlines when the wall clock is stepped.
-RARE = ("published_types", "shift_deadlines", "shift_relative", "shift_waits")
+# Read or written as a whole, once in a while: the types at a start, all deadlines when the wall clock is stepped, all
+# tasks when a damaged one was set aside.
+RARE = ("published_types", "shift_deadlines", "shift_relative", "shift_waits", "count_load")
 TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
 
 
@@ -64,6 +65,12 @@ def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Con
         ("orphans", "taskmill_task_running"),
         ("oldest_of_ending", "taskmill_history_ending"),
         ("older_of_ending", "taskmill_history_ending"),
+        ("running_elsewhere", "taskmill_task_running"),
+        ("count_ended_since", "taskmill_history_ending"),
+        ("in_spans", "taskmill_task_queue"),
+        ("in_renewed_spans", "taskmill_task_queue"),
+        ("waiting", "taskmill_task_hook"),
+        ("heads", "taskmill_task_queue"),
     ],
 )
 def test_a_statement_uses_the_index_made_for_it(database: sqlite3.Connection, name: str, index: str) -> None:
@@ -122,6 +129,42 @@ def test_finding_the_lanes_costs_the_same_whatever_waits_in_them(database: sqlit
         assert sorted(map(tuple, json.loads(lanes))) == [
             (f"g{g}", p, "d::t", False) for g in range(3) for p in range(2)
         ]
+        return counted
+
+    few, many = steps(60), steps(6000)
+    assert many <= few * 1.5
+
+
+@pytest.mark.parametrize("name", ["load", "waiting", "add_to_load"])
+def test_numbers_of_tasks_are_read_and_kept_without_looking_at_the_queue(
+    database: sqlite3.Connection, name: str
+) -> None:
+    few = ("taskmill_task_hook", "taskmill_task_running")
+    steps = [step for step in plan(database, SQL[name]) if not step.endswith(few)]
+    assert not any("taskmill_task" in step for step in steps), steps
+
+
+def test_counting_tasks_ahead_costs_the_same_whatever_waits_behind_the_limit(database: sqlite3.Connection) -> None:
+    def steps(tasks: int) -> int:
+        database.execute("DELETE FROM taskmill_task")
+        database.execute(
+            "WITH RECURSIVE n (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ?)"
+            " INSERT INTO taskmill_task (type, group_name, priority, urgency, status, payload, created_at, queued_at)"
+            " SELECT 'd::t', '', 1, 1, 'pending', '{}', 0, value FROM n",
+            (tasks,),
+        )
+        counted = 0
+
+        def count() -> int:
+            nonlocal counted
+            counted += 1
+            return 0
+
+        spans = json.dumps([[0, "", 1, "d::t", False, -1, 2**62, 0]])
+        database.set_progress_handler(count, 1)
+        (found,) = database.execute(SQL["in_spans"], (spans, 50)).fetchone()
+        database.set_progress_handler(None, 0)
+        assert json.loads(found) == [[0, 50]]
         return counted
 
     few, many = steps(60), steps(6000)

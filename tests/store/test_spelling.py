@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill.store.sql.spelling import spelled
-from taskmill.store.sql.statements import load, named
+from taskmill.store.sql.statements import SQL, load, named, spelled
 
 
 @pytest.mark.parametrize(
@@ -71,3 +70,9 @@ def test_two_statements_with_one_name_are_refused(tmp_path: Path) -> None:
     file.write_text("-- name: held_tokens\nSELECT 1;\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"own\.sql: .* held_tokens"):
         load("sqlite", file)
+
+
+def test_a_statement_that_does_not_exist_cannot_be_named() -> None:
+    assert SQL["claim"] == "claim"
+    with pytest.raises(KeyError):
+        SQL["no_such_statement"]

@@ -218,6 +218,23 @@ async def test_concurrent_requests_share_commits(path: str) -> None:
     await store.close()
 
 
+async def test_a_submit_is_answered_even_if_its_commit_cannot_be_announced(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteStore(path, "full", SystemClock())
+    await store.open()
+
+    def faulty(_commit: object) -> None:
+        raise ValueError("not announced")
+
+    store.committed = faulty
+    async with asyncio.timeout(30):
+        (stored,) = await store.add([new_task()])
+    assert await store.get(stored.id) is not None
+    assert "a callback of the store failed" in caplog.text
+    await store.close()
+
+
 async def test_the_log_is_copied_back_and_stays_bounded(path: str) -> None:
     store = SqliteStore(path, "process", SystemClock())
     await store.open()

@@ -6,9 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import assert_type
+from typing import Literal, assert_type
 
-from taskmill import Context, Domain, Handle, Priority, Retry, Scheduler, Submission, Task
+from taskmill import (
+    Context,
+    Domain,
+    Handle,
+    HistoryRecord,
+    OnDuplicate,
+    Priority,
+    Retry,
+    Scheduler,
+    SchedulerSettings,
+    Submission,
+    Task,
+    TaskRecord,
+    blocking,
+    to_json,
+)
+from taskmill.events import Event, TaskCompleted, TaskEvent, TaskFailed
 
 sync = Domain("sync", priority=Priority.LOW, ttl=60, retry=Retry.none(), group="g", tags={"a": "b"}, timeout=5)
 
@@ -82,6 +98,81 @@ async def results() -> None:
     await handle.result()
 
 
+@sync.task
+async def maybe_context(ctx: Context | None, path: str) -> int:
+    return len(path)
+
+
+async def called(ctx: Context) -> None:
+    assert_type(await with_context(ctx, "a", times=2), int)
+    assert_type(await without_context(Photo(Path("a"))), list[Photo])
+    assert_type(threaded(1, 2.5), float)
+    assert_type(optioned(ctx, "a"), dict[str, int])
+    assert_type(await optioned_without_context(path="a"), bytes)
+    assert_type(await maybe_context(None, "a"), int)
+    assert_type(await maybe_context(ctx, "a"), int)
+    maybe_context.prepare("a")
+
+
+@with_context.on_cancel
+async def clean_up(ctx: Context, path: str, times: int = 1) -> None: ...
+
+
+@with_context.finalize
+def sum_up(path: str, times: int = 1) -> int:
+    return times
+
+
+@nothing.on_cancel
+def clean_nothing() -> None: ...
+
+
+async def hooks(ctx: Context) -> None:
+    await clean_up(ctx, "a")
+    assert_type(sum_up("a"), int)
+
+
+@sync.task(
+    key=("photo.path", "bucket"),
+    aliases=["old::name"],
+    on_duplicate=OnDuplicate.REQUEUE,
+    ttl_from="first_attempt",
+    on_parent_expiry="cancel",
+)
+async def renamed(photo: Photo, bucket: str) -> int:
+    return 1
+
+
+async def submissions(ctx: Context, scheduler: Scheduler) -> None:
+    assert_type(with_context.prepare("a"), Submission[int])
+    assert_type(await scheduler.submit(with_context.prepare("a")), Handle[int])
+    assert_type(await scheduler.submit_many([with_context.prepare("a"), with_context.prepare("b")]), list[Handle[int]])
+    assert_type(await ctx.spawn(optioned.prepare("a")), Handle[dict[str, int]])
+    assert_type(with_context.handle(5), Handle[int])
+    by_name = Submission("sync::other", {"path": "a"}, ttl_from="submission", on_dependency_failure="fail")
+    several: list[Submission] = [by_name, nothing.prepare()]
+    await scheduler.submit_many(several)
+    scheduler.provide(Photo(Path("a")), domain="sync")
+    scheduler.provide(object(), object(), domain=sync)
+
+
+def blocking_submissions(scheduler: blocking.Scheduler) -> None:
+    assert_type(scheduler.submit(with_context.prepare("a")).result(), int)
+    assert_type(scheduler.submit_many([optioned.prepare("a")]), list[blocking.Handle[dict[str, int]]])
+    scheduler.provide(object())
+
+
+async def states(scheduler: Scheduler, task: TaskRecord, ended: HistoryRecord) -> None:
+    assert_type(task.state, Literal["pending", "scheduled", "blocked", "running", "paused", "waiting"])
+    assert_type(
+        ended.state,
+        Literal["completed", "failed", "dead_letter", "cancelled", "superseded", "expired", "dependency_failed"],
+    )
+    await scheduler.tasks(status=task.state)
+    await scheduler.history(status=ended.ending)
+    await scheduler.count(status="running")
+
+
 async def options() -> None:
     urgent = with_context.options(
         key="k",
@@ -97,7 +188,7 @@ async def options() -> None:
     )
     assert_type(await (await urgent.submit("a", 2)).result(), int)
     assert_type(await (await without_context.options(run_after=5).submit(Photo(Path("a")))).result(), list[Photo])
-    assert_type(urgent.prepare("a"), Submission)
+    assert_type(urgent.prepare("a"), Submission[int])
 
 
 async def scheduling(path: Path) -> None:
@@ -110,6 +201,32 @@ async def scheduling(path: Path) -> None:
         async with scheduler.running() as same:
             assert_type(same, Scheduler)
             await same.stop(grace=1)
+        async with scheduler.running(standby=True):
+            assert_type(to_json(record), str)
+
+
+async def listening(scheduler: Scheduler, waiting: blocking.Scheduler) -> None:
+    async for anything in scheduler.events(domain="sync", since=17):
+        assert_type(anything, Event)
+    async for completed in scheduler.events(TaskCompleted, type="sync::other"):
+        assert_type(completed, TaskCompleted)
+        assert_type(completed.duration, timedelta)
+    async for started in scheduler.events(TaskEvent):
+        assert_type(started.task_id, int)
+    for failed in waiting.events(TaskFailed):
+        assert_type(failed.will_retry, bool)
+        break
+    for event in waiting.events():
+        assert_type(event, Event)
+
+
+def without_an_event_loop(path: Path, settings: SchedulerSettings) -> None:
+    scheduler = blocking.Scheduler(path, **settings)
+    scheduler.open()
+    assert_type(with_context.submit_sync("a", 2), blocking.Handle[int])
+    assert_type(threaded_with_context.submit_sync("a").result(timeout=5), str | None)
+    with blocking.Scheduler(path, domains=[sync], default_ttl=60) as same, same.running(standby=True):
+        assert_type(same, blocking.Scheduler)
 
 
 def takes_any_task(task: Task[[str], object]) -> None:

@@ -9,34 +9,37 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from io import TextIOWrapper
 
 from taskmill import TaskmillError, __version__
-from taskmill.cli.commands import COMMANDS
-from taskmill.cli.refusal import DONE, INTERRUPTED, Refusal, exit_code
-from taskmill.cli.screen import complain
+from taskmill.cli.commands import SUMMARIES, load
+from taskmill.cli.output import DONE, INTERRUPTED, Refusal, complain, exit_code
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(commands: Collection[str] = SUMMARIES) -> argparse.ArgumentParser:
+    """Return the parser, with the arguments of these commands; the others only have a name and a summary."""
     top = argparse.ArgumentParser(
         prog="taskmill", description="Durable background tasks in an SQLite file or a PostgreSQL database."
     )
     top.add_argument("--version", action="version", version=f"taskmill {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        one = commands.add_parser(name, help=command.SUMMARY, description=f"{command.SUMMARY}.")
-        command.add_arguments(one)
-        one.add_argument("--json", action="store_true", help="print JSON for programs")
+    every = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, summary in SUMMARIES.items():
+        one = every.add_parser(name, help=summary, description=f"{summary}.")
+        if name in commands:
+            load(name).add_arguments(one)
+            one.add_argument("--json", action="store_true", help="print JSON for programs")
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _replace_unencodable_characters()
-    given = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    # The options before a command take no values, so the first other word is the command.
+    given = parser([word for word in words if not word.startswith("-")][:1]).parse_args(words)
     try:
-        return COMMANDS[given.command].execute(given)
+        return load(given.command).execute(given)
     except Refusal as refusal:
         complain(str(refusal))
         return refusal.code

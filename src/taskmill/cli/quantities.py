@@ -5,18 +5,12 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from taskmill import Priority, RateLimit
-from taskmill.cli.refusal import WRONG, Refusal
+from taskmill import ConfigError, Priority, RateLimit
+from taskmill.cli.output import WRONG, Refusal
+from taskmill.model.durations import milliseconds, unit_ms
 
 NONE = "none"
-_SECONDS = {
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600.0),
-    **dict.fromkeys(("d", "day", "days"), 86_400.0),
-}
 _NUMBER = r"(\d{1,12}(?:\.\d{1,6})?)"
-_PART = re.compile(rf"{_NUMBER}\s*([a-z]+)\s*", re.ASCII)
 _RATE = re.compile(rf"(\d{{1,12}})\s*/\s*(?:{_NUMBER}\s*)?([a-z]+)", re.ASCII)
 
 
@@ -27,23 +21,18 @@ def rate(text: str, name: str, burst: int | None = None) -> RateLimit | None:
             raise Refusal("--burst needs a rate, and none is given", WRONG)
         return None
     found = _RATE.fullmatch(text.strip().lower())
-    if found is None or found[3] not in _SECONDS:
+    if found is None or unit_ms(found[3]) is None:
         raise Refusal(f"{name} is written as 10/s, 100/min, 1/30s or none; got {text!r}", WRONG)
-    return RateLimit(int(found[1]), float(found[2] or 1) * _SECONDS[found[3]], burst)
+    return RateLimit(int(found[1]), f"{found[2] or 1}{found[3]}", burst)
 
 
 def duration(text: str, name: str) -> timedelta:
     """Parse ``90s``, ``10m``, ``1h30m``; a plain number is seconds."""
-    given = text.strip().lower()
-    if re.fullmatch(_NUMBER, given, re.ASCII):
-        return timedelta(seconds=float(given))
-    parts = _PART.findall(given)
-    if not re.fullmatch(f"(?:{_PART.pattern})+", given, re.ASCII) or any(unit not in _SECONDS for _, unit in parts):
-        raise Refusal(f"{name} is written as 90s, 10m, 2h or 1h30m; got {text!r}", WRONG)
+    given = f"{text.strip()}s" if re.fullmatch(_NUMBER, text.strip(), re.ASCII) else text
     try:
-        return timedelta(seconds=sum(float(count) * _SECONDS[unit] for count, unit in parts))
-    except OverflowError:
-        raise Refusal(f"{name} is too long: {text!r}", WRONG) from None
+        return timedelta(milliseconds=milliseconds(given, name))
+    except ConfigError as wrong:
+        raise Refusal(str(wrong), WRONG) from None
 
 
 def instant(text: str, name: str) -> datetime:

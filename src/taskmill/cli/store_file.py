@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from taskmill import Scheduler
-from taskmill.cli.refusal import WRONG, Refusal
+from taskmill.cli.output import WRONG, Refusal
 
 VARIABLE = "TASKMILL_STORE"
 SCHEMA_TABLE = "taskmill_schema"

@@ -1,4 +1,4 @@
-"""Loggers that never raise.
+"""Loggers that never raise, and log records with the task's id and type as attributes.
 
 Logging filters, handlers, formatters and record factories are code of the program, and some of them raise. taskmill
 logs in the middle of other work: between the claim of a task and its verdict, in the thread of a handler, while a turn
@@ -7,6 +7,7 @@ is applied. A logging error must not end that work.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import traceback
@@ -14,6 +15,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from taskmill.core.exits import ends_program
+from taskmill.model.attempt import GiveUp, RetryLater, exception_text
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -66,5 +68,28 @@ def _report() -> None:
 
 
 logger = SafeLogger(logging.getLogger("taskmill"))
+task_logger = SafeLogger(logging.getLogger("taskmill.task"))
 cron_logger = SafeLogger(logging.getLogger("taskmill.cron"))
 resources_logger = SafeLogger(logging.getLogger("taskmill.resources"))
+
+
+def log_exception(wrong: BaseException, task_id: int, type: str, attempt: int) -> None:
+    """Log the exception of a handler, with its traceback unless it is ``RetryLater`` or ``GiveUp``."""
+    if isinstance(wrong, asyncio.CancelledError):
+        return
+    on_purpose = isinstance(wrong, RetryLater | GiveUp)
+    logger.log(
+        logging.INFO if on_purpose else logging.WARNING,
+        "task %d (%s) attempt %d raised %s",
+        task_id,
+        type,
+        attempt,
+        exception_text(wrong),
+        exc_info=None if on_purpose else wrong,
+        extra=about(task_id, type),
+    )
+
+
+def about(task_id: int, type: str) -> dict[str, object]:
+    """Return the extra attributes of a log record about one task."""
+    return {"task_id": task_id, "task_type": type}

@@ -13,8 +13,8 @@ from datetime import datetime, tzinfo
 from typing import Any, Protocol
 
 from taskmill.core.cron_port import CronStore
-from taskmill.model.cluster import NodeAtWork
-from taskmill.model.commit import CancelResult, Commit, Recovery, SeriesChange, SetAside
+from taskmill.model.cluster import NodeAtWork, WorkElsewhere
+from taskmill.model.commit import CancelResult, Changes, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Controls, Declared, Scope
 from taskmill.model.explanation import GroupLoad, Situation, Surroundings
 from taskmill.model.filters import Filters
@@ -107,6 +107,10 @@ class Dispatches(Protocol):
         """Commit a turn; return once it is committed, before it is durable."""
         ...
 
+    async def note_begun(self, begun: Sequence[tuple[int, int, int]]) -> None:
+        """Store when prefetched tasks began, for rows of ``(id, attempt, began at)``."""
+        ...
+
     async def save(self, id: int, attempt: int, saved: str) -> bool:
         """Store the state of an attempt; False if its token is no longer held."""
         ...
@@ -147,6 +151,10 @@ class Submits(Protocol):
         ...
 
     async def published_types(self) -> Mapping[str, str]: ...
+    async def handled_types(self) -> frozenset[str] | None:
+        """Return the types with a handler on a dispatching node; ``None`` if no dispatcher has noted its types."""
+        ...
+
     def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]: ...
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
         """Store tasks in the open transaction of the caller's connection, in the caller's thread."""
@@ -226,12 +234,24 @@ class Shared(Protocol):
     news: asyncio.Event | None
     """Set when other processes may have written; None if the store has no notifications and must be polled."""
 
-    async def foreign_changes(self) -> bool:
-        """True if another process has written since the last call."""
+    async def foreign_changes(self) -> Changes | None:
+        """Return what other processes have changed since the last call; None if they have committed nothing."""
         ...
 
     async def ended_among(self, ids: Sequence[int]) -> list[int]:
         """Return the ids of those tasks that have ended."""
+        ...
+
+    async def work_elsewhere(self, ended_since: int, news_since: int) -> WorkElsewhere:
+        """Return the tasks that other processes run, and those that ended at ``ended_since`` or later.
+
+        The number of ended tasks is limited; of those that are left out, the ones that ended at ``news_since`` or later
+        are counted.
+        """
+        ...
+
+    async def records(self, ids: Sequence[int]) -> Mapping[int, TaskRecord | HistoryRecord]:
+        """Return the records of these tasks, active or ended; deleted tasks are missing."""
         ...
 
 

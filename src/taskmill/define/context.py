@@ -17,6 +17,7 @@ from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Spawned, SpawnedHandle
 from taskmill.model.attempt import ProgressReport
+from taskmill.model.durations import Size, size
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.submission import Submission, checked_submissions
@@ -107,7 +108,7 @@ class Context:
         """Reports progress, as ``ctx.progress(0.5, "halfway")``, ``ctx.progress.of(3, 10)`` or ``.bytes(total)``."""
         return self._progress
 
-    def record_io(self, disk_read: int = 0, disk_write: int = 0, net_rx: int = 0, net_tx: int = 0) -> None:
+    def record_io(self, disk_read: Size = 0, disk_write: Size = 0, net_rx: Size = 0, net_tx: Size = 0) -> None:
         """Report bytes read from disk, written to disk, received and sent; calls add up."""
         self._link.record_io(IoBudget(disk_read, disk_write, net_rx, net_tx))
 
@@ -138,7 +139,7 @@ class Context:
         """The records of all children, in the order they were spawned; empty outside ``finalize``."""
         return self._children
 
-    def spawn(self, submission: Submission) -> SpawnedHandle[Any]:
+    def spawn(self, submission: Submission[T]) -> SpawnedHandle[T]:
         """Store a child of this task. ``await`` it in ``async def``; in a ``def`` handler it blocks."""
         return SpawnedHandle(self.spawn_many([submission]))
 
@@ -146,7 +147,7 @@ class Context:
         """Store children of this task in one transaction; the handles are in input order."""
         return self._link.spawn(checked_submissions(submissions), sibling=False)
 
-    def spawn_sibling(self, submission: Submission) -> SpawnedHandle[Any]:
+    def spawn_sibling(self, submission: Submission[T]) -> SpawnedHandle[T]:
         """Store a task with the same parent as this one."""
         return SpawnedHandle(self.spawn_siblings([submission]))
 
@@ -163,7 +164,7 @@ class Context:
                 return cast("T", value)
         raise ConfigError(
             f"no state of type {kind.__name__} was given to the domain or the scheduler; "
-            "pass one with Domain(..., state=[...]) or Scheduler(..., state=[...])"
+            "pass one with Domain(..., state=[...]), Scheduler(..., state=[...]) or scheduler.provide(...)"
         )
 
 
@@ -190,9 +191,9 @@ class Progress:
         else:
             self._report(ProgressReport(_clamped(done / total if total > 0 else 1.0), message))
 
-    def bytes(self, total: int) -> None:
+    def bytes(self, total: Size) -> None:
         """Set the total number of bytes; :meth:`advance` counts the bytes done."""
-        self._total = int(total)
+        self._total = size(total, "total") if isinstance(total, str) else int(total)
         self._done = 0
         self._report_bytes(None)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from types import CodeType, MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,24 +21,30 @@ from typing import (
     cast,
     overload,
 )
+from weakref import WeakSet
 
+from taskmill.define import worker_process
 from taskmill.define.context import Context
-from taskmill.define.task import Task, TaskType
-from taskmill.errors import ConfigError
+from taskmill.define.task import DefinedTask, Task, TaskType
+from taskmill.errors import ConfigError, InvalidState
+from taskmill.handle import HandlesTasks
 from taskmill.model.arguments import check_arguments
 from taskmill.model.durations import Duration
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options, text
 from taskmill.model.settings import RateLimit, Retry
-from taskmill.model.status import RunIn
-from taskmill.model.task import SEPARATOR, full_name
+from taskmill.model.status import OnDuplicate, OnDuplicateWord, OnParentExpiryWord, RunIn, TtlFrom, TtlFromWord
+from taskmill.model.task import SEPARATOR, full_name, is_full_name
 
 if TYPE_CHECKING:
     from taskmill.handle import Handle
     from taskmill.model.submission import Submission
+    from taskmill.verbs.blocking import Handle as BlockingHandle
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound="Context | None")
+"""The first parameter of a handler that wants its Context."""
 
 TextOrFunction = str | Callable[..., str | None] | None
 
@@ -44,7 +52,7 @@ TextOrFunction = str | Callable[..., str | None] | None
 class DomainOptions(TypedDict, total=False):
     priority: int
     ttl: Duration | None
-    ttl_from: str
+    ttl_from: TtlFrom | TtlFromWord
     retry: Retry
     group: str | None
     tags: Mapping[str, str]
@@ -55,26 +63,33 @@ class DomainOptions(TypedDict, total=False):
 class TypeOptions(TypedDict, total=False):
     priority: int | Callable[..., int]
     ttl: Duration | None
-    ttl_from: str
+    ttl_from: TtlFrom | TtlFromWord
     retry: Retry
     group: TextOrFunction
-    key: bool | TextOrFunction
+    key: bool | TextOrFunction | tuple[str, ...]
     label: TextOrFunction
     tags: Mapping[str, str] | Callable[..., Mapping[str, str]]
     io: IoBudget | Literal["learn"] | Callable[..., IoBudget | None] | None
-    on_duplicate: str
+    on_duplicate: OnDuplicate | OnDuplicateWord
     timeout: Duration | None
     run_in: RunIn | None
     fail_fast: bool
     max_children: int | None
-    on_parent_expiry: str
+    on_parent_expiry: OnParentExpiryWord
     rate: RateLimit | None
 
 
-class SubmitsTasks(Protocol):
+class SubmitsTasks(HandlesTasks, Protocol):
     """The part of an open scheduler that a domain uses."""
 
-    async def submit(self, submission: Submission) -> Handle[Any]: ...
+    async def submit(self, submission: Submission[R]) -> Handle[R]: ...
+    def _submit_sync(self, submission: Submission[R], name: str) -> BlockingHandle[R]: ...
+
+
+class DefinitionListener(Protocol):
+    """A registry that has to follow when a function that it knows is defined again."""
+
+    def redefined(self, domain: Domain, type: TaskType) -> None: ...
 
 
 current_scheduler: ContextVar[SubmitsTasks | None] = ContextVar("taskmill_current_scheduler", default=None)
@@ -84,13 +99,17 @@ class _Decorator(Protocol):
     """The decorator that ``@domain.task(...)`` returns; it keeps the handler's signature, without its Context."""
 
     @overload
-    def __call__(self, handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
+    def __call__(
+        self, handler: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /
+    ) -> DefinedTask[P, R, Concatenate[C, P], Coroutine[Any, Any, R]]: ...
     @overload
-    def __call__(self, handler: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    def __call__(
+        self, handler: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> DefinedTask[P, R, P, Coroutine[Any, Any, R]]: ...
     @overload
-    def __call__(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    def __call__(self, handler: Callable[Concatenate[C, P], R], /) -> DefinedTask[P, R, Concatenate[C, P], R]: ...
     @overload
-    def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+    def __call__(self, handler: Callable[P, R], /) -> DefinedTask[P, R, P, R]: ...
 
 
 class Domain:
@@ -109,20 +128,27 @@ class Domain:
         self.state = checked_state(state)
         self.types: dict[str, TaskType] = {}
         self._schedulers: list[SubmitsTasks] = []
+        self.followers: WeakSet[DefinitionListener] = WeakSet()
+        self._bound_in = 0
+        """The process that opened these schedulers."""
 
     def __repr__(self) -> str:
         return f"<Domain {self.name}: {len(self.types)} task types>"
 
     @overload
-    def task(self, handler: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
+    def task(
+        self, handler: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /
+    ) -> DefinedTask[P, R, Concatenate[C, P], Coroutine[Any, Any, R]]: ...
     @overload
-    def task(self, handler: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    def task(self, handler: Callable[P, Coroutine[Any, Any, R]], /) -> DefinedTask[P, R, P, Coroutine[Any, Any, R]]: ...
     @overload
-    def task(self, handler: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    def task(self, handler: Callable[Concatenate[C, P], R], /) -> DefinedTask[P, R, Concatenate[C, P], R]: ...
     @overload
-    def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+    def task(self, handler: Callable[P, R], /) -> DefinedTask[P, R, P, R]: ...
     @overload
-    def task(self, /, *, name: str | None = None, **options: Unpack[TypeOptions]) -> _Decorator: ...
+    def task(
+        self, /, *, name: str | None = None, aliases: Sequence[str] = (), **options: Unpack[TypeOptions]
+    ) -> _Decorator: ...
 
     def task(
         self,
@@ -130,10 +156,16 @@ class Domain:
         /,
         *,
         name: str | None = None,
+        aliases: Sequence[str] = (),
         **options: Unpack[TypeOptions],
     ) -> Any:
-        """Register a handler: ``@domain.task`` or ``@domain.task(retry=…, key=…)``."""
-        local_names = sys._getframe(1).f_locals
+        """Register a handler: ``@domain.task`` or ``@domain.task(retry=…, key=…)``.
+
+        The handler also runs stored tasks whose type is one of ``aliases``, full names such as ``"sync::old_name"``.
+        """
+        caller = sys._getframe(1)
+        local_names, code = caller.f_locals, caller.f_code
+        del caller  # a frame that refers to itself would be freed late
         checked = checked_options(options, TypeOptions.__annotations__, computable=True)
 
         def register(function: Callable[..., Any]) -> Task[Any, Any]:
@@ -143,18 +175,32 @@ class Domain:
                 raise ConfigError(f"task must decorate a function, not {type(function).__name__}")
             short = function.__name__ if name is None else name
             check_name(short, "a task's name")
-            task_type = TaskType(full_name(self.name, short), function, checked, local_names)
-            if task_type.name in self.types:
-                raise ConfigError(f"{task_type.name} is already registered; give one of the two another name=")
-            self.types[task_type.name] = task_type
-            return Task(self, task_type)
+            full = full_name(self.name, short)
+            task_type = TaskType(full, function, checked, local_names, checked_aliases(aliases, full))
+            self._check_names(task_type, code)
+            is_redefined = full in self.types
+            self.types[full] = task_type
+            if is_redefined:
+                for follower in self.followers:
+                    follower.redefined(self, task_type)
+            return DefinedTask[Any, Any, Any, Any](self, task_type)
 
         return register if handler is None else register(handler)
+
+    def _check_names(self, new: TaskType, code: CodeType) -> None:
+        """Refuse a name or an alias that another function of this domain has; ``code`` contains the definition."""
+        for old in self.types.values():
+            if old.name == new.name and _is_same_function(old.function, new.function, code):
+                continue
+            if taken := {old.name, *old.aliases}.intersection((new.name, *new.aliases)):
+                raise ConfigError(f"{min(taken)} is already registered; give one of the two another name=")
 
     def scheduler(self) -> SubmitsTasks:
         """Return the open scheduler of this domain; of several, the one of the current context."""
         match self._schedulers:
             case []:
+                if worker_process.is_worker:
+                    raise InvalidState(f"domain {self.name!r} has no scheduler here: {worker_process.NO_SCHEDULER}")
                 raise ConfigError(
                     f"domain {self.name!r} belongs to no open scheduler; "
                     "submit inside `async with Scheduler(..., domains=[...])`"
@@ -171,10 +217,40 @@ class Domain:
                 )
 
     def bind(self, scheduler: SubmitsTasks) -> None:
+        if self._bound_in != os.getpid():
+            # A forked process cannot use the schedulers that its parent has opened.
+            self._schedulers.clear()
+            self._bound_in = os.getpid()
         self._schedulers.append(scheduler)
 
     def unbind(self, scheduler: SubmitsTasks) -> None:
         self._schedulers.remove(scheduler)
+
+
+def _is_same_function(old: Callable[..., Any], new: Callable[..., Any], code: CodeType) -> bool:
+    """True if ``new`` is a later version of ``old``: a notebook cell that ran again, a module that was reloaded.
+
+    Both have the same module and qualified name then. Two functions of one name in one piece of code are a mistake,
+    however: ``code``, which contains the definition of ``new``, must not contain another one that made ``old``.
+    """
+    if (old.__module__, old.__qualname__) != (new.__module__, new.__qualname__):
+        return False
+    before, now = getattr(inspect.unwrap(old), "__code__", None), getattr(inspect.unwrap(new), "__code__", None)
+    return before is now or not any(before is each for each in code.co_consts)
+
+
+def checked_aliases(aliases: object, name: str) -> tuple[str, ...]:
+    if isinstance(aliases, str) or not isinstance(aliases, Iterable):
+        raise ConfigError(f"{name}: aliases must be a list of full names, such as ['sync::old_name'], got {aliases!r}")
+    given = tuple(cast("Iterable[object]", aliases))
+    checked: list[str] = []
+    for alias in given:
+        if not isinstance(alias, str) or not is_full_name(alias):
+            raise ConfigError(f"{name}: aliases must be full names, such as 'sync::old_name', got {alias!r}")
+        if alias == name or alias in checked:
+            raise ConfigError(f"{name}: aliases: {alias!r} is named twice")
+        checked.append(text(alias, "aliases", ConfigError))
+    return tuple(checked)
 
 
 def check_name(name: object, what: str) -> None:
@@ -186,4 +262,20 @@ def check_name(name: object, what: str) -> None:
 def checked_state(state: object) -> tuple[Any, ...]:
     if isinstance(state, str | bytes) or not isinstance(state, Iterable):
         raise ConfigError(f"state must be a list of objects, got {state!r}")
-    return tuple(cast("Iterable[Any]", state))  # type: ignore[redundant-cast] # pyright needs it
+    objects = tuple(cast("Iterable[Any]", state))  # type: ignore[redundant-cast] # pyright needs it
+    by_type(objects)
+    return objects
+
+
+def by_type(objects: Iterable[Any], known: Mapping[type, Any] = MappingProxyType({})) -> dict[type, Any]:
+    """Return ``known`` state with these objects added, by their types; refuse a second object of one type."""
+    found = dict(known)
+    for each in objects:
+        kind: type[Any] = each.__class__
+        if kind in found:
+            raise ConfigError(
+                f"state: there is already an object of type {kind.__name__}, and ctx.state({kind.__name__}) can return "
+                "only one; give each its own class, or give one to a domain"
+            )
+        found[kind] = each
+    return found

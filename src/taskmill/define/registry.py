@@ -6,21 +6,22 @@ Precedence, for every option: call > task type > domain > scheduler > built-in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from taskmill.define.domain import Domain, checked_state
+from taskmill.define.domain import Domain, by_type, checked_state
 from taskmill.define.signature import encoded_arguments, json_encode, payload_digest, sized_payload
 from taskmill.define.task import TaskType, computed_options
 from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
+from taskmill.model.controls import Declared
 from taskmill.model.durations import LAST_INSTANT_MS, milliseconds
 from taskmill.model.io_budget import budget_to_store
-from taskmill.model.options import checked_options, decoded_options, merged, valid_tags
-from taskmill.model.settings import DEFAULT_RETRY, Priority, RateLimit, Retry
+from taskmill.model.options import checked_options, decoded_options, merged, text, valid_tags
+from taskmill.model.settings import DEFAULT_RETRY, Aging, Group, Priority, RateLimit, Retry, priority_value
 from taskmill.model.status import OnDuplicate, Status, TtlFrom
 from taskmill.model.submission import Submission
-from taskmill.model.task import NO_OVERRIDES, Links, NewTask, OnParentExpiry, Overrides
+from taskmill.model.task import NO_OVERRIDES, Links, NewTask, OnParentExpiry, Overrides, domain_of
 
 BUILT_IN: Mapping[str, Any] = {
     "key": None,
@@ -45,11 +46,15 @@ BUILT_IN: Mapping[str, Any] = {
 PUBLISHED = ("key", "priority", "group", "ttl", "ttl_from", "on_duplicate", "tags", "label", "io", "on_parent_expiry")
 
 
+NO_PREEMPTION = -1
+
+
 class RegisteredType:
     """A task type with its defaults resolved and its state map built."""
 
     __slots__ = (
         "defaults",
+        "domain",
         "fail_fast",
         "handler",
         "has_own_ttl",
@@ -71,7 +76,9 @@ class RegisteredType:
         self.handler = handler
         fixed = {name: value for name, value in handler.options.items() if name not in handler.computing}
         self.defaults = merged(BUILT_IN, scheduler_options, domain.options, fixed)
-        self.state = {**state, **_by_type(domain.state)}
+        self.domain = domain
+        self.state = state
+        """The objects for ``ctx.state``, by type: those of the domain first, then those of the scheduler."""
         self.retry: Retry = self.defaults["retry"]
         self.timeout_ms: int | None = self.defaults["timeout"]
         self.in_process = self.defaults["run_in"] == "process"
@@ -106,17 +113,52 @@ class Registry:
         self.domains = tuple(domains)
         self._types: dict[str, RegisteredType] = {}
         self._foreign: dict[str, dict[str, Any]] = {}
-        shared = _by_type(state)
+        self._shared = by_type(checked_state(state))
+        self._of_domains: dict[str, dict[type, Any]] = {}
         for domain in self.domains:
             if not isinstance(domain, Domain):
                 raise ConfigError(f"domains must be Domain objects, not {type(domain).__name__}")
             if sum(other.name == domain.name for other in self.domains) > 1:
                 raise ConfigError(f"two domains are named {domain.name!r}; give each its own name")
-            for name, handler in domain.types.items():
-                self._types[name] = RegisteredType(handler, domain, self._scheduler_options, shared)
+            self._of_domains[domain.name] = by_type(domain.state)
+            for handler in domain.types.values():
+                self._register(domain, handler)
+            domain.followers.add(self)
+
+    def _register(self, domain: Domain, handler: TaskType) -> None:
+        registered = RegisteredType(handler, domain, self._scheduler_options, self._state_for(domain))
+        for name in (handler.name, *handler.aliases):
+            if name in self._types and self._types[name].handler.name != handler.name:
+                raise ConfigError(
+                    f"both {self._types[name].handler.name} and {handler.name} run tasks named {name}; "
+                    "remove it from the aliases of one"
+                )
+            self._types[name] = registered
+
+    def redefined(self, domain: Domain, type: TaskType) -> None:
+        """Run the new version of a function that was defined again from now on."""
+        self._types = {name: each for name, each in self._types.items() if each.handler.name != type.name}
+        self._register(domain, type)
+
+    def provide(self, objects: Iterable[Any], domain: str | Domain | None) -> None:
+        """Add state for ``ctx.state``: of one domain, or of the scheduler."""
+        if domain is None:
+            self._shared = by_type(objects, self._shared)
+        else:
+            name = domain.name if isinstance(domain, Domain) else domain
+            if not isinstance(name, str) or name not in self._of_domains:
+                known = ", ".join(sorted(self._of_domains)) or "none"
+                raise ConfigError(f"domain: this scheduler has no domain {name!r}; it has: {known}")
+            self._of_domains[name] = by_type(objects, self._of_domains[name])
+        for registered in self:
+            registered.state = self._state_for(registered.domain)
+
+    def _state_for(self, domain: Domain) -> dict[type, Any]:
+        own = self._of_domains[domain.name]
+        return {**own, **{kind: value for kind, value in self._shared.items() if kind not in own}}
 
     def __iter__(self) -> Iterator[RegisteredType]:
-        return iter(self._types.values())
+        return iter({registered.handler.name: registered for registered in self._types.values()}.values())
 
     def find(self, name: str) -> RegisteredType | None:
         return self._types.get(name)
@@ -248,7 +290,7 @@ def _new_task(
         status=status,
         payload=payload,
         tags=valid_tags(settings["tags"]) if settings["tags"] else None,
-        overrides=overrides_of(call),
+        overrides=overrides_of(call) if call else None,
         created_at=now,
         # Waiting time counts from when the task is due.
         queued_at=now if due_at is None else max(due_at, now),
@@ -281,5 +323,44 @@ def _encode_unchecked(submission: Submission) -> str:
     return sized_payload(encoded_arguments(submission.payload, submission.type), submission.type)
 
 
-def _by_type(state: Iterable[Any]) -> dict[type, Any]:
-    return {type(value): value for value in checked_state(state)}
+def declared(
+    registry: Registry,
+    max_concurrency: int,
+    groups: object,
+    default_group: object,
+    aging: object,
+    preempt_at: object,
+) -> Declared:
+    """Check the groups, aging and preemption that a program declares, and add the limits of its domains and types."""
+    if not isinstance(groups, Mapping):
+        raise ConfigError(f"groups must map names to Group settings, got {groups!r}")
+    given = cast("Mapping[object, object]", groups)
+    for name, group in given.items():
+        text(name, "a group's name", ConfigError)
+        if not isinstance(group, Group):
+            raise ConfigError(f"groups[{name!r}] must be a Group, not {type(group).__name__}")
+    if not isinstance(default_group, Group):
+        raise ConfigError(f"default_group must be a Group, not {type(default_group).__name__}")
+    if aging is not None and not isinstance(aging, Aging):
+        raise ConfigError(f"aging must be an Aging or None, not {type(aging).__name__}")
+    return Declared(
+        max_concurrency=max_concurrency,
+        default_group=default_group,
+        groups=cast("Mapping[str, Group]", dict(given)),
+        domain_caps=_domain_caps(registry),
+        rates={
+            name: each.rate
+            for each in registry
+            if each.rate is not None
+            for name in (each.handler.name, *each.handler.aliases)
+        },
+        aging=aging,
+        preempt_at=NO_PREEMPTION if preempt_at is None else priority_value(preempt_at, "preempt_at"),
+    )
+
+
+def _domain_caps(registry: Registry) -> dict[str, int]:
+    """Return the caps of the domains. A domain that only aliases name has the cap of the domain that runs its tasks."""
+    former = {domain_of(alias): each.domain.max_concurrency for each in registry for alias in each.handler.aliases}
+    caps = {**former, **{domain.name: domain.max_concurrency for domain in registry.domains}}
+    return {name: cap for name, cap in caps.items() if cap is not None}

@@ -3,7 +3,10 @@
 The parameters after an optional first ``Context`` are the payload: a JSON object that maps their names to values.
 Encoding binds the caller's arguments to the signature and checks them against the annotations, so that arguments that
 could not be decoded later are refused at the call. Unannotated parameters, ``*args`` and ``**kwargs`` hold plain JSON
-values.
+values, and refuse others.
+
+A stored payload may be older than the handler. Parameters that the handler no longer has are ignored; a missing one
+makes the payload unreadable.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import hashlib
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import PurePath
 from types import GenericAlias
@@ -19,6 +23,9 @@ from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 
+from taskmill.define.kept_values import check_kept, is_loose
+from taskmill.define.key_paths import checked_paths, key_from
+from taskmill.define.pydantic_models import dumped, is_model_type, validated
 from taskmill.errors import ConfigError, PayloadTooLarge, SubmissionError
 
 LARGEST_PAYLOAD = 1024 * 1024
@@ -26,16 +33,22 @@ LARGEST_PAYLOAD = 1024 * 1024
 _Parameter = inspect.Parameter
 
 
-def to_plain(value: object) -> object:
-    """Convert paths to text; msgspec cannot encode them itself."""
+def to_plain(value: Any) -> object:
+    """Convert paths to text and pydantic models to their JSON form; msgspec cannot encode them itself."""
     if isinstance(value, PurePath):
         return str(value)
+    if is_model_type(value.__class__):
+        return dumped(value)
     raise TypeError(f"{type(value).__name__} values cannot be stored as JSON")
 
 
 def from_plain(kind: type, value: object) -> object:
     if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
+    if is_model_type(cast("object", kind)):
+        return validated(kind, value)
+    if kind is object:
+        return value
     raise TypeError(f"{kind!r} cannot be read from JSON")
 
 
@@ -43,6 +56,10 @@ NOT_JSON = (TypeError, ValueError, OverflowError, RecursionError, msgspec.Msgspe
 """The exceptions that encoding raises for values that JSON cannot hold."""
 
 json_encode = msgspec.json.Encoder(enc_hook=to_plain).encode
+
+
+class PayloadMismatch(ValueError):
+    """A stored payload does not fit the handler of today."""
 
 
 class HandlerSignature:
@@ -71,19 +88,26 @@ class HandlerSignature:
         self._keyword_only = tuple(p.name for p in parameters if p.kind is _Parameter.KEYWORD_ONLY)
         self._starred = next((p.name for p in parameters if p.kind is _Parameter.VAR_POSITIONAL), None)
         self._double_starred = next((p.name for p in parameters if p.kind is _Parameter.VAR_KEYWORD), None)
-        self._decoder = self._payload_decoder(parameters, hints)
+        self._annotations = {name: hints.get(name, Any) for name in self._names}
+        self._loose = tuple(name for name, annotation in self._annotations.items() if is_loose(annotation))
+        fields = [_field(parameter, self._annotations[parameter.name]) for parameter in parameters]
+        self._required = frozenset(field[0] for field in fields if len(field) == 2)
+        self._decoder = self._payload_decoder(fields)
+        self._lenient_decoder = cache(partial(self._payload_decoder, fields, lenient=True))
+        self.ignored: tuple[str, ...] = ()
+        """Parameters found in a stored payload that the handler no longer has."""
+        self.ignored_is_reported = False
         self._plain_positional = len(self._positional) == len(self._names)
         self._positional_values = _values_of(self._positional)
 
-    def _payload_decoder(self, parameters: list[_Parameter], hints: Mapping[str, Any]) -> Any:
-        fields = [_field(parameter, hints.get(parameter.name, Any)) for parameter in parameters]
+    def _payload_decoder(self, fields: Sequence[tuple[Any, ...]], *, lenient: bool = False) -> Any:
         try:
-            payload = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=True)
+            payload = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=not lenient)
             for name, annotation, *_ in fields:
                 if (strange := unstorable(annotation)) is not None:
                     raise ConfigError(
                         f"{self.type_name}: parameter {name!r} has the type {strange}, which cannot be stored as "
-                        "JSON; use plain values, dataclasses or msgspec structs"
+                        "JSON; use plain values, dataclasses, msgspec structs or pydantic models"
                     )
             return msgspec.json.Decoder(payload, dec_hook=from_plain)
         except TypeError as wrong:
@@ -103,14 +127,21 @@ class HandlerSignature:
     def encode_payload(self, arguments: Mapping[str, Any]) -> str:
         encoded = encoded_arguments(arguments, self.type_name)
         try:
-            self._decoder.decode(encoded)
+            read = self._decoder.decode(encoded)
         except msgspec.ValidationError as wrong:
             raise SubmissionError(f"{self.type_name}: {_named(wrong)}") from None
+        for name in self._loose:
+            if name in arguments:
+                given = arguments[name]
+                check_kept(name, list(given) if name == self._starred else given, getattr(read, name), self.type_name)
         return sized_payload(encoded, self.type_name)
 
     def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
         """Return the positional and keyword arguments for the handler."""
-        values = self._decoder.decode(payload)
+        try:
+            values = self._decoder.decode(payload)
+        except msgspec.ValidationError as wrong:
+            values = self._decode_outdated(payload, wrong)
         args = self._positional_values(values)
         if self._plain_positional:
             return args, {}
@@ -120,6 +151,33 @@ class HandlerSignature:
         if self._double_starred is not None:
             kwargs.update(getattr(values, self._double_starred))
         return args, kwargs
+
+    def _decode_outdated(self, payload: str, wrong: msgspec.ValidationError) -> Any:
+        """Decode the payload of an older handler without the parameters that are gone; raise if it does not fit."""
+        stored = msgspec.json.decode(payload)
+        given = set(cast("dict[str, Any]", stored)) if isinstance(stored, dict) else set[str]()
+        if missing := sorted(self._required - given):
+            raise PayloadMismatch(
+                f"the stored payload has no {' and no '.join(map(repr, missing))}, which the handler requires: give "
+                "the parameter a default value, then return the task to the queue with retry_dead"
+            ) from None
+        gone = tuple(sorted(given.difference(self._names)))
+        try:
+            if not gone:
+                raise wrong
+            values = self._lenient_decoder().decode(payload)
+        except msgspec.ValidationError as unfit:
+            raise PayloadMismatch(
+                f"the stored payload does not fit the handler: {_named(unfit)}; let the handler accept the stored "
+                "form, then return the task to the queue with retry_dead"
+            ) from None
+        self.ignored = gone
+        return values
+
+    def key_of(self, paths: object) -> Callable[[str], Any]:
+        """Return a function that makes the key of a payload from paths into the parameters."""
+        make = key_from(checked_paths(paths, self._annotations, self.type_name), json_encode)
+        return lambda payload: make(self._decoder.decode(payload))
 
     def computing(self, function: Callable[..., Any]) -> Callable[[str], Any]:
         """Adapt a function of the handler's arguments, such as ``key=lambda path: …``, to take a payload.
@@ -272,7 +330,8 @@ def unstorable(annotation: Any) -> str | None:
 
     def search(found: Any) -> str | None:
         if isinstance(found, types.CustomType):
-            return None if issubclass(found.cls, PurePath) else str(found.cls)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            is_known = issubclass(found.cls, PurePath) or is_model_type(found.cls)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            return None if is_known else str(found.cls)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         if isinstance(found, types.DictType) and isinstance(
             found.key_type, types.StructType | types.DataclassType | types.CollectionType | types.DictType
         ):

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
 from taskmill.define.context import Context
 from taskmill.define.signature import HandlerSignature
+from taskmill.define.unawaited import Unawaited, marked_as_coroutine, on_event_loop
 from taskmill.errors import ConfigError, SubmissionError
+from taskmill.handle import Handle, handle_of
 from taskmill.model.attempt import exception_text
 from taskmill.model.options import CHECKS, checked_options, merged
 from taskmill.model.submission import CALL_OPTIONS, CallOptions, Submission
 
 if TYPE_CHECKING:
     from taskmill.define.domain import Domain
-    from taskmill.handle import Handle
+    from taskmill.verbs.blocking import Handle as BlockingHandle
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Hook = TypeVar("Hook", bound=Callable[..., Any])
+Q = ParamSpec("Q")
+T = TypeVar("T")
 
 
 class TaskType:
     """A registered handler with its options and hooks, shared by every :class:`Task` made from it with ``options``."""
 
     __slots__ = (
+        "aliases",
         "computing",
         "finalize",
         "function",
@@ -42,14 +46,19 @@ class TaskType:
         function: Callable[..., Any],
         options: Mapping[str, Any],
         local_names: Mapping[str, Any] | None,
+        aliases: tuple[str, ...] = (),
     ) -> None:
         self.name = name
+        self.aliases = aliases
+        """Other stored names whose tasks this handler runs too."""
         self.function = function
         self.options = options
         self.signature = HandlerSignature(function, Context, name, local_names)
         self.computing = {
             option: self.signature.computing(value) for option, value in options.items() if callable(value)
         }
+        if isinstance(paths := options.get("key"), tuple):
+            self.computing["key"] = self.signature.key_of(cast("object", paths))
         self.main = Part(function, wants_context=self.signature.wants_context)
         self.on_cancel: Part | None = None
         self.finalize: Part | None = None
@@ -57,7 +66,7 @@ class TaskType:
     def renamed(self, name: str, function: Callable[..., Any]) -> TaskType:
         """Return this type under another name, for a function of the same signature."""
         other = TaskType.__new__(TaskType)
-        other.name, other.function = name, function
+        other.name, other.function, other.aliases = name, function, ()
         other.options, other.signature, other.computing = self.options, self.signature, self.computing
         other.main = Part(function, wants_context=self.main.wants_context)
         other.on_cancel, other.finalize = self.on_cancel, self.finalize
@@ -119,28 +128,56 @@ class Task(Generic[P, R]):
             merged(self._overrides, checked_options(options, CALL_OPTIONS, SubmissionError)),
         )
 
-    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Submission[R]:
         """Return a checked submission with these arguments, for ``submit_many`` or another scheduler."""
         arguments, encoded = self.type.signature.encode(args, kwargs)
         return Submission.prepared(self.type.name, arguments, self._overrides, encoded)
 
-    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Store one task and return when it is durable."""
+    @marked_as_coroutine
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Handle[R]]:
+        """Store one task and return when it is durable; a coroutine."""
+        coroutine = self._submit(*args, **kwargs)
+        return coroutine if on_event_loop() else Unawaited(coroutine, self.name)
+
+    async def _submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         return await self.domain.scheduler().submit(self.prepare(*args, **kwargs))
 
-    def on_cancel(self, hook: Hook) -> Hook:
+    def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> BlockingHandle[R]:
+        """Store one task, from any thread but the event loop's own, and return when it is durable."""
+        return self.domain.scheduler()._submit_sync(self.prepare(*args, **kwargs), self.name)
+
+    def handle(self, id: int) -> Handle[R]:
+        """Return the handle of a task of this type that was submitted earlier, here or elsewhere."""
+        return handle_of(self.domain.scheduler(), id, self.type.signature.decode_result)
+
+    @overload
+    def on_cancel(self, hook: Callable[Concatenate[Context, P], T], /) -> Callable[Concatenate[Context, P], T]: ...
+    @overload
+    def on_cancel(self, hook: Callable[P, T], /) -> Callable[P, T]: ...
+    def on_cancel(self, hook: Callable[..., Any], /) -> Callable[..., Any]:
         """Decorate a hook that runs, with the handler's arguments, after a started task was cancelled."""
         if self.type.on_cancel is not None:
             raise ConfigError(f"{self.name} already has an on_cancel hook")
         self.type.on_cancel = self.type.hook(hook, "on_cancel")
         return hook
 
-    def finalize(self, hook: Hook) -> Hook:
+    @overload
+    def finalize(self, hook: Callable[Concatenate[Context, P], T], /) -> Callable[Concatenate[Context, P], T]: ...
+    @overload
+    def finalize(self, hook: Callable[P, T], /) -> Callable[P, T]: ...
+    def finalize(self, hook: Callable[..., Any], /) -> Callable[..., Any]:
         """Decorate a hook that runs, with the handler's arguments, once all children of a task have ended."""
         if self.type.finalize is not None:
             raise ConfigError(f"{self.name} already has a finalize hook")
         self.type.finalize = self.type.hook(hook, "finalize")
         return hook
+
+
+class DefinedTask(Task[P, R], Generic[P, R, Q, T]):
+    """A task as it was defined: calling it has the type of the function itself, with the parameters ``Q``."""
+
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> T:
+        return cast("T", self.type.function(*args, **kwargs))
 
 
 def computed_options(type: TaskType, payload: str) -> dict[str, Any]:
@@ -153,3 +190,31 @@ def computed_options(type: TaskType, payload: str) -> dict[str, Any]:
             raise SubmissionError(f"{type.name}: computing {option} raised {exception_text(wrong)}") from wrong
         values[option] = CHECKS[option](value, option, SubmissionError)
     return values
+
+
+_NOT_BY_THE_CLOCK = frozenset({"run_after", "run_at", "every", "max_runs", "depends_on", "ref"})
+
+
+def handler_refusal(handler: object) -> str | None:
+    """Return why ``handler`` cannot be the handler of a cron task, or ``None``."""
+    if isinstance(handler, Task):
+        task = cast("Task[..., Any]", handler)
+        try:
+            options = task.prepare().options
+        except SubmissionError as wrong:
+            return f"handler must need no arguments: {wrong}"
+        strange = sorted(_NOT_BY_THE_CLOCK.intersection(options))
+        return f"handler must not have the option {strange[0]}: the expression says when it runs" if strange else None
+    if not callable(handler):
+        return f"handler must be a task or a callable without arguments, not {type(handler).__name__}"
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        return "handler must be a plain function or a coroutine function, not a generator"
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):
+        return None  # functions written in C may have no signature; the call will show
+    try:
+        signature.bind()
+    except TypeError as wrong:
+        return f"handler must need no arguments: {wrong}"
+    return None

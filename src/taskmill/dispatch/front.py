@@ -133,6 +133,11 @@ class Front:
         """Return the lanes to read again."""
         return [lane for lane in self._unread if lane in self.groups.get(lane.group, _NO_LANES)]
 
+    @property
+    def has_unknown_lanes(self) -> bool:
+        """True if no task of some lane is known, although tasks wait in it."""
+        return any(not self.groups[lane.group][lane].places for lane in self.unread())
+
     def touch(self, groups: Iterable[str]) -> None:
         """Mark all lanes of some groups as changed, so that the picker looks at them."""
         for group in groups:

@@ -36,10 +36,13 @@ class HoldCounter:
         self._everything: Reason | None = None
         picker.looked = {*front.groups}
 
-    def count(self, free: int, now: int) -> None:
-        """Count the holds that began since the last call; ``free`` slots are left after picking."""
+    def count(self, free: int, now: int, *, prefetched: bool = False) -> None:
+        """Count the holds that began since the last call; ``free`` slots are left after picking.
+
+        ``prefetched`` is True if prefetched tasks wait for a slot.
+        """
         picker = self._picker
-        before, self._everything = self._everything, self._hold_on_everything(free)
+        before, self._everything = self._everything, self._hold_on_everything(free, prefetched)
         if self._everything is not None and self._everything != before:
             self._denied(self._everything)
         if not picker.looked or self._everything == "scheduler_paused":
@@ -56,7 +59,9 @@ class HoldCounter:
             elif known:
                 del self._groups[group]
 
-    def _hold_on_everything(self, free: int) -> Reason | None:
+    def _hold_on_everything(self, free: int, prefetched: bool) -> Reason | None:
+        if prefetched:
+            return "slots"
         if self._front.is_empty:
             return None
         if self._picker.rules.is_paused(EVERYTHING):

@@ -66,19 +66,16 @@ class Load:
 
     def end(self, group: str, type: str, budget: IoBudget | None = None) -> None:
         """Give a slot back."""
-        self.hand_on(group, type, budget)
-        self.io_eased = self.io_eased or budget is not None
-        self._eased.add(group)
-        self._eased_domains.add(domain_of(type))
-
-    def hand_on(self, group: str, type: str, budget: IoBudget | None = None) -> None:
-        """Give back the slot of a planned task whose attempt takes it again at once."""
+        domain = domain_of(type)
         if budget is not None:
             self.io.remove(budget)
+            self.io_eased = True
         self.groups[group] -= 1
         if not self.groups[group]:
             del self.groups[group]
-        self.domains[domain_of(type)] -= 1
+        self.domains[domain] -= 1
+        self._eased.add(group)
+        self._eased_domains.add(domain)
 
     def take_eased_groups(self) -> set[str]:
         """Return the groups that gave slots back since the last call."""

@@ -11,7 +11,7 @@ domain makes the picker skip the lanes concerned (docs/decisions/0015).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -20,10 +20,11 @@ from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.front import Front
 from taskmill.dispatch.lane_heads import LaneHeads
 from taskmill.dispatch.limits import Limits, Load
+from taskmill.dispatch.prefetch import NOTHING_WAITS, Room, WaitingFront
 from taskmill.dispatch.shares import Shares
 from taskmill.model.cluster import Demand
 from taskmill.model.controls import EVERYTHING, Bucket, Scope
-from taskmill.model.task import Lane, Waiting
+from taskmill.model.task import Claimed, Lane, Waiting
 from taskmill.policy.fair_queue import RoundRobin
 from taskmill.policy.holds import passes_shares, scopes_of
 from taskmill.policy.preemption import UrgentTask
@@ -36,6 +37,13 @@ class _Entry(NamedTuple):
     key: tuple[float | int, ...]
     version: int
     group: str
+
+
+def _starts_before(task: Waiting, other: Claimed) -> bool:
+    """True if a task is more urgent than a prefetched one, or as urgent and ahead of it in its group."""
+    if task.effective != other.effective:
+        return task.effective < other.effective
+    return task.group == other.group and (task.queued_at, task.place_id) < (other.queued_at, other.place_id)
 
 
 class Picker:
@@ -93,19 +101,27 @@ class Picker:
 
     # Picking
 
-    def pick(self, slots: int, free: int, now: int) -> list[Waiting]:
-        """Take the next tasks to start out of the front, at most ``free``, in their order."""
+    def pick(
+        self, slots: int, free: int, now: int, *, before: Claimed | None = None, room: Room | None = None
+    ) -> list[Waiting]:
+        """Take the next tasks to start out of the front, at most ``free``, in their order.
+
+        With ``before``, take only tasks that start before that prefetched one. With ``room``, go on beyond ``free``
+        while there is room to prefetch.
+        """
         if self.backpressure.is_watching:
             self._reopen()
         self.settle(slots, now)
         picked: list[Waiting] = []
-        if free <= 0 or self.rules.is_paused(EVERYTHING):
+        if (free <= 0 and room is None) or self.rules.is_paused(EVERYTHING):
             return picked
-        if (lane := self._only_lane()) is not None:
-            return self._take_first(lane, free, now)
-        while len(picked) < free and (chosen := self._next(now)) is not None:
+        if before is None and (lane := self._only_lane()) is not None:
+            return self._take_first(lane, free if room is None else free + self._room_in(lane, free, room), now)
+        while (len(picked) < free or room is not None) and (chosen := self._next(now, before)) is not None:
             group, by_share = chosen
             task = self._next_now(group, now)
+            if len(picked) >= free and (task is None or room is None or not self._has_room(task, room)):
+                break
             if task is None or not self.backpressure.admits(task.lane.type, task.place.io):
                 # Another task of the group may fit, or have no budget.
                 self._front.touch([group])
@@ -117,6 +133,14 @@ class Picker:
                 break
             self.settle(slots, now)
         return picked
+
+    def first_waiting(self, groups: Collection[str], slots: int, now: int) -> WaitingFront:
+        """Return the known tasks that may start next, of all groups and of each of the given ones."""
+        self.settle(slots, now)
+        if self.rules.is_paused(EVERYTHING) or (chosen := self._first(now)) is None:
+            return NOTHING_WAITS
+        ranks = {group: self._next_of[group][:3] for group in groups if self._may_start(group)}
+        return WaitingFront(self._next_of[chosen[0]].effective, ranks)
 
     def _reopen(self) -> None:
         """Look again at groups with tasks whose IO may fit now."""
@@ -243,8 +267,24 @@ class Picker:
 
     # Taking
 
-    def _next(self, now: int) -> tuple[str, bool] | None:
-        """Return the group that is next, and True if that is by its share."""
+    def _next(self, now: int, before: Claimed | None) -> tuple[str, bool] | None:
+        """Return the group that is next, and True if that is by its share.
+
+        With ``before``, return only a group whose task starts before that prefetched one.
+        """
+        chosen = self._first(now)
+        if chosen is None or before is None or self._next_of[chosen[0]].effective < before.effective:
+            return chosen
+        group = before.group
+        return (group, True) if self._may_start(group) and _starts_before(self._next_of[group], before) else None
+
+    def _may_start(self, group: str) -> bool:
+        """True if a group has a task that no limit holds back."""
+        task = self._next_of.get(group)
+        return task is not None and (not self.rules.limits_anything or self.limits.is_open(task.lane))
+
+    def _first(self, now: int) -> tuple[str, bool] | None:
+        """Return the first group in the heap whose task may start, and True if that is by its share."""
         while True:
             heap = self._urgent or self._queue
             if not heap:
@@ -294,6 +334,24 @@ class Picker:
             return None
         (lane,) = lanes
         return lane if not lane.renewed and self.limits.knows(lane.type) else None
+
+    def _may_prefetch(self, lane: Lane) -> bool:
+        """True if no limit concerns the tasks of a lane."""
+        group = self.rules.group(lane.group)
+        return group.cap is None and group.rate is None and self.rules.limits_on_type(lane.type) is None
+
+    def _has_room(self, task: Waiting, room: Room) -> bool:
+        """Take room to prefetch a task; return False if there is none, or if other nodes need the task."""
+        lane = task.lane
+        if task.place.io is not None or not self._may_prefetch(lane):
+            return False
+        left = len(self._front.of(lane.group)[lane].places)
+        return left > self._load.elsewhere.slots and room.take(lane.type)
+
+    def _room_in(self, lane: Lane, free: int, room: Room) -> int:
+        """Return how many tasks of the only lane to prefetch; leave some for the slots of other nodes."""
+        left = len(self._front.of(lane.group)[lane].places) - free - self._load.elsewhere.slots
+        return max(min(room.most(lane.type), left), 0)
 
     def _take_first(self, lane: Lane, free: int, now: int) -> list[Waiting]:
         places = self._front.take_first(lane, free)

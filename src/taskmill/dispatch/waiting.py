@@ -1,21 +1,24 @@
 """The waiting tasks as this process knows them: the front of the queue, the hooks that are due, the next instants.
 
-Every commit of this process updates them. Changes of other processes are found by a survey: a read of all lanes with
-waiting tasks, which is requested whenever the known state may be out of date.
+Every commit of this process updates them, and so do the tasks that other processes queue (``news.py``). Other changes
+of theirs are found by a survey: a read of all lanes with waiting tasks, which is requested whenever the known state may
+be out of date.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.front import Front
 from taskmill.dispatch.hold_counter import HoldCounter
 from taskmill.dispatch.limits import Load
+from taskmill.dispatch.news import OthersNews
 from taskmill.dispatch.picker import Picker
+from taskmill.dispatch.prefetch import Prefetch
 from taskmill.model.cluster import NO_OTHERS, Admission, Others, Start
-from taskmill.model.commit import Commit
+from taskmill.model.commit import Changes, Commit
 from taskmill.model.controls import Declared
 from taskmill.model.explanation import Reason
 from taskmill.model.status import Status
@@ -36,6 +39,7 @@ class WaitingTasks:
         """True if other nodes may dispatch too."""
         self.picks: list[Waiting] = []
         """The tasks that the current turn starts, until it is committed or fails."""
+        self.prefetch = Prefetch(in_cluster=in_cluster)
         self.picker = Picker(self._front, load, knows, backpressure)
         self._holds: HoldCounter | None = None
         self.has_preempted = False
@@ -49,6 +53,7 @@ class WaitingTasks:
         self.in_turn = False
         """True while a planned turn is being committed; the loop sets it."""
         self.survey_wanted = True
+        self._news = OthersNews()
         self.in_doubt = False
         """True after a turn has failed: its claims may be committed, so nothing is claimed before a survey."""
         self.next_due: int | None = None
@@ -64,6 +69,18 @@ class WaitingTasks:
         self._holds = HoldCounter(denied, self.picker, self._front)
         self.picker.shares.count_lent = lent
 
+    def changed_elsewhere(self, changes: Changes) -> None:
+        """Look for changes by another process: queued tasks, or anything if only a survey can show it."""
+        self._is_current = False
+        if not self._news.hear(changes) or self._depends_on_others:
+            self.survey_wanted = True
+
+    @property
+    def _depends_on_others(self) -> bool:
+        """True if what may start depends on tasks that run, or have ended, elsewhere."""
+        is_limited = self.picker.rules.limits_anything or self.has_preempted or self.has_eased
+        return (self.in_cluster and is_limited) or self.picker.backpressure.holds_io
+
     @property
     def is_measured(self) -> bool:
         return self._holds is not None
@@ -71,14 +88,16 @@ class WaitingTasks:
     @property
     def is_empty(self) -> bool:
         """True if it is certain that no task waits to start."""
-        return not self.survey_wanted and not self._hooks and self._front.is_empty
+        return not (self.survey_wanted or self._news.is_waiting or self._hooks) and self._front.is_empty
 
     def is_idle(self, slots: int, now: int) -> bool:
         """True if it is certain that no task can start now, even in a free slot, and that no other node runs a task.
 
         If that is uncertain, a survey is requested.
         """
-        if self.survey_wanted or self._hooks or self.has_preempted or self.has_eased or self._front.unread():
+        if self.survey_wanted or self._news.is_waiting or self._hooks or self.has_preempted or self.has_eased:
+            return False
+        if self._front.unread():
             return False
         self.picker.settle(slots, now)
         # Pressure falls by itself, so a task that waits for nothing else is going to start.
@@ -116,6 +135,7 @@ class WaitingTasks:
         self._is_current = False
         for id, task in commit.fresh:
             self._note_new(task, id)
+            self._news.stored_here(id)
         for waiting in commit.released:
             self._front.add(waiting.lane, waiting.place)
         for at in commit.due:
@@ -159,15 +179,30 @@ class WaitingTasks:
 
     # Turns
 
-    def choose(self, slots: int, free: int, now: int, *, released_may_start: bool) -> Starts:
+    def choose(
+        self,
+        slots: int,
+        free: int,
+        now: int,
+        *,
+        released_may_start: bool,
+        running: Callable[[], Iterable[tuple[str, float]]],
+    ) -> Starts:
         """Choose the starts: every hook that is due, and tasks in at most ``free`` of all ``slots``.
 
-        Tasks that the turn itself releases start in slots that are left over, if ``released_may_start``.
+        Tasks that the turn itself releases start in slots that are left over, if ``released_may_start``. ``running``
+        tells the type of each running task and the seconds since it began.
         """
-        picker, rules = self.picker, self.picker.rules
-        self.picks = picks = picker.pick(slots, free, now)
+        picker, rules, prefetched = self.picker, self.picker.rules, self.prefetch.tasks
+        self.picks = picks = picker.pick(slots, free, now, before=prefetched[0]) if prefetched else []
+        self.prefetch.is_held = self.prefetch.is_held or bool(picks)
+        free = max(free - len(prefetched), len(picks))
+        if not picks:
+            room = self.prefetch.room(free, running()) if self._may_prefetch() else None
+            self.picks = picks = picker.pick(slots, free, now, room=room)
         if self._holds is not None:
-            self._holds.count(free - len(picks), now)
+            waits = bool(prefetched) or len(picks) > free
+            self._holds.count(free - len(picks), now, prefetched=waits)
         hooks, self._hooks = self._hooks, []
         lanes: dict[int, tuple[Lane, int]] | None = None
         admission: Admission | None = None
@@ -186,6 +221,7 @@ class WaitingTasks:
         return Starts(
             hooks=hooks,
             claims=[task.id for task in picks],
+            prefetch=[task.id for task in picks[free:]],
             controls_version=rules.controls.version,
             lanes=lanes,
             owes_paused_time=bool(picks and rules.controls.ended_pauses),
@@ -193,6 +229,19 @@ class WaitingTasks:
             admission=admission,
             spare=max(spare, 0),
         )
+
+    def hold_prefetched(self, slots: int, now: int) -> None:
+        """Hold prefetched tasks back while tasks wait that start before them, or may do so."""
+        groups = {task.group for task in self.prefetch.tasks}
+        if groups:
+            self.prefetch.first_waiting = self.picker.first_waiting(groups, slots, now)
+            self.prefetch.is_held = self.has_preempted or self.has_eased or self._front.has_unknown_lanes
+
+    def _may_prefetch(self) -> bool:
+        rules = self.picker.rules
+        is_limited = rules.is_shared or rules.controls.pauses or (self.in_cluster and rules.limits_anything)
+        # Preempted tasks return to the queue before anything less urgent starts.
+        return not (is_limited or self.has_preempted or self.has_eased or self._front.is_empty)
 
     def _admission(self, slots: int) -> Admission:
         """Return the picks with the limits they were chosen by, for the store to check against other nodes' starts."""
@@ -215,8 +264,8 @@ class WaitingTasks:
         )
 
     def look(self, *, survey: bool, slots: int | None) -> Look:
-        """Return the lanes to read at the end of a turn that starts tasks."""
-        return Look(survey, self._front.unread(), self._front.lane_count, slots)
+        """Return what to read at the end of a turn that starts tasks."""
+        return self._news.look(Look(survey, None, (), self._front.unread(), self._front.lane_count, slots))
 
     def note_preempted(self, upkeep: TurnUpkeep, *, for_pressure: bool) -> None:
         """Note that a task was preempted by a turn, unless that turn has returned it to the queue as well."""
@@ -225,14 +274,18 @@ class WaitingTasks:
         else:
             self.has_preempted = self.has_preempted or not upkeep.resume_preempted
 
-    def _give_up_picks(self, started: Collection[int]) -> None:
-        """Give the slots of the picks back. A task that has started takes its slot again when it is launched."""
-        for task in self.picks:
-            if task.id in started:
-                self._load.hand_on(task.lane.group, task.lane.type, task.budget)
+    def _settle_slots(self, claimed: Iterable[Claimed]) -> None:
+        """Give the slots of picks that were not claimed back, and take slots for claimed tasks that were not picked."""
+        picks = {task.id: task for task in self.picks}
+        self.picks = []
+        for task in claimed:
+            if (pick := picks.pop(task.id, None)) is not None:
+                task.budget = pick.budget
             else:
-                self._load.end(task.lane.group, task.lane.type, task.budget)
-        self.picks.clear()
+                task.budget = self.picker.backpressure.budget_of(task.type, task.io)
+                self._load.begin(task.group, task.type, task.budget)
+        for pick in picks.values():
+            self._load.end(pick.lane.group, pick.lane.type, pick.budget)
 
     def _others_took(self, picked: Collection[int], result: TurnResult) -> None:
         """Correct the front after other nodes claimed from the same lanes: not all picked tasks may have started."""
@@ -247,10 +300,21 @@ class WaitingTasks:
         if result.controls is not None:
             # The rules have changed, so nothing was claimed: the lanes are as they were.
             return
+        self._news.taken_elsewhere(pick.lane for pick in lost)
         begun = Counter(task.lane for task in result.claimed)
         meant = Counter(task.lane for task in self.picks)
         # If fewer tasks of a lane started than were picked from it, its content is unknown: read it again.
         self._front.doubt([lane for lane in {task.lane for task in lost} if begun[lane] < meant[lane]])
+
+    def _note_refused(self, starts: Starts, claimed: Iterable[Claimed]) -> None:
+        """Put tasks that could not be prefetched back; each of them needs a slot first."""
+        started = {task.id for task in claimed}
+        refused = [task for task in self.picks if task.id in starts.prefetch and task.id not in started]
+        for task in refused:
+            if starts.lanes is None or task.id not in starts.lanes:
+                self._front.add(task.lane, task.place)
+        got = {task.type for task in claimed if task.prefetched}
+        self.prefetch.refused({task.type for task in refused} - got)
 
     def _was_emptied(self, lane: Lane, result: TurnResult) -> bool:
         """True if the survey saw tasks in a lane that other nodes may have started since.
@@ -261,17 +325,29 @@ class WaitingTasks:
 
     def turn_failed(self) -> None:
         """Give the slots of a failed turn back and request a survey: the turn may have been committed or not."""
-        self._give_up_picks(())
+        self._settle_slots(())
         self.survey_wanted = self.in_doubt = True
+        self._news.forget()
         self._meanwhile.clear()
         self.picker.turn_over((), all_started=False)
+
+    def _note_moments(self, turn: Turn, result: TurnResult) -> None:
+        upkeep, survey = turn.upkeep, turn.look.survey
+        if upkeep.promote or survey:
+            self.next_due = result.next_due
+        if upkeep.expire or survey:
+            self.next_expiry = result.next_expiry
+        if upkeep.skip or survey:
+            self.next_beat = result.next_beat
 
     def turn_committed(self, turn: Turn, result: TurnResult, declared: Declared) -> None:
         """Apply the result of a turn, and then the commits that were made while it was under way."""
         starts, look, upkeep = turn.starts, turn.look, turn.upkeep
+        if starts.prefetch and result.controls is None:
+            self._note_refused(starts, result.claimed)
         if starts.lanes:
             self._others_took(starts.lanes, result)
-        self._give_up_picks({task.id for task in result.claimed})
+        self._settle_slots(result.claimed)
         all_started = len(result.claimed) >= len(starts.claims) + len(starts.hooks)
         self.picker.turn_over(result.buckets, all_started=all_started)
         if result.controls is not None:
@@ -280,16 +356,12 @@ class WaitingTasks:
             self.survey_wanted = not look.survey or self.survey_wanted
         if result.elsewhere is not None:
             self._load.now_elsewhere(result.elsewhere)
-        self.survey_wanted = self.survey_wanted or result.refused
+        self.survey_wanted = self.survey_wanted or result.refused or result.needs_survey
+        self._news.read(look, result.news)
         if result.lanes is not None:
             self._front.survey(result.lanes)
         self._front.read(result.fronts, result.front_size)
-        if upkeep.promote or look.survey:
-            self.next_due = result.next_due
-        if upkeep.expire or look.survey:
-            self.next_expiry = result.next_expiry
-        if upkeep.skip or look.survey:
-            self.next_beat = result.next_beat
+        self._note_moments(turn, result)
         self._hooks += result.hooks
         self._is_current = look.survey and not any(self._was_emptied(lane, result) for lane in result.lanes or ())
         if look.survey:

@@ -22,8 +22,6 @@ from taskmill.errors import ConfigError
 MAIN = "__main__"
 MAIN_AGAIN = "__mp_main__"
 
-_loading_main = False
-
 
 class HandlerAddress(msgspec.Struct, frozen=True):
     """The address of one handler. ``main_name`` or ``main_path`` is set if its module is ``__main__``."""
@@ -37,11 +35,6 @@ class HandlerAddress(msgspec.Struct, frozen=True):
 
 def check_importable(function: Callable[..., Any], type_name: str) -> None:
     """Raise ``ConfigError`` if another process could not import the handler."""
-    if _loading_main:
-        raise ConfigError(
-            "a worker process loads the main script to find a handler, and the script creates a scheduler; "
-            'create it under `if __name__ == "__main__":`'
-        )
     if sys.platform == "win32" or getattr(sys, "frozen", False):
         raise ConfigError(f'{type_name}: run_in="process" needs a POSIX system and an ordinary Python interpreter')
     name = getattr(function, "__qualname__", "<nameless>")
@@ -96,19 +89,14 @@ def _can_load_again(address: HandlerAddress) -> bool:
 
 
 def _main_again(address: HandlerAddress) -> ModuleType:
-    global _loading_main  # noqa: PLW0603 - like the import lock, it concerns the whole process
     if MAIN_AGAIN not in sys.modules:
         # Imported here, so that only handlers in scripts pay for it.
         from multiprocessing import spawn
 
-        _loading_main = True
-        try:
-            if address.main_name is not None:
-                spawn.prepare({"init_main_from_name": address.main_name})
-            else:
-                spawn.prepare({"init_main_from_path": address.main_path})
-        finally:
-            _loading_main = False
+        if address.main_name is not None:
+            spawn.prepare({"init_main_from_name": address.main_name})
+        else:
+            spawn.prepare({"init_main_from_path": address.main_path})
     return sys.modules[MAIN_AGAIN]
 
 

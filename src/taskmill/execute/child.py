@@ -29,7 +29,9 @@ from typing import Any
 
 import msgspec
 
+from taskmill.define import worker_process
 from taskmill.define.context import ALREADY_DONE, Context
+from taskmill.define.current import current
 from taskmill.define.task import TaskType
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.execute.address import HandlerAddress, find_handler
@@ -49,7 +51,7 @@ from taskmill.execute.messages import (
 )
 from taskmill.execute.work import error_text, outcome_of_exception, outcome_of_result
 from taskmill.handle import Handle, Spawned
-from taskmill.model.attempt import GiveUp, ProgressReport, RawOutcome, RetryLater
+from taskmill.model.attempt import GiveUp, ProgressReport, RawOutcome, RetryLater, Unrunnable
 from taskmill.model.durations import Duration
 from taskmill.model.explanation import Explanation
 from taskmill.model.io_budget import NO_IO, IoBudget
@@ -71,6 +73,7 @@ _check = msgspec.json.Decoder(ProgressReport).decode
 def main(channel: int, inherited: Sequence[int], argv: Sequence[str]) -> None:
     """Serve calls until the scheduler closes the socket or, on Linux, until the kernel ends this process with it."""
     _reset_signals()
+    worker_process.begin()
     # Child processes of this process must not keep the socket or the dispatch lock open.
     for descriptor in (channel, *inherited):
         os.set_inheritable(descriptor, False)
@@ -148,30 +151,59 @@ class _Worker:
         raised: BaseException | None = None
         outcome: RawOutcome
         try:
-            handler = self._handlers.get(call.handler)
-            if handler is None:
-                handler = self._handlers[call.handler] = find_handler(call.handler)
-            outcome = outcome_of_result(_call(handler, call, link))
+            outcome = outcome_of_result(_call(self._handler(call.handler), call, link))
+        except ConfigError as wrong:
+            raised = wrong
+            outcome = Unrunnable(error_text(wrong))
         except BaseException as wrong:  # noqa: BLE001 - it becomes the outcome
             raised = wrong
             outcome = outcome_of_exception(wrong)
         link.close()
         return _answer(outcome, raised)
 
+    def _handler(self, address: HandlerAddress) -> TaskType:
+        """Return the handler at this address; raise ``ConfigError`` if it cannot be imported.
+
+        An OS error passes through: the system may have no file descriptors or no memory left, and a retry may help.
+        """
+        handler = self._handlers.get(address)
+        if handler is None:
+            try:
+                handler = find_handler(address)
+            except (ConfigError, OSError, MemoryError):
+                raise
+            except BaseException as wrong:
+                raise ConfigError(
+                    f"{address.type_name}: a worker process cannot import {address.name}: {error_text(wrong)}"
+                ) from wrong
+            self._handlers[address] = handler
+        return handler
+
 
 def _call(handler: TaskType, call: Call, link: ChildLink) -> Any:
     part = handler.part(call.part)
     args, kwargs = handler.signature.decode(call.payload)
+    running = _Running(call)
     if part.wants_context:
-        stripped = call.record
-        if stripped is None:
-            raise ConfigError(f"{call.handler.type_name}: the worker process found another handler of that name")
-        record = msgspec.structs.replace(stripped, payload=msgspec.json.decode(call.payload))
-        args = [Context(lambda: record, link, call.saved, _NoState(), call.replaced, call.children), *args]
+        args = [Context(running.record, link, call.saved, _NoState(), call.replaced, call.children), *args]
     context = contextvars.copy_context()
+    context.run(current.set, running)
     if part.is_async:
         return context.run(asyncio.run, part.function(*args, **kwargs))
     return context.run(part.function, *args, **kwargs)
+
+
+class _Running:
+    """The task of a call, for :func:`taskmill.current_task`."""
+
+    def __init__(self, call: Call) -> None:
+        self.task = call.record
+        self.trace = None
+        self._payload = call.payload
+
+    def record(self) -> TaskRecord:
+        """Return the task as it was when this attempt started."""
+        return msgspec.structs.replace(self.task, payload=msgspec.json.decode(self._payload))
 
 
 def _answer(outcome: RawOutcome, raised: BaseException | None) -> Answer:

@@ -7,12 +7,14 @@ never reused. Workers inherit the dispatch lock and die with their scheduler.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import os
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from taskmill.core.logs import about, logger
 from taskmill.core.ports import Clock
 from taskmill.errors import InvalidState
 from taskmill.execute.address import address_of, check_importable
@@ -33,7 +35,6 @@ from taskmill.execute.worker import PATIENCE, WorkerProcess
 from taskmill.model.attempt import Crashed, Interrupted, RawOutcome, Unstarted
 from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.task import Stored
-from taskmill.observe.log import about, logger
 
 __all__ = ["ProcessExecutor", "ProcessRunning", "check_importable"]
 
@@ -70,7 +71,7 @@ class ProcessExecutor:
                 work.payload,
                 work.saved,
                 work.replaced,
-                msgspec.structs.replace(work.record(), payload={}) if work.type.part(work.part).wants_context else None,
+                msgspec.structs.replace(work.running.record(), payload={}),
                 work.children,
             )
         )
@@ -125,7 +126,8 @@ class ProcessExecutor:
                 if running is not None:
                     running.moved += message.io
             case SaveRequest() | SpawnRequest():
-                task = asyncio.get_running_loop().create_task(_serve(worker, running, message))
+                context = None if running is None else running.context
+                task = asyncio.get_running_loop().create_task(_serve(worker, running, message), context=context)
                 self._serving.add(task)
                 task.add_done_callback(self._serving.discard)
             case Answer():
@@ -164,12 +166,14 @@ class ProcessExecutor:
 class ProcessRunning:
     """A running handler in a worker process."""
 
-    __slots__ = ("ended", "moved", "moved_before", "work", "worker")
+    __slots__ = ("context", "ended", "moved", "moved_before", "work", "worker")
 
     def __init__(self, work: Work, ended: Ended) -> None:
         self.work = work
         self.ended = ended
         self.worker: WorkerProcess | None = None
+        self.context = contextvars.copy_context()
+        """The context that the requests of the handler are served in."""
         self.moved = NO_IO
         """The bytes that the handler reported as moved."""
         self.moved_before: IoBudget | None = None

@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from taskmill.core.logs import logger
 from taskmill.core.ports import Clock
+from taskmill.define.current import CurrentTask, current
 from taskmill.execute.work import HOLD, Ended, Work, error_text, outcome_of_exception, outcome_of_result
 from taskmill.model.attempt import RawOutcome, Unstarted
-from taskmill.observe.log import log_exception, logger
 
 Job = Callable[[], None]
 
@@ -33,12 +34,19 @@ class ThreadExecutor:
         function, arguments = work.function(), work.call_arguments()
         return self.call(
             lambda: function(*arguments, **work.kwargs),
-            lambda wrong: log_exception(wrong, work.task_id, work.type.name, work.attempt),
+            work.running,
+            work.log,
             ended,
         )
 
-    def call(self, function: Callable[[], Any], log: Callable[[BaseException], None], ended: Ended) -> ThreadRunning:
-        """Run ``function`` in a thread; ``ended`` is called on the event loop."""
+    def call(
+        self,
+        function: Callable[[], Any],
+        running: CurrentTask,
+        log: Callable[[BaseException], None],
+        ended: Ended,
+    ) -> ThreadRunning:
+        """Run a function of a task in a thread; ``ended`` is called on the event loop."""
         loop = asyncio.get_running_loop()
         try:
             worker = self._idle.pop() if self._idle else _Worker()
@@ -49,6 +57,7 @@ class ThreadExecutor:
             loop.call_later(HOLD, ended, unstarted)
             return ThreadRunning()
         context = contextvars.copy_context()
+        context.run(current.set, running)
 
         def job() -> None:
             outcome: RawOutcome

@@ -13,7 +13,7 @@ from taskmill.define.task import PartName
 from taskmill.errors import InvalidState, TaskmillError
 from taskmill.execute.address import HandlerAddress
 from taskmill.execute.work import error_text
-from taskmill.model.attempt import Failed, GaveUp, Interrupted, ProgressReport, RawOutcome, Succeeded
+from taskmill.model.attempt import Failed, GaveUp, Interrupted, ProgressReport, RawOutcome, Succeeded, Unrunnable
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import decoded_options
 from taskmill.model.records import HistoryRecord, TaskRecord
@@ -22,7 +22,9 @@ from taskmill.model.task import Stored
 
 LENGTH_BYTES = 4
 
-_ANSWERS: dict[str, type[RawOutcome]] = {kind.__name__: kind for kind in (Succeeded, Failed, GaveUp, Interrupted)}
+_ANSWERS: dict[str, type[RawOutcome]] = {
+    kind.__name__: kind for kind in (Succeeded, Failed, GaveUp, Unrunnable, Interrupted)
+}
 
 
 class Call(msgspec.Struct, tag=True):
@@ -33,7 +35,7 @@ class Call(msgspec.Struct, tag=True):
     payload: str
     saved: str | None
     replaced: str | None
-    record: TaskRecord | None
+    record: TaskRecord
     children: Sequence[HistoryRecord]
 
 

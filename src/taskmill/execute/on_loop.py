@@ -14,9 +14,11 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 from taskmill.core.exits import ends_program
+from taskmill.core.logs import logger
+from taskmill.define.current import CurrentTask, current
+from taskmill.execute.loop_watch import LoopWatch, WatchedStep
 from taskmill.execute.work import Ended, Work, error_text, outcome_of_exception, outcome_of_result
 from taskmill.model.attempt import Failed, Interrupted, RawOutcome
-from taskmill.observe.log import log_exception, logger
 
 Log = Callable[[BaseException], None]
 
@@ -26,38 +28,68 @@ class LoopExecutor:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._watch = LoopWatch()
 
     def start(self, work: Work, ended: Ended) -> LoopRunning:
         coroutine = work.function()(*work.call_arguments(), **work.kwargs)
+        return self.call(coroutine, work.type.name, work.running, work.log, ended)
 
-        def log(wrong: BaseException) -> None:
-            log_exception(wrong, work.task_id, work.type.name, work.attempt)
-
-        return self.call(coroutine, work.type.name, log, ended)
-
-    def call(self, coroutine: Coroutine[Any, Any, Any], name: str, log: Log, ended: Ended) -> LoopRunning:
-        """Run a coroutine as an asyncio task named ``name``."""
-        return LoopRunning(self._loop, coroutine, name, log, ended)
+    def call(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        name: str,
+        running: CurrentTask,
+        log: Log,
+        ended: Ended,
+        outcome: Callable[[Any], RawOutcome] = outcome_of_result,
+    ) -> LoopRunning:
+        """Run a coroutine of a task as an asyncio task named ``name``; ``outcome`` judges its result."""
+        step = WatchedStep(coroutine, running.task.id, name)
+        return LoopRunning(self._loop, self._watch, step, running, log, ended, outcome)
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """End the thread that watches for blocking handlers."""
+        self._watch.close()
 
 
 class LoopRunning:
     """A running coroutine, until it has ended or was abandoned."""
 
-    __slots__ = ("_coroutine", "_ended", "_interrupted", "_left", "_log", "task")
+    __slots__ = (
+        "_coroutine",
+        "_ended",
+        "_interrupted",
+        "_left",
+        "_log",
+        "_outcome",
+        "_running",
+        "_step",
+        "_watch",
+        "task",
+    )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], name: str, log: Log, ended: Ended
+        self,
+        loop: asyncio.AbstractEventLoop,
+        watch: LoopWatch,
+        step: WatchedStep,
+        running: CurrentTask,
+        log: Log,
+        ended: Ended,
+        outcome: Callable[[Any], RawOutcome],
     ) -> None:
-        self._coroutine = coroutine
+        self._coroutine = step.coroutine
+        self._watch = watch
+        self._step = step
+        self._running = running
         self._log = log
         self._ended = ended
+        self._outcome = outcome
         self._interrupted = False
         self._left = False
-        self.task = loop.create_task(self._run(), name=name)
+        self.task = loop.create_task(self._run(), name=step.type)
         self.task.add_done_callback(self._done)
+        watch.begin()
 
     def interrupt(self) -> None:
         """Cancel the coroutine; on the second call, abandon it."""
@@ -80,8 +112,10 @@ class LoopRunning:
             logger.warning("%s raised %s when it was closed", self.task.get_name(), error_text(wrong))
 
     async def _run(self) -> RawOutcome:
+        # In the context of this asyncio task alone.
+        current.set(self._running)
         try:
-            return outcome_of_result(await self._steps())
+            return self._outcome(await self._steps())
         except BaseException as wrong:
             if ends_program(wrong):
                 raise
@@ -93,24 +127,34 @@ class LoopRunning:
     @types.coroutine
     def _steps(self) -> Generator[Any, Any, Any]:
         """Run the coroutine step by step, as ``await`` does, until it has ended or was abandoned."""
-        coroutine = self._coroutine
+        coroutine, watch, step = self._coroutine, self._watch, self._step
+        watch.steps += 1
+        watch.current = step
         try:
             waits_for = coroutine.send(None)
             while True:
+                watch.current = None
                 try:
                     answer = yield waits_for
                 except BaseException as thrown:
                     if self._left:
                         raise
+                    watch.steps += 1
+                    watch.current = step
                     waits_for = coroutine.throw(thrown)
                 else:
                     if self._left:
                         raise asyncio.CancelledError
+                    watch.steps += 1
+                    watch.current = step
                     waits_for = coroutine.send(answer)
         except StopIteration as over:
             return over.value
+        finally:
+            watch.current = None
 
     def _done(self, task: asyncio.Task[RawOutcome]) -> None:
+        self._watch.end()
         if task.cancelled():
             # Cancelled before its first step.
             self._coroutine.close()

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from taskmill.core.logs import log_exception
 from taskmill.define.context import AttemptLink, Context
+from taskmill.define.current import CurrentTask
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
 from taskmill.define.task import PartName, TaskType
 from taskmill.model.attempt import (
@@ -24,7 +26,7 @@ from taskmill.model.attempt import (
     exception_text,
     message_of,
 )
-from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.records import HistoryRecord
 
 Ended = Callable[[RawOutcome], None]
 """Called once, on the event loop, when the handler has really ended."""
@@ -47,18 +49,26 @@ class Work:
     payload: str
     args: list[Any]
     kwargs: dict[str, Any]
-    record: Callable[[], TaskRecord]
+    running: CurrentTask
     context: Callable[[], Context]
     link: AttemptLink
     saved: str | None
     replaced: str | None
     children: Sequence[HistoryRecord] = ()
+    noticed: Callable[[BaseException], None] | None = None
+    """Called with the exception of a handler in a thread, in that thread."""
 
     def function(self) -> Callable[..., Any]:
         return self.type.part(self.part).function
 
     def call_arguments(self) -> list[Any]:
         return [self.context(), *self.args] if self.type.part(self.part).wants_context else self.args
+
+    def log(self, wrong: BaseException) -> None:
+        """Log the exception that the handler raised."""
+        log_exception(wrong, self.task_id, self.type.name, self.attempt)
+        if self.noticed is not None:
+            self.noticed(wrong)
 
 
 class RunningHandler(Protocol):

@@ -137,7 +137,10 @@ class GaveUp(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unrunnable(msgspec.Struct, frozen=True, gc=False):
-    """The handler could not be called, because the stored task does not fit it. Fixed code can revive the task."""
+    """The handler could not be called: the stored task does not fit it, or a worker process cannot import it.
+
+    Another attempt would fail as well. Fixed code can revive the task.
+    """
 
     error: str
 
@@ -170,7 +173,7 @@ class Unstarted(msgspec.Struct, frozen=True, gc=False):
     error: str
 
 
-RawOutcome = Succeeded | Failed | GaveUp | Crashed | Interrupted | Unstarted
+RawOutcome = Succeeded | Failed | GaveUp | Unrunnable | Crashed | Interrupted | Unstarted
 Outcome = Succeeded | Failed | GaveUp | Unrunnable | Stopped | Crashed | Unstarted
 
 

@@ -24,6 +24,25 @@ class NodeAtWork(msgspec.Struct, frozen=True, array_like=True):
     """True if this scheduler is that node."""
 
 
+class RunningElsewhere(msgspec.Struct, frozen=True, array_like=True):
+    """A task that another process runs."""
+
+    id: int
+    attempt: int
+    started_at: int
+    progress: str | None
+
+
+class WorkElsewhere(msgspec.Struct, frozen=True):
+    """What other processes do: the tasks that they run, and the tasks of all processes that ended lately."""
+
+    running: Sequence[RunningElsewhere]
+    ended: Sequence[tuple[int, int]]
+    """``(ended_at, id)``, the last to end first."""
+    left_out: int = 0
+    """How many more have ended."""
+
+
 class Demand(NamedTuple):
     """The demand of a group. ``waiting`` counts tasks that may start: none if the group is paused or out of permits."""
 

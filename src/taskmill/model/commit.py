@@ -27,6 +27,28 @@ class Skipped(msgspec.Struct, frozen=True):
     count: int
 
 
+MOST_QUEUED = 500
+"""How many queued tasks are named to other processes; for more, a survey costs less."""
+
+
+class Changes(NamedTuple):
+    """What transactions changed in the queue, as far as the dispatchers of other processes have to know it."""
+
+    queued: frozenset[int] = frozenset()
+    """Tasks that were stored, released or returned to the queue. They may have left it since."""
+    more: bool = False
+    """True if anything else may have changed that a dispatcher acts on."""
+
+    def joined(self, other: Changes) -> Changes:
+        """Return both together. Too many tasks, or tasks beside other changes, are not named."""
+        queued = self.queued | other.queued
+        return ANY_CHANGES if self.more or other.more or len(queued) > MOST_QUEUED else Changes(queued)
+
+
+NO_CHANGES = Changes()
+ANY_CHANGES = Changes(more=True)
+
+
 class Commit(msgspec.Struct):
     """What a commit did, for the parts of a scheduler that follow commits: new tasks, and the effects of storing,
     stopping and ending tasks."""
@@ -38,6 +60,8 @@ class Commit(msgspec.Struct):
     ended: list[Ended] = msgspec.field(default_factory=list[Ended])
     released: list[Waiting] = msgspec.field(default_factory=list[Waiting])
     """Tasks that entered the queue."""
+    returned: list[int] = msgspec.field(default_factory=list[int])
+    """Claimed tasks that wait for another attempt."""
     due: list[int] = msgspec.field(default_factory=list[int])
     """When tasks that were unblocked come due."""
     expiries: list[int] = msgspec.field(default_factory=list[int])
@@ -71,6 +95,40 @@ class Commit(msgspec.Struct):
             self.ended or self.unblocked or self.occurrences or self.resumed or self.skipped or self.pauses_ended
         )
 
+    @property
+    def moves_tasks(self) -> bool:
+        """True if it changed the places of tasks other than the new ones, or asked some to stop.
+
+        Ended tasks do not count: a place of an ended task is harmless.
+        """
+        return bool(self.released or self.returned) or self._changes_more
+
+    @property
+    def changes(self) -> Changes:
+        """What other processes that dispatch have to know."""
+        if len(self.fresh) > MOST_QUEUED:
+            return ANY_CHANGES
+        queued = {id for id, _ in self.fresh}
+        queued.update(task.id for task in self.released)
+        queued.update(self.returned)
+        # The place of a replaced task would let the next task of its lane start too early, and is to be forgotten.
+        return Changes(frozenset(queued), self._changes_more or bool(self.successors))
+
+    @property
+    def _changes_more(self) -> bool:
+        """True if it changed more than the places of tasks whose ids it names."""
+        return bool(
+            self.reordered
+            or self.due
+            or self.stopping
+            or self.hooks
+            or self.occurrences
+            or self.beats
+            or self.resumed
+            or self.pauses_ended
+            or self.crons
+        )
+
     def put_first(self, earlier: Commit) -> None:
         """Prepend what the same transaction did earlier."""
         for name in self.__struct_fields__:
@@ -85,6 +143,8 @@ class Commit(msgspec.Struct):
 
 
 NO_COMMIT = Commit()
+ANY_COMMIT = Commit(reordered=True)
+"""Stands for a commit that may have changed anything."""
 
 
 UNREADABLE_ROW = "the stored row is unreadable"

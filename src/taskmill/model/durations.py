@@ -1,21 +1,27 @@
-"""Convert the durations and instants of users to the integer milliseconds used inside.
+"""Convert the durations, instants and sizes of users to the integers used inside.
 
-Users write ``timedelta`` or seconds for a duration and an aware ``datetime`` for an instant. Inside, both are integer
-milliseconds (instants since the Unix epoch, UTC), so that comparing, storing and adding are exact and independent of
-time zones.
+Users write a ``timedelta``, seconds or a text such as ``"1h30m"`` for a duration, an aware ``datetime`` for an instant,
+and bytes or a text such as ``"64MB"`` for a size. Inside, durations and instants are integer milliseconds (instants
+since the Unix epoch, UTC), so that comparing, storing and adding are exact and independent of time zones. The command
+line uses the same parsers.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
 from typing import Annotated
 
 import msgspec
 
 from taskmill.errors import ConfigError
 
-Duration = timedelta | float
+Span = timedelta | float
+"""A duration without the text form: what fields hold and the store reads."""
+Duration = Span | str
+Size = int | str
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -35,8 +41,10 @@ def milliseconds(value: object, name: str, error: type[Exception] = ConfigError)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         # An int may be too large for a float; it is too long anyway.
         exact = math.copysign(math.inf, value > 0 or -1) if _is_vast(value) else value * 1000
+    elif isinstance(value, str):
+        exact = _text_ms(value, name, error)
     else:
-        raise error(f"{name} must be a timedelta or seconds, not {type(value).__name__}")
+        raise error(f"{name} must be a timedelta, seconds or a text such as '10m', not {type(value).__name__}")
     if math.isnan(exact):
         raise error(f"{name} must not be NaN")
     if exact < 0:
@@ -44,6 +52,53 @@ def milliseconds(value: object, name: str, error: type[Exception] = ConfigError)
     if exact > LONGEST_MS:
         raise error(f"{name} is too long: {str(value)[:40]}")
     return math.ceil(exact)
+
+
+_UNITS_MS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+_UNITS_BYTES = {
+    "b": 1,
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", 1)},
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 1)},
+}
+_PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([a-z]+)\s*")
+
+
+def unit_ms(unit: str) -> int | None:
+    """Return the milliseconds of a unit of time such as ``min``; None if there is no such unit."""
+    return _UNITS_MS.get(unit)
+
+
+def _text_ms(text: str, name: str, error: type[Exception]) -> float:
+    parts = _parts(text)
+    if not parts or any(unit not in _UNITS_MS for _, unit in parts):
+        raise error(f"{name} is written as 250ms, 10s, 10m, 1h30m or 2d, got {text[:40]!r}")
+    return float(sum(Decimal(count) * _UNITS_MS[unit] for count, unit in parts))
+
+
+def size(value: object, name: str, error: type[Exception] = ConfigError) -> int:
+    """Return a size in bytes."""
+    if isinstance(value, str):
+        parts = _parts(value)
+        if len(parts) != 1 or parts[0][1] not in _UNITS_BYTES:
+            raise error(f"{name} is written as 500kB, 64MB or 1GiB, got {value[:40]!r}")
+        count, unit = parts[0]
+        return int((Decimal(count) * _UNITS_BYTES[unit]).to_integral_value(ROUND_CEILING))
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise error(f"{name} must be an int, in bytes, or a text such as '64MB', not {type(value).__name__}")
+    return int(value)
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    """Split a text such as ``1h30m`` into numbers and units; return an empty list if it is written otherwise."""
+    given = text.strip().lower()
+    parts: list[tuple[str, str]] = _PART.findall(given)
+    return parts if _PART.sub("", given) == "" else []
 
 
 def _is_vast(value: float) -> bool:

@@ -52,8 +52,9 @@ class Hold(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a task waits. ``str()`` reads as a sentence.
 
-    ``ahead`` counts the tasks that would start before it now. ``estimated_start`` is an estimate from recent endings,
-    or a known due time; ``None`` if neither exists.
+    ``ahead`` counts the tasks that would start before it now; if ``ahead_is_exact`` is False, there are more than that.
+    ``estimated_start`` is an estimate from recent endings, or a known due time; ``None`` if neither exists, or if too
+    many tasks are ahead to count them.
     """
 
     task_id: int
@@ -64,6 +65,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int
     expires_at: datetime | None
     estimated_start: datetime | None
+    ahead_is_exact: bool = True
 
     def __str__(self) -> str:
         return self.summary
@@ -116,8 +118,10 @@ class Surroundings(msgspec.Struct, kw_only=True):
     running: Counter[tuple[str, str]]
     """Running tasks, by group and type."""
     waiting: Counter[tuple[str, str]]
-    """Waiting tasks, by group and type."""
+    """Waiting tasks, by group and type; read only if groups share the slots."""
     ahead: int = 0
+    ahead_is_exact: bool = True
+    """False if more tasks are ahead than were counted."""
     recent: tuple[int, int | None, int | None] = (0, None, None)
     """The number of tasks that ended recently, and when the first and the last of them ended."""
     is_dispatching: bool = True

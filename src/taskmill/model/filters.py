@@ -9,13 +9,13 @@ import msgspec
 
 from taskmill.errors import ConfigError
 from taskmill.model.options import text, valid_tags
-from taskmill.model.status import Ending, Status
+from taskmill.model.status import Ending, EndingWord, Status, StatusWord
 
 
 class FilterOptions(TypedDict, total=False):
     """The filters that ``tasks``, ``history``, ``count`` and ``cancel_where`` accept."""
 
-    status: str
+    status: Status | Ending | StatusWord | EndingWord
     type: str
     domain: str
     group: str | None

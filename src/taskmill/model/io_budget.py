@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
 from taskmill.errors import ConfigError
 from taskmill.model.arguments import SettingsMeta
+from taskmill.model.durations import Size, size
 
 Axis = Literal["disk_read", "disk_write", "net_rx", "net_tx"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -34,9 +35,16 @@ class IoBudget(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Settin
     net_rx: int = 0
     net_tx: int = 0
 
+    if TYPE_CHECKING:
+
+        def __init__(self, disk_read: Size = 0, disk_write: Size = 0, net_rx: Size = 0, net_tx: Size = 0) -> None: ...
+
     def __post_init__(self) -> None:
         for axis in AXES:
-            _check_bytes(getattr(self, axis), axis)
+            if type(amount := getattr(self, axis)) is not int:
+                msgspec.structs.force_setattr(self, axis, amount := size(amount, axis))
+            if not 0 <= amount <= MOST_BYTES:
+                raise ConfigError(f"{axis} must be from 0 to {MOST_BYTES:,} bytes, got {str(amount)[:40]}")
 
     def __add__(self, other: IoBudget) -> IoBudget:
         if not isinstance(other, IoBudget):
@@ -56,13 +64,6 @@ class IoBudget(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Settin
     def axes(self) -> dict[Axis, int]:
         """Return the axes with a non-zero amount."""
         return {axis: amount for axis, amount in zip(AXES, self.amounts, strict=True) if amount}
-
-
-def _check_bytes(amount: object, name: str) -> None:
-    if isinstance(amount, bool) or not isinstance(amount, int):
-        raise ConfigError(f"{name} must be an int, in bytes, not {type(amount).__name__}")
-    if not 0 <= amount <= MOST_BYTES:
-        raise ConfigError(f"{name} must be from 0 to {MOST_BYTES:,} bytes, got {str(amount)[:40]}")
 
 
 NO_IO = IoBudget()

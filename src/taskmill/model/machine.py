@@ -14,7 +14,7 @@ import msgspec
 
 from taskmill.errors import ConfigError
 from taskmill.model.arguments import SettingsMeta
-from taskmill.model.durations import Duration, milliseconds
+from taskmill.model.durations import Duration, milliseconds, size
 from taskmill.model.io_budget import AXES, Axis, IoBudget
 from taskmill.model.settings import Priority, priority_value
 
@@ -159,8 +159,7 @@ def checked_bandwidth(value: object) -> float | None:
     """Check the setting ``bandwidth_limit``: bytes per second, received and sent together."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"bandwidth_limit must be bytes per second or None, not {type(value).__name__}")
+    value = value if isinstance(value, float) else size(value, "bandwidth_limit")
     if not 0 < value <= HIGHEST_RATE:
         raise ConfigError(f"bandwidth_limit must be more than 0 bytes per second, got {str(value)[:40]}")
     return float(value)

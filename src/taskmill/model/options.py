@@ -216,7 +216,7 @@ _DECODED: Mapping[str, Callable[[Any], Any]] = {
     "io": lambda value: msgspec.convert(value, IoBudget) if isinstance(value, dict) else value,
 }
 
-# Options that a task type may compute from the handler's arguments.
+# Options that a task type may compute from the handler's arguments; a key also by a tuple of paths into them.
 COMPUTABLE = frozenset({"key", "group", "label", "tags", "priority", "io"})
 
 
@@ -232,7 +232,7 @@ def checked_options(
     for name, value in options.items():
         if name not in allowed:
             raise error(f"unknown option {name!r}; known are {', '.join(sorted(allowed))}")
-        if computable and name in COMPUTABLE and callable(value):
+        if computable and name in COMPUTABLE and (callable(value) or (name == "key" and isinstance(value, tuple))):
             checked[name] = value
         else:
             checked[name] = CHECKS[name](value, name, error)

@@ -10,7 +10,7 @@ import msgspec
 
 from taskmill.model.attempt import TaskProgress
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.status import Ending, Status
+from taskmill.model.status import Ending, EndingWord, Status, StatusWord
 
 
 class _Described(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,9 +42,9 @@ class TaskRecord(_Described, frozen=True, kw_only=True):
     status: Status
 
     @property
-    def state(self) -> str:
+    def state(self) -> StatusWord:
         """The status, as a lower-case string."""
-        return str(self.status)
+        return self.status.value
 
 
 class HistoryRecord(_Described, frozen=True, kw_only=True):
@@ -58,9 +58,9 @@ class HistoryRecord(_Described, frozen=True, kw_only=True):
     actual_io: IoBudget | None
 
     @property
-    def state(self) -> str:
+    def state(self) -> EndingWord:
         """The ending, as a lower-case string."""
-        return str(self.ending)
+        return self.ending.value
 
 
 class TypeStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import IntEnum
-from typing import Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import msgspec
 
 from taskmill.errors import ConfigError
 from taskmill.model.arguments import SettingsMeta, check_arguments, check_settings
-from taskmill.model.durations import Duration, milliseconds, optional_milliseconds
+from taskmill.model.durations import Duration, Span, milliseconds, optional_milliseconds
 from taskmill.model.status import Ending, choice
 
 
@@ -51,8 +51,12 @@ class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Setti
     """
 
     permits: int
-    interval: Duration
+    interval: Span
     burst: int | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(self, permits: int, interval: Duration, burst: int | None = None) -> None: ...
 
     def __post_init__(self) -> None:
         _check_permits(self.permits, "permits", "; for less than one per interval make the interval longer")
@@ -152,11 +156,22 @@ class Aging(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
     task may.
     """
 
-    grace: Duration = 300
-    interval: Duration = 60
+    grace: Span = 300
+    interval: Span = 60
     step: int = 1
     ceiling: int = Priority.HIGH
     urgent: int | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            grace: Duration = 300,
+            interval: Duration = 60,
+            step: int = 1,
+            ceiling: int = Priority.HIGH,
+            urgent: int | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         grace, interval = milliseconds(self.grace, "grace"), milliseconds(self.interval, "interval")
@@ -288,7 +303,9 @@ class Retention:
 
     def __post_init__(self) -> None:
         _check_count(self.max_count, "max_count")
-        optional_milliseconds(self.max_age, "max_age")
+        if (ms := optional_milliseconds(self.max_age, "max_age")) is not None:
+            # Normalized, so that equal settings compare equal, however they were written.
+            object.__setattr__(self, "max_age", timedelta(milliseconds=ms))
         if not isinstance(self.per_status, Mapping):
             raise ConfigError("per_status must map endings to numbers or Retention values")
         for name, rule in self.per_status.items():

@@ -97,6 +97,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     running: Sequence[TaskRecord]
     counts: Mapping[str, int]
     groups: Mapping[str, GroupSnapshot]
+    unhandled: Mapping[str, int]
+    """The task types that have no handler on any dispatching node, with their number of waiting tasks."""
     paused: bool
     """True if the scheduler itself is paused."""
     paused_groups: Sequence[str]

@@ -59,6 +59,13 @@ class OnDependencyFailure(StrEnum):
     IGNORE = "ignore"
 
 
+StatusWord = Literal["pending", "scheduled", "blocked", "running", "paused", "waiting"]
+EndingWord = Literal["completed", "failed", "dead_letter", "cancelled", "superseded", "expired", "dependency_failed"]
+OnDuplicateWord = Literal["skip", "supersede", "reject", "requeue"]
+TtlFromWord = Literal["submission", "first_attempt"]
+OnDependencyFailureWord = Literal["cancel", "fail", "ignore"]
+OnParentExpiryWord = Literal["complete", "cancel"]
+
 Kind = Literal["inserted", "duplicate", "upgraded", "requeued", "superseded"]
 RunIn = Literal["process"]
 

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, Unpack, cast
 
 from taskmill.errors import SubmissionError
 from taskmill.model.durations import Duration
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options
 from taskmill.model.settings import Retry
+from taskmill.model.status import (
+    OnDependencyFailure,
+    OnDependencyFailureWord,
+    OnDuplicate,
+    OnDuplicateWord,
+    TtlFrom,
+    TtlFromWord,
+)
 from taskmill.model.task import is_full_name
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # Defaults of type variables are new in Python 3.13. Without one, ``Submission`` alone would be an error in strict
+    # mode, and so would be a submission by name, whose result is unknown.
+    R_co = TypeVar("R_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    R_co = TypeVar("R_co", covariant=True)
 
 
 class HasId(Protocol):
@@ -31,10 +50,10 @@ class CallOptions(TypedDict, total=False):
     priority: int
     group: str | None
     ttl: Duration | None
-    ttl_from: str
+    ttl_from: TtlFrom | TtlFromWord
     run_after: Duration
     run_at: datetime
-    on_duplicate: str
+    on_duplicate: OnDuplicate | OnDuplicateWord
     tags: Mapping[str, str]
     label: str | None
     io: IoBudget | Literal["learn"] | None
@@ -43,7 +62,7 @@ class CallOptions(TypedDict, total=False):
     every: Duration
     max_runs: int | None
     depends_on: Dependencies
-    on_dependency_failure: str
+    on_dependency_failure: OnDependencyFailure | OnDependencyFailureWord
     fail_fast: bool
     ref: str
 
@@ -51,7 +70,7 @@ class CallOptions(TypedDict, total=False):
 CALL_OPTIONS = frozenset(CallOptions.__annotations__)
 
 
-class Submission:
+class Submission(Generic[R_co]):
     """One task to be stored: ``Submission("domain::task", {"path": "a"}, priority=64)``.
 
     ``task.prepare(...)`` creates one from the handler's arguments; this constructor is for callers that do not import
@@ -92,7 +111,7 @@ class Submission:
         encoded: str | None,
         *,
         check: bool = True,
-    ) -> Submission:
+    ) -> Submission[Any]:
         """Create a submission whose options are already checked, and whose payload is too if ``encoded`` is given."""
         submission = cls.__new__(cls)
         submission.type = type
@@ -101,6 +120,14 @@ class Submission:
         submission.options = options
         submission.encoded = encoded
         return submission
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Submission):
+            return NotImplemented
+        mine = self.type, self.payload, self.options, self.check
+        return mine == (other.type, other.payload, other.options, other.check)
+
+    __hash__ = None  # type: ignore[assignment] # its payload may change
 
     def __repr__(self) -> str:
         return f"Submission({self.type!r}, {dict(self.payload)!r})"

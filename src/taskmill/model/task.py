@@ -224,6 +224,8 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     """Its budget as JSON, or ``learn``."""
     cron: str | None = None
     """The cron task it is a firing of, if any."""
+    prefetched: int = 0
+    """True if it was claimed before a slot was free, and the store does not know that it has begun."""
     effective: int = 0
     """The effective priority it was started with."""
     budget: IoBudget | None = None
@@ -249,12 +251,22 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
         return self.family is not None and bool(self.family.finalizing)
 
 
+class StoredTrace(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The tracing context of a submission, as the headers that carry it, such as ``traceparent``."""
+
+    carrier: dict[str, str]
+    recurs: bool = False
+    """True if the submission started a recurring series."""
+
+
 class Overrides(msgspec.Struct, frozen=True, omit_defaults=True):
     """The options of the call that matter when the task runs; they are stored with it."""
 
     retry: Retry | None = None
     timeout_ms: int | None = -1
     fail_fast: bool | None = None
+    trace: StoredTrace | None = None
+    """Present only if the submitting scheduler traces."""
 
 
 NO_OVERRIDES = Overrides()

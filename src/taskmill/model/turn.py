@@ -5,7 +5,8 @@ The plan is frozen. The store executes it in the order of its parts and returns 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,6 +29,8 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     duration_ms: int
     ended_at: int = 0
     """When the attempt ended, on the wall clock."""
+    began_at: int | None = None
+    """When the attempt of a prefetched task began. Other rows have it already."""
     io: str | None = None
     """What the attempt has read, written and sent, as a budget in JSON."""
     stopped: bool = False
@@ -61,6 +64,8 @@ class Starts(msgspec.Struct, frozen=True, gc=False):
     hooks: Sequence[int] = ()
     """Tasks that were asked to stop and whose hooks are due. No limit holds a hook back."""
     claims: Sequence[int] = ()
+    prefetch: Collection[int] = ()
+    """Those of the claims for which no slot is free yet."""
     controls_version: int | None = None
     """The version of the controls used to choose the claims. If it is outdated, nothing is claimed."""
     lanes: Mapping[int, tuple[Lane, int]] | None = None
@@ -84,11 +89,24 @@ class Starts(msgspec.Struct, frozen=True, gc=False):
 NO_STARTS = Starts()
 
 
+class News(NamedTuple):
+    """Up to which point the changes made by other processes are known."""
+
+    last_id: int
+    """The highest id that a task has had."""
+    moves: int
+    """How often other processes have changed the places of stored tasks."""
+
+
 class Look(msgspec.Struct, frozen=True, gc=False):
     """What to read at the end of the turn."""
 
     survey: bool = False
     """True to look for lanes, times and stop requests that another process may have changed."""
+    news: News | None = None
+    """The news that are known, if another process has committed since. The tasks that it has stored are read."""
+    queued: Collection[int] = ()
+    """Tasks that other nodes have put into the queue. Their places are read."""
     refill: Sequence[Lane] = ()
     """Lanes whose first places are read again."""
     known_lanes: int = 0
@@ -97,7 +115,7 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     """The slots of this node, if other nodes dispatch too. A survey then reads how many slots those use."""
 
     def is_needed(self) -> bool:
-        return self.survey or bool(self.refill)
+        return self.survey or self.news is not None or bool(self.queued or self.refill)
 
 
 NO_LOOK = Look()
@@ -111,6 +129,8 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     """``now`` on the monotonic clock. If the turn waits for its transaction, ``now`` is moved on by the wait."""
     progress: Sequence[tuple[int, int, str]] = ()
     """``(id, attempt, progress)`` of attempts that reported progress."""
+    begun: Sequence[tuple[int, int, int]] = ()
+    """``(id, attempt, began at)`` of prefetched tasks that have begun and are still running."""
     judged: Sequence[Judged] = ()
     returns: Sequence[Claimed] = ()
     """Claimed tasks that were not started after all."""
@@ -132,6 +152,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
             or self.upkeep.is_due()
             or self.returns
             or self.progress
+            or self.begun
             or self.at_work is not None
         )
 
@@ -152,6 +173,13 @@ class TurnResult(msgspec.Struct):
     front_size: int = 0
     """How many places of a lane were requested. A shorter answer means that the lane has no more."""
     lanes: list[Lane] | None = None
+    """Found by a survey: all lanes with waiting tasks."""
+    news: News | None = None
+    """The news up to this turn, if they were read."""
+    seen: Commit | None = None
+    """Tasks that other processes have put into the queue, if they were read."""
+    needs_survey: bool = False
+    """True if other processes have done more than to store a few tasks."""
     stops: list[tuple[int, StopReason]] = msgspec.field(default_factory=list[tuple[int, StopReason]])
     """Found by a survey: running tasks that were asked to stop, and why."""
     hooks: list[int] = msgspec.field(default_factory=list[int])

@@ -1,12 +1,19 @@
-"""The event bus. Queues are bounded: a slow listener loses events, gets their number, and slows nothing else down."""
+"""The event bus. Queues are bounded: a slow listener loses events, gets their number, and slows nothing else down.
+
+The latest events are kept while something listens, and for a minute afterwards, so that a listener that lost its
+connection continues where it stopped.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import math
+import os
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from weakref import WeakSet
 
 import msgspec
 
@@ -15,21 +22,29 @@ from taskmill.errors import ConfigError
 from taskmill.model.options import decode_tags
 from taskmill.model.settings import Aging
 from taskmill.model.task import Claimed, Described, domain_of
+from taskmill.observe.announced import Announced
 from taskmill.policy.aging import effective_priority
 
 if TYPE_CHECKING:
     from taskmill.model.events import Event, EventsMissed
+    from taskmill.model.records import HistoryRecord, TaskRecord
     from taskmill.observe.counters import Counters
 
 CAPACITY = 10_000
+RECENT = 2_000
+"""How many of the latest events a new listener can continue with."""
+RECENT_FOR = 60.0
+"""Seconds for which events are kept after the last listener has left: a browser that reconnects needs less."""
+
+E = TypeVar("E", bound="Event")
 
 
-class Listener:
-    """An async iterator of events. It listens from its creation until it, or the bus, is closed."""
+class Listener(Generic[E]):
+    """An async iterator of events. It listens from its creation until it, or the bus, is closed, or it is dropped."""
 
     def __init__(self, bus: EventBus, kinds: tuple[type[Event], ...], domain: str | None, type: str | None) -> None:
         self._bus = bus
-        self._kinds = kinds
+        self._kinds = (*kinds, event_kind("EventsMissed")) if kinds else ()
         self._domain = domain
         self._type = type
         self._events: deque[Event] = deque()
@@ -37,16 +52,16 @@ class Listener:
         self._wake = asyncio.Event()
         self._closed = False
 
-    def __aiter__(self) -> Listener:
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> E:
         while True:
             if self._events:
-                return self._events.popleft()
+                return cast("E", self._events.popleft())
             if self._missed:
                 missed, self._missed = self._missed, 0
-                return self._bus.missed(missed)
+                return cast("E", self._bus.missed(missed))
             if self._closed:
                 raise StopAsyncIteration
             self._wake.clear()
@@ -67,6 +82,8 @@ class Listener:
 
     def offer(self, event: Event) -> None:
         """Queue an event that passes the filters. Events that are not about a task always pass."""
+        if not self.wants(type(event)):
+            return
         if self._domain is not None and getattr(event, "domain", self._domain) != self._domain:
             return
         if self._type is not None and getattr(event, "type", self._type) != self._type:
@@ -79,58 +96,113 @@ class Listener:
 
 
 class EventBus:
-    """Numbers events and offers them to listeners. Events are built only if a listener wants them."""
+    """Numbers events, keeps the latest and offers them to listeners. Without listeners no event is built."""
 
     def __init__(self, clock: Clock, aging: Aging | None = None) -> None:
         self._clock = clock
         self.aging = aging
         self.counters: Counters | None = None
-        """Counts events, with or without listeners; None if metrics are off."""
-        self._listeners: list[Listener] = []
-        self._seq = 0
+        """Counts the events of this process, with or without listeners; None if metrics are off."""
+        self.announced: Announced | None = None
+        """The starts and endings announced lately; None unless events are also read from the store."""
+        # A dropped listener, as after a closed connection, need not be closed.
+        self._listeners: WeakSet[Listener[Any]] = WeakSet()
+        # Each scheduler counts from a number of its own, so that a number of another process is not mistaken for one
+        # of this process. All numbers stay below 2**53, which is exact in JavaScript.
+        self._first = self._seq = int.from_bytes(os.urandom(6), "big")
+        self._recent: deque[Event] = deque(maxlen=RECENT)
+        self._kept_until: float | None = None
+        """When the recent events are dropped; None while no event is kept."""
+        self._complete_after = self._seq
+        """All events after this number are among the recent ones, while events are kept."""
+        self._is_ending = False
 
-    def listen(self, kinds: tuple[type[Event], ...], domain: str | None, type: str | None) -> Listener:
+    def listen(
+        self, kinds: tuple[type[Event], ...], domain: str | None, type: str | None, since: int | None = None
+    ) -> Listener[Any]:
         event_class = event_kind("Event")
         for kind in kinds:
             if not (isinstance(kind, builtin_type) and issubclass(kind, event_class)):
                 raise ConfigError(f"events takes event classes from taskmill.events, got {kind!r}")
-        listener = Listener(self, kinds, domain, type)
-        self._listeners.append(listener)
+        if since is not None and (isinstance(since, bool) or not isinstance(since, int)):
+            raise ConfigError(f"since must be the seq of an event, an int, got {since!r}")
+        listener = Listener[Any](self, kinds, domain, type)
+        if not self.is_heard:
+            self._complete_after = self._seq
+        self._kept_until = math.inf
+        if since is not None:
+            self._continue(listener, since)
+        if self._is_ending:
+            listener.end()
+        else:
+            self._listeners.add(listener)
         return listener
 
-    def forget(self, listener: Listener) -> None:
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+    def _continue(self, listener: Listener[Any], since: int) -> None:
+        """Offer the events after ``since``, or ``EventsMissed`` if some of them are not known any longer."""
+        if not self._first <= since <= self._seq:
+            # A number of another process; how many events came after it is unknown.
+            listener.offer(self.missed(0))
+        elif since < self._complete_after:
+            listener.offer(self.missed(self._seq - since))
+        else:
+            for event in self._recent:
+                if event.seq > since:
+                    listener.offer(event)
 
-    def close(self) -> None:
-        for listener in self._listeners:
+    def forget(self, listener: Listener[Any]) -> None:
+        self._listeners.discard(listener)
+
+    def end_listeners(self) -> None:
+        """End all listeners, and from now on every new one at once: the program shuts down."""
+        self._is_ending = True
+        for listener in list(self._listeners):
             listener.end()
         self._listeners.clear()
+
+    def close(self) -> None:
+        self.end_listeners()
+        self._drop_recent()
+
+    def _drop_recent(self) -> None:
+        self._recent.clear()
+        self._kept_until = None
 
     def about(self, kind: str, task: Claimed | Described, **details: Any) -> None:
         """Announce an event about ``task``; ``kind`` names its class."""
         self._seq += 1
         if self.counters is not None:
             self.counters.event(kind)
-        if not self._listeners:
+        if not self.is_heard:
             return
-        event_class = event_kind(kind)
-        listeners = [listener for listener in self._listeners if listener.wants(event_class)]
-        if listeners:
-            about = described(task, self.aging, self._clock.now_ms())
-            event = event_class(seq=self._seq, at=self._clock.now(), **about, **details)
-            for listener in listeners:
-                listener.offer(event)
+        now = self._clock.now_ms()
+        if self.announced is not None and not self.announced.is_news_of_this_process(kind, task.id, now, details):
+            return
+        about = described(task, self.aging, now)
+        self._offer(event_kind(kind)(seq=self._seq, at=self._clock.now(), **about, **details))
+
+    def about_elsewhere(self, kind: str, record: TaskRecord | HistoryRecord, **details: Any) -> None:
+        """Announce an event of another process about the task of ``record``. It is counted there, not here."""
+        self._seq += 1
+        about = {
+            "task_id": record.id,
+            "base_priority": record.priority,
+            **{name: getattr(record, name) for name in _SAME_IN_RECORDS},
+        }
+        self._offer(event_kind(kind)(seq=self._seq, at=self._clock.now(), **about, **details))
 
     def announce(self, kind: str, **details: Any) -> None:
         """Announce an event that is not about one task."""
         self.skip(kind, 1)
-        if self._listeners:
-            event_class = event_kind(kind)
-            event = event_class(seq=self._seq, at=self._clock.now(), **details)
-            for listener in self._listeners:
-                if listener.wants(event_class):
-                    listener.offer(event)
+        if self.is_heard:
+            self._offer(event_kind(kind)(seq=self._seq, at=self._clock.now(), **details))
+
+    def _offer(self, event: Event) -> None:
+        if len(self._recent) == RECENT:
+            self._complete_after = self._recent[0].seq
+        self._recent.append(event)
+        for listener in self._listeners:
+            listener.offer(event)
 
     def missed(self, count: int) -> EventsMissed:
         self.skip("EventsMissed", 1)
@@ -139,7 +211,17 @@ class EventBus:
 
     @property
     def is_heard(self) -> bool:
-        return bool(self._listeners)
+        """True if something listens, or has listened lately and may continue."""
+        if self._kept_until is None:
+            return False
+        if self._listeners:
+            self._kept_until = math.inf
+        elif self._kept_until == math.inf:
+            self._kept_until = self._clock.monotonic() + RECENT_FOR
+        elif self._clock.monotonic() >= self._kept_until:
+            self._drop_recent()
+            return False
+        return True
 
     def is_wanted(self, kind: str) -> bool:
         """True if a listener wants this kind of event, or if events are counted."""
@@ -154,6 +236,7 @@ class EventBus:
             self.counters.event(kind, count)
 
 
+_SAME_IN_RECORDS = ("type", "domain", "key", "label", "tags", "group", "effective_priority")
 builtin_type = type
 
 

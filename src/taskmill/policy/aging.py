@@ -68,7 +68,7 @@ Rank = tuple[int, int, int]
 
 MOST_IN_SIGHT = 65_536
 LARGEST_FRONT = 512
-SMALLEST_FRONT = 32
+SMALLEST_FRONT = 4
 
 
 def front_size(lanes: int) -> int:

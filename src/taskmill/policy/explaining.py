@@ -62,17 +62,18 @@ def explain(situation: Situation, around: Surroundings, rules: Rules, now: int) 
     shown = clocks(situation, rules, now)
     effective = effective_priority(rules.declared.aging, situation.urgency, shown.waited)
     holds = list(_holds(situation, around, rules, effective, now))
-    ahead = around.ahead if shown.status is Status.PENDING else 0
     start = _estimated_start(situation, around, rules, holds, now)
+    is_pending = shown.status is Status.PENDING
     return Explanation(
         task_id=situation.id,
         status=shown.status,
         summary=_summary(situation, shown, holds, start, rules, effective, around, now),
         holds=holds,
         effective_priority=effective,
-        ahead=ahead,
+        ahead=around.ahead if is_pending else 0,
+        ahead_is_exact=around.ahead_is_exact or not is_pending,
         expires_at=optional_from_ms(shown.expires_at),
-        estimated_start=optional_from_ms(start),
+        estimated_start=None if _is_only_a_bound(holds, around) else optional_from_ms(start),
     )
 
 
@@ -247,7 +248,8 @@ def _competition(situation: Situation, around: Surroundings, seen: _Seen, effect
             group = group_text(situation.group)
             yield Hold("share", f"its {group} runs {held.used} and its share is {held.limit} of {slots} slots")
     if around.ahead:
-        yield Hold("ahead", f"{plural(around.ahead, 'task starts', 'tasks start')} before it")
+        more_than = "" if around.ahead_is_exact else "more than "
+        yield Hold("ahead", f"{more_than}{plural(around.ahead, 'task starts', 'tasks start')} before it")
 
 
 def share_of(group: str, around: Surroundings, rules: Rules, now: int) -> Share:
@@ -329,6 +331,11 @@ def _estimated_start(
     return at
 
 
+def _is_only_a_bound(holds: Sequence[Hold], around: Surroundings) -> bool:
+    """True if the estimated start is too early, because more tasks are ahead than were counted."""
+    return not around.ahead_is_exact and any(hold.reason == "ahead" for hold in holds)
+
+
 def _summary(
     situation: Situation,
     shown: Clocks,
@@ -364,5 +371,6 @@ def _summary(
     if start is not None and holds:
         is_guess = _QUEUEING.intersection(hold.reason for hold in holds)
         basis = f", estimated from the last {around.recent[0]} tasks that ended" if is_guess else ""
-        parts.append(f"expected to start {when_text(start, now)}{basis}")
+        not_before = "not before " if _is_only_a_bound(holds, around) else ""
+        parts.append(f"expected to start {not_before}{when_text(start, now)}{basis}")
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."

@@ -209,14 +209,19 @@ class Orphan(msgspec.Struct, frozen=True, array_like=True, gc=False):
     had_children: bool
     had_stopped: bool
     """True if its dispatcher had stopped gracefully, but the handler did not stop in time."""
+    has_begun: bool = True
+    """False if it was prefetched and waited for a slot."""
 
 
 def after_death(orphan: Orphan) -> Again | End | StopChildren:
     """Return the next state of a task whose dispatcher died: it runs again, unless it keeps killing its process."""
-    stop, crashes = orphan.stop, orphan.crashes + (not orphan.had_stopped)
+    stop, crashes = orphan.stop, orphan.crashes + (orphan.has_begun and not orphan.had_stopped)
+    if stop is not None and not orphan.has_begun:
+        return End(ENDING_OF_STOP[stop])
     if orphan.had_stopped or not quarantined(crashes, stopping=stop is not None):
         children_first = orphan.has_children and (stop is not None or orphan.finalizing)
-        return Again(_place(None, children_first=children_first or stop is StopReason.FAIL), orphan.retries, crashes)
+        status = _place(None, children_first=children_first or stop is StopReason.FAIL)
+        return Again(status, orphan.retries, crashes, interrupted=True if orphan.has_begun else None)
     end = End(Ending.DEAD_LETTER if stop is None else ENDING_OF_STOP[stop], error=crash_message(crashes))
     return StopChildren(end) if orphan.had_children and stop is None else end
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 
 from taskmill.core.cron_port import Fired
+from taskmill.core.logs import about, logger
 from taskmill.core.ports import Dispatches, Durable
 from taskmill.dispatch.shares import Reallocation
 from taskmill.errors import StoreError
@@ -30,9 +31,9 @@ from taskmill.model.status import Ending
 from taskmill.model.task import Claimed, Crossing, Described, Lane, NewTask
 from taskmill.model.turn import Judged, TurnResult
 from taskmill.observe.bus import EventBus
-from taskmill.observe.log import about, logger
 from taskmill.policy.aging import lines_ahead, wait_until_ms
 from taskmill.policy.rules import Rules
+from taskmill.runtime.task_log import is_on, log_attempts, log_ended, log_start
 
 if TYPE_CHECKING:
     from taskmill.runtime.attempt import Attempt
@@ -146,6 +147,8 @@ class Announcer:
             self.scope_resumed(scope)
         for ended in commit.ended:
             self._ended(ended.task, ended.end, ended.duration_ms, commit.successors, now)
+            if is_on():
+                log_ended(ended.task, ended.end, ended.duration_ms)
         for task in commit.unblocked:
             self._bus.about("TaskUnblocked", task)
         for task in commit.occurrences:
@@ -158,6 +161,8 @@ class Announcer:
     # Turns
 
     def dispatched(self, task: Claimed) -> None:
+        if is_on():
+            log_start(task)
         if (counters := self._bus.counters) is not None:
             counters.dispatched(task)
         self._bus.about("TaskDispatched", task, attempt=task.attempt)
@@ -166,6 +171,8 @@ class Announcer:
         """Announce verdicts that are durable."""
         if (counters := self._bus.counters) is not None:
             counters.attempts_over(verdicts)
+        if is_on():
+            log_attempts(verdicts, result)
         for judged in verdicts:
             task = judged.task
             match judged.verdict:
@@ -183,8 +190,7 @@ class Announcer:
                     if task.id not in result.waiting:
                         self._bus.about("TaskPreempted", task)
                 case Return():
-                    id, type = task.id, task.type
-                    logger.info("task %d (%s) returns to the queue", id, type, extra=about(id, type))
+                    pass  # No event: nothing has happened to the task.
 
     def _ended(
         self, task: Claimed | Described, end: End, duration_ms: int | None, successors: Mapping[int, int], now: int

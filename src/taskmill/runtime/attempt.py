@@ -49,7 +49,7 @@ from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.settings import Retry
 from taskmill.model.status import Status
 from taskmill.model.submission import Submission
-from taskmill.model.task import NO_OVERRIDES, Claimed, Origin, Overrides, domain_of
+from taskmill.model.task import NO_OVERRIDES, Claimed, Origin, Overrides, StoredTrace, domain_of
 from taskmill.policy.progress import advanced
 
 _decode_overrides = msgspec.json.Decoder(Overrides).decode
@@ -189,6 +189,10 @@ class Attempt:
     def timeout_ms(self) -> int | None:
         own = self.overrides.timeout_ms
         return self.type.timeout_ms if own == NO_OVERRIDES.timeout_ms else own
+
+    @property
+    def trace(self) -> StoredTrace | None:
+        return self.overrides.trace
 
     def is_first_ending(self, now: float) -> bool:
         """Note the time of the ending. True if it is the first: a refused verdict leads to a second."""

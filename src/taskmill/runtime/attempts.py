@@ -2,7 +2,7 @@
 
 Step by step:
 
-1. :meth:`Attempts.launch` takes a slot and chooses the first step.
+1. :meth:`Attempts.launch` chooses the first step.
 2. ``_start_finalize`` fetches the records of the children, for a ``finalize`` that wants them.
 3. ``_start`` calls the handler and sets its timeout.
 4. :meth:`Attempts.stop` asks the handler to stop, on request or at its timeout.
@@ -23,6 +23,7 @@ from functools import partial
 import msgspec
 
 from taskmill.core.exits import ends_program
+from taskmill.core.logs import about, logger
 from taskmill.core.ports import Clock, Dispatches
 from taskmill.define.registry import RegisteredType, Registry
 from taskmill.define.task import PartName
@@ -33,7 +34,6 @@ from taskmill.model.attempt import Failed, Interrupted, Outcome, RawOutcome, Sto
 from taskmill.model.records import TaskRecord
 from taskmill.model.settings import Aging
 from taskmill.model.task import Claimed
-from taskmill.observe.log import about, logger
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.verdicts import settled
 from taskmill.runtime.attempt import Attempt, Deadlines, Phase, Spawner
@@ -106,6 +106,9 @@ class Attempts:
     def with_live_progress(self, record: TaskRecord) -> TaskRecord:
         """Return the record with the progress that its running attempt has reported, if any."""
         attempt = self.open.get(record.id)
+        if attempt is not None and attempt.task.prefetched:
+            # The store does not know yet that it has begun.
+            return attempt.record()
         if attempt is None or attempt.task.attempt != record.attempt:
             return record
         live, guess = attempt.current_progress(), record.progress
@@ -137,14 +140,15 @@ class Attempts:
     # Starting
 
     def launch(self, task: Claimed, type: RegisteredType, now: float) -> None:
-        """Take a slot for a claimed task and start its handler, its ``finalize`` or its ``on_cancel`` hook."""
+        """Start the handler, the ``finalize`` or the ``on_cancel`` hook of a claimed task, which holds a slot."""
         attempt = Attempt(task, type, now, self._store.save, self._spawner, self._noticed, self._loop)
-        self._take_slot(attempt)
+        self.open[task.id] = attempt
         unreadable = attempt.read_overrides(task.overrides) if task.overrides else None
         if task.stop is not None:
-            # The handler ended earlier, because the children had to end first or because the process died.
             attempt.stop(StopReason(task.stop))
-            self._clean_up(attempt)
+            # In a first attempt, it was prefetched and has never begun. In others, the handler ended earlier: the
+            # children had to end first, or the process died.
+            self._hand_on(attempt, attempt.stopped()) if task.attempt == 1 else self._clean_up(attempt)
         elif unreadable is not None:
             self._cannot_start(attempt, unreadable)
         elif not task.finalizes:
@@ -207,12 +211,19 @@ class Attempts:
         self.deadlines.add(self._cancel_timeout, "stopping", attempt)
         self._noticed()
 
+    def stop_prefetched(self, task: Claimed, reason: StopReason, now: float) -> None:
+        """End a task that was asked to stop before it began, and so has nothing to clean up."""
+        if (type := self._registry.find(task.type)) is not None:
+            task.prefetched, task.stop = 0, reason
+            self.launch(task, type, now)
+
     def stop_after_verdict(self, attempt: Attempt, reason: StopReason) -> None:
         """Stop an attempt whose verdict the store refused, because a request to stop was committed before it."""
         attempt.stop_reason, attempt.outcome = reason, None
         if attempt.phase is Phase.ENDED:
             attempt.enter(Phase.STOPPING)
-            self._take_slot(attempt)
+            self.open[attempt.task.id] = attempt
+            self.load.begin(attempt.task.group, attempt.task.type, attempt.task.budget)
             self._stopped(attempt)
         elif attempt.has_family or not _has_hook(attempt):
             self._stopped(attempt)
@@ -329,10 +340,6 @@ class Attempts:
             del self.open[attempt.task.id]
             self._free_slot(attempt)
         self._deliver(attempt, outcome)
-
-    def _take_slot(self, attempt: Attempt) -> None:
-        self.open[attempt.task.id] = attempt
-        self.load.begin(attempt.task.group, attempt.task.type, attempt.task.budget)
 
     def _free_slot(self, attempt: Attempt) -> None:
         attempt.enter(_ENDED)

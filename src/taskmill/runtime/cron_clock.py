@@ -12,12 +12,12 @@ from datetime import UTC, tzinfo
 
 from taskmill.core.cron_port import CronStore, Occasion
 from taskmill.core.exits import ends_program
+from taskmill.core.logs import cron_logger as logger
 from taskmill.core.ports import Clock
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreCorrupt, StoreError, StoreLost
 from taskmill.model.attempt import message_of
 from taskmill.model.cron import CronState
-from taskmill.observe.log import cron_logger as logger
 from taskmill.policy.cron.decisions import Agenda, next_occurrence
 from taskmill.runtime.announcer import Announcer, Commits
 from taskmill.runtime.attempt import Attempt

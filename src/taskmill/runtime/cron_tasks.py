@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 from taskmill.core.cron_port import CronDeclaration
-from taskmill.define.declare import handler_refusal
 from taskmill.define.domain import Domain
 from taskmill.define.registry import Registry, overrides_of
-from taskmill.define.task import Task, TaskType
+from taskmill.define.task import Task, TaskType, handler_refusal
 from taskmill.errors import ConfigError
 from taskmill.model.options import merged
 from taskmill.model.settings import Retry

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from taskmill.core.logs import logger
+from taskmill.define.middleware import Middleware
 from taskmill.define.task import PartName
 from taskmill.execute.in_threads import ThreadExecutor
+from taskmill.execute.middleware import WithinMiddleware, start_async
 from taskmill.execute.on_loop import LoopExecutor
 from taskmill.execute.work import Ended, Executor, RunningHandler, Work
 from taskmill.runtime.attempt import Attempt
@@ -18,11 +22,17 @@ class Executors(NamedTuple):
     threads: ThreadExecutor
     processes: Executor | None
     """None if no task type asks for processes: most programs never load that code."""
+    middleware: Sequence[Middleware] = ()
 
     def start(self, attempt: Attempt, part: PartName, ended: Ended) -> RunningHandler:
         """Call the handler or the ``finalize`` of an attempt."""
         task, type = attempt.task, attempt.type
-        args, kwargs = type.handler.signature.decode(task.payload)
+        signature = type.handler.signature
+        args, kwargs = signature.decode(task.payload)
+        if signature.ignored and not signature.ignored_is_reported:
+            signature.ignored_is_reported = True
+            gone = ", ".join(map(repr, signature.ignored))
+            logger.warning("%s: stored tasks have %s, which the handler no longer takes; ignored", task.type, gone)
         work = Work(
             type.handler,
             part,
@@ -31,17 +41,31 @@ class Executors(NamedTuple):
             task.payload,
             args,
             kwargs,
-            attempt.record,
+            attempt,
             attempt.context,
             attempt,
             task.saved,
             task.replaced,
             attempt.children,
         )
+        executor: Executor
         if self.processes is not None and type.in_process:
-            return self.processes.start(work, ended)
-        executor = self.loop if type.handler.part(part).is_async else self.threads
+            executor = self.processes
+        else:
+            executor = self.loop if type.handler.part(part).is_async else self.threads
+        if self.middleware:
+            return self._start_within_middleware(attempt, work, executor, ended)
         return executor.start(work, ended)
+
+    def _start_within_middleware(
+        self, attempt: Attempt, work: Work, executor: Executor, ended: Ended
+    ) -> RunningHandler:
+        # One Context for the middleware and the handler: both see what the other has saved.
+        context = attempt.context()
+        work.context = lambda: context
+        if executor is self.loop:
+            return start_async(self.middleware, work, self.loop, ended)
+        return WithinMiddleware(self.middleware, work, executor, self.loop, ended)
 
     def start_hook(self, attempt: Attempt, ended: Ended) -> RunningHandler:
         """Call the ``on_cancel`` hook of an attempt, always in this process. Its result is ignored."""
@@ -51,11 +75,11 @@ class Executors(NamedTuple):
         arguments = [attempt.context(), *args] if hook.wants_context else args
         if hook.is_async:
             coroutine = hook.function(*arguments, **kwargs)
-            return self.loop.call(coroutine, f"{attempt.task.type}.on_cancel", _log_later, ended)
-        return self.threads.call(lambda: hook.function(*arguments, **kwargs) and None, _log_later, ended)
+            return self.loop.call(coroutine, f"{attempt.task.type}.on_cancel", attempt, _log_later, ended)
+        return self.threads.call(lambda: hook.function(*arguments, **kwargs) and None, attempt, _log_later, ended)
 
     async def close(self) -> None:
-        for executor in self:
+        for executor in (self.loop, self.threads, self.processes):
             if executor is not None:
                 await executor.close()
 

@@ -11,8 +11,9 @@ again in the next turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, Store
 from taskmill.define.registry import Registry
 from taskmill.dispatch.backpressure import Backpressure
@@ -21,10 +22,9 @@ from taskmill.dispatch.preempting import eased
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.errors import StoreError, StoreLost
 from taskmill.model.attempt import End, MakeWay, Outcome, Return, StopReason, Succeeded, TryAgain
-from taskmill.model.commit import Commit
+from taskmill.model.commit import Changes, Commit
 from taskmill.model.task import Claimed
 from taskmill.model.turn import Judged, Turn, TurnResult
-from taskmill.observe.log import logger
 from taskmill.policy.aging import effective_priority
 from taskmill.runtime.announcer import AgingWatch, Announcer, Commits
 from taskmill.runtime.attempt import Attempt, Spawner
@@ -32,6 +32,7 @@ from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.cron_clock import CronClock
 from taskmill.runtime.executors import Executors
 from taskmill.runtime.planning import Planner, is_past
+from taskmill.runtime.prefetching import Prefetching
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import DamagedRows, Upkeep
 
@@ -75,6 +76,16 @@ class DispatchLoop:
         )
         self._waiting = WaitingTasks(load, self.attempts.knows, self.backpressure, in_cluster=store.is_cluster)
         self._planner = Planner(store, clock, settings, self._waiting, self.attempts, self.backpressure)
+        self._prefetching = Prefetching(
+            self._waiting,
+            self._planner,
+            self.attempts,
+            self.backpressure,
+            clock,
+            lambda: settings.declared.max_concurrency,
+            self._may_start,
+            self._start,
+        )
         self.cron = CronClock(store, registry, clock, announcer, commits, settings.cron)
         self._aging_watch = AgingWatch(store, announcer)
         self.damaged_rows = DamagedRows(store, clock, commits)
@@ -92,6 +103,16 @@ class DispatchLoop:
     def wake(self) -> None:
         self.woken.set()
 
+    def prefetched_among(self, ids: Collection[int]) -> list[int]:
+        """Return those of the given tasks that are prefetched and have not begun."""
+        return [task.id for task in self._waiting.prefetch.tasks if task.id in ids]
+
+    async def store_beginnings(self) -> None:
+        """Store the beginnings of running tasks that only this process knows of, before it reads what runs."""
+        if begun := self._waiting.prefetch.to_store():
+            await self._store.note_begun(begun)
+            self._waiting.prefetch.stored(begun)
+
     async def settle_clock(self) -> bool:
         """Wait until a step of the wall clock is followed; return True if there was one.
 
@@ -108,10 +129,22 @@ class DispatchLoop:
             self.wake()
 
     def look_again(self) -> None:
-        """Survey the store, because another process or a method of this scheduler has changed it."""
+        """Survey the store, because a method of this scheduler has changed it."""
         self._waiting.survey_wanted = True
         self.cron.look_again()
         self.woken.set()
+
+    def changed_elsewhere(self, changes: Changes) -> None:
+        """Look for what another process has committed."""
+        self._waiting.changed_elsewhere(changes)
+        if changes.more:
+            self.cron.look_again()
+        self.woken.set()
+
+    def rules_changed(self) -> None:
+        """Survey the store, because a method of this scheduler has changed the rules that tasks start by."""
+        self._planner.return_prefetched()
+        self.look_again()
 
     def follow(self, commit: Commit, now: int, durable: bool) -> None:  # noqa: ARG002 - a follower of commits
         """Follow a commit of this process, one of the loop's own turns included."""
@@ -119,22 +152,31 @@ class DispatchLoop:
         for _, task in commit.fresh:
             if task.links is not None:
                 self.attempts.note_awaited(task.links.depends_on)
+        self._prefetching.follow(commit)
         self._upkeep.tasks_ended(len(commit.ended))
         if self._waiting.in_turn:
             # The turn under way may have claimed some of these tasks, without having started them yet.
             self._stops_meanwhile += commit.stopping
         for id, reason in commit.stopping:
-            self.attempts.stop(id, StopReason(reason))
+            self._stop(id, StopReason(reason))
         self.cron.follow(commit.crons)
         self.woken.set()
 
     def _outcome(self, attempt: Attempt, outcome: Outcome) -> None:
-        if attempt.is_first_ending(self._clock.monotonic()):
+        now, succeeded = self._clock.monotonic(), isinstance(outcome, Succeeded)
+        if attempt.is_first_ending(now):
+            self._waiting.prefetch.ended(attempt.task, now - attempt.started)
             self._waiting.picker.shares.ended(attempt.task.group, attempt.duration_ms)
-            if attempt.io is not None and isinstance(outcome, Succeeded):
+            if attempt.io is not None and succeeded:
                 self.backpressure.learn(attempt.task.type, attempt.io)
         self._planner.outcomes.append((attempt, outcome))
+        self._prefetching.attempt_ended(attempt, outcome)
         self.woken.set()
+
+    def _stop(self, id: int, reason: StopReason) -> None:
+        """Ask a running task to stop, and end a prefetched one."""
+        if not self._prefetching.stop(id, reason):
+            self.attempts.stop(id, reason)
 
     def _progress_noticed(self) -> None:
         self._planner.progress.waits = True
@@ -160,9 +202,11 @@ class DispatchLoop:
             await self._turn_or_sleep()
 
     async def _turn_or_sleep(self) -> None:
+        await self._prefetching.let_short_handlers_end()
         self.woken.clear()
         self.attempts.enforce_deadlines()
         if step := await self._upkeep.follow_clock_step():
+            self._planner.return_prefetched()
             self.attempts.clock_stepped(step)
             self._aging_watch.clock_stepped(step)
             self.cron.clock_stepped()
@@ -181,8 +225,10 @@ class DispatchLoop:
             await asyncio.sleep(0)
         turn = self._planner.plan()
         if turn.is_empty():
+            self._prefetching.begin_after_turn()
             self._announcer.reallocated(self._waiting.picker.shares.changes)
-            await self._clock.wait(self.woken, self._sleep_until())
+            if not self._planner.returns:
+                await self._clock.wait(self.woken, self._sleep_until())
         else:
             await self._commit(turn)
 
@@ -190,6 +236,7 @@ class DispatchLoop:
 
     def claim_no_more(self) -> None:
         self._planner.claiming = False
+        self._planner.return_prefetched()
 
     @property
     def has_outcomes(self) -> bool:
@@ -217,6 +264,7 @@ class DispatchLoop:
         return not (
             self._planner.outcomes
             or self._planner.returns
+            or self._waiting.prefetch.tasks
             or self.attempts.slots_taken
             or is_past(self._waiting.next_due, now)
             or is_past(self._waiting.next_expiry, now)
@@ -230,7 +278,8 @@ class DispatchLoop:
         wall = (self._aging_watch.next_read, self.cron.next_at, *self._planner.next_moments())
         deadline, progress = self.attempts.deadlines.next_at(), self._planner.progress.next_at
         moments = [monotonic + (moment - now) / 1000 for moment in wall if moment is not None]
-        moments += [at for at in (deadline, progress, self._upkeep.next_at, self._wake_at) if at is not None]
+        limits = (deadline, progress, self._waiting.prefetch.next_at(), self._upkeep.next_at, self._wake_at)
+        moments += [at for at in limits if at is not None]
         return min(moments, default=None)
 
     # Committing
@@ -276,16 +325,19 @@ class DispatchLoop:
         self.attempts.note_urgencies(result.urgencies, self._settings.declared.aging)
         self._apply_verdicts(turn, result)
         self._commits.publish(result.commit, result.now, durable=False)
+        if result.seen is not None:
+            self.follow(result.seen, result.now, durable=False)
         now, aging = self._clock.monotonic(), self._settings.declared.aging
         for claimed in result.claimed:
             claimed.effective = effective_priority(aging, claimed.urgency, result.now - claimed.place.aged_from)
-            claimed.budget = self.backpressure.budget_of(claimed.type, claimed.io)
-            self._start(claimed, now)
+            if not claimed.prefetched:
+                self._start(claimed, now)
+        self._prefetching.turn_committed(turn, result)
         # Pressure may have risen since the claims were planned.
         self._ease()
         self._announcer.reallocated(self._waiting.picker.shares.changes)
         for id, stop in (*result.stops, *self._stops_meanwhile):
-            self.attempts.stop(id, StopReason(stop))
+            self._stop(id, StopReason(stop))
         self._stops_meanwhile.clear()
 
     def _apply_verdicts(self, turn: Turn, result: TurnResult) -> None:
@@ -321,6 +373,10 @@ class DispatchLoop:
             return
         self._announcer.outcome_dropped(attempt.task)
 
+    def _may_start(self) -> bool:
+        """True if this node is alive and knows the time. A start after a step of the clock would be shifted by it."""
+        return not self._store.is_cut_off() and not self._upkeep.is_clock_stepped
+
     def _start(self, task: Claimed, now: float) -> None:
         registered = self._registry.find(task.type)
         if registered is not None:
@@ -328,6 +384,7 @@ class DispatchLoop:
             self.attempts.launch(task, registered, now)
             return
         self.attempts.knows(task.type)
+        self.load.end(task.group, task.type, task.budget)
         self._planner.returns.append(task)
         self._waiting.doubt(task)
         self.woken.set()

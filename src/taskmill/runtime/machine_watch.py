@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, KnowsMachine
 from taskmill.dispatch.backpressure import Backpressure, Seen
 from taskmill.errors import StoreError
 from taskmill.model.machine import UNSEEN, Capacity, Machine
-from taskmill.observe.log import logger
 from taskmill.policy.capacity import is_news
 from taskmill.policy.io_room import IoLoad
 

@@ -1,9 +1,9 @@
 """Notice commits of other processes on the same store.
 
-While this scheduler dispatches, or a caller here waits for a task, the store is asked at intervals whether another
-process has committed: often while others are active, seldom otherwise. SQLite answers in microseconds. A store with
-notifications (PostgreSQL) is asked when one arrives, and otherwise only as a safety net. The intervals are real time
-even under a manual clock, because other processes run in real time.
+While this scheduler dispatches, a caller here waits for a task, or something listens to events, the store is asked at
+intervals whether another process has committed: often while others are active, seldom otherwise. SQLite answers in
+microseconds. A store with notifications (PostgreSQL) is asked when one arrives, and otherwise only as a safety net. The
+intervals are real time even under a manual clock, because other processes run in real time.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from taskmill.core.logs import logger
 from taskmill.core.ports import Shared
 from taskmill.errors import StoreError, StoreLost
-from taskmill.observe.log import logger
+from taskmill.model.commit import Changes
 from taskmill.runtime.announcer import Waiters
 
 ACTIVE_INTERVAL = 0.02
@@ -35,14 +36,16 @@ class Neighbours:
         self._waiters = waiters
         self._watching: asyncio.Task[None] | None = None
         self._checked_at = 0.0
-        self.changed: Callable[[], None] | None = None
+        self.changed: Callable[[Changes], None] | None = None
+        self.heard: Callable[[], None] | None = None
+        """Called like ``changed``, while something listens to events."""
         self.lost: Callable[[StoreLost], None] | None = None
         """Called when the store can no longer be used."""
         self.check_clock: Callable[[], None] = lambda: None
         """Called at each check, so that the loop follows a step of the wall clock as soon as other processes do."""
 
     def watch(self) -> None:
-        """Start to check; the checks stop by themselves when no loop and no caller needs them."""
+        """Start to check; the checks stop by themselves when no loop, caller or listener needs them."""
         if self._watching is None and self._store.is_shared:
             self._watching = asyncio.get_running_loop().create_task(self._watch(), name="taskmill-neighbours")
 
@@ -54,7 +57,7 @@ class Neighbours:
     async def _watch(self) -> None:
         quick = ACTIVE_FOR
         try:
-            while self.changed is not None or self._waiters.ids:
+            while self.changed is not None or self.heard is not None or self._waiters.ids:
                 await self._wait(ACTIVE_INTERVAL if quick else IDLE_INTERVAL)
                 quick = max(quick - 1, 0)
                 self.check_clock()
@@ -82,10 +85,13 @@ class Neighbours:
     async def _check(self) -> bool:
         """Report commits of other processes; return True if there were any."""
         try:
-            if not await self._store.foreign_changes():
+            changes = await self._store.foreign_changes()
+            if changes is None:
                 return False
             if self.changed is not None:
-                self.changed()
+                self.changed(changes)
+            if self.heard is not None:
+                self.heard()
             if ids := self._waiters.ids:
                 self._waiters.ended(await self._store.ended_among(ids))
         except StoreLost as wrong:

@@ -7,6 +7,7 @@ cannot be committed, :meth:`Planner.turn_failed` keeps its outcomes for the next
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Sequence
 
@@ -71,6 +72,7 @@ def judge_all(ended: Sequence[Ended], now: int, monotonic: float, *, leaving: bo
                 verdict=_verdict(attempt, outcome, now, ended_at, leaving=leaving),
                 duration_ms=attempt.duration_ms,
                 ended_at=ended_at,
+                began_at=attempt.task.started_at if attempt.task.prefetched else None,
                 io=budget_to_store(attempt.io),
                 stopped=attempt.ends_task,
             )
@@ -197,7 +199,15 @@ class Planner:
         slots, waiting = self._settings.declared.max_concurrency, self._waiting
         self.judging, self.outcomes = one_turns_worth(self.outcomes)
         judged = judge_all(self.judging, now, monotonic, leaving=not self.claiming)
+        has_paused = waiting.has_preempted or waiting.has_eased
+        if waiting.prefetch.is_overdue(monotonic) or has_paused or not self.claiming or self._store.is_cut_off():
+            self.return_prefetched()
         returns, self.returns = self.returns, []
+        for task in returns:
+            if task.prefetched:
+                waiting.queue_again(task.lane, task.place)
+                if task.expires_at is not None:
+                    waiting.note_expiry(task.expires_at)
         promote, skip = is_past(waiting.next_due, now), is_past(waiting.next_beat, now)
         survey, waiting.survey_wanted = waiting.survey_wanted, False
         progress = self.progress.gather(monotonic, self.judging, self._attempts.open.values())
@@ -213,7 +223,9 @@ class Planner:
         at_work: list[int] | None = None
         shown_slots = slots if self._store.is_cluster else None
         if self._store.is_cluster and waiting.in_doubt:
-            at_work = [*self._attempts.task_ids(), *(each.task.id for each in judged)]
+            prefetched = (task.id for task in waiting.prefetch.tasks)
+            ended = (attempt.task.id for attempt, _ in (*self.judging, *self.outcomes))
+            at_work = [*self._attempts.task_ids(), *prefetched, *ended]
         resume_preempted = resume_eased = False
         starts, look = NO_STARTS, Look(survey, slots=shown_slots)
         # Outcomes that are left for the next turn hold their slots until then.
@@ -225,10 +237,13 @@ class Planner:
             if not (resume_preempted or resume_eased):
                 starts = self._choose(slots, taken, now, released_may_start=not survey and not promote)
                 look = waiting.look(survey=survey, slots=shown_slots)
+        # The store chooses which task is preempted, among those that it knows to be running.
+        begun = waiting.prefetch.to_store(monotonic if starts.preempt is None else math.inf)
         turn = Turn(
             now,
             monotonic,
             progress=progress,
+            begun=begun,
             judged=judged,
             returns=returns,
             at_work=at_work,
@@ -245,13 +260,25 @@ class Planner:
         waiting, counters = self._waiting, self._settings.counters
         if counters is not None and not waiting.is_measured:
             waiting.measure(counters.denied, counters.redistributed)
-        starts = waiting.choose(slots, slots - taken, now, released_may_start=released_may_start)
-        victims = self._preempting.victims(self._attempts.open.values(), taken + len(starts.claims), slots, now)
+        starts = waiting.choose(slots, slots - taken, now, released_may_start=released_may_start, running=self._ages)
+        taken += len(starts.claims) - len(starts.prefetch)
+        victims = self._preempting.victims(self._attempts.open.values(), taken, slots, now)
         for id in victims.here:
             self._attempts.stop(id, StopReason.PREEMPT)
         if victims.anywhere is None:
             return starts
         return msgspec.structs.replace(starts, preempt=victims.anywhere)
+
+    def _ages(self) -> list[tuple[str, float]]:
+        """Return the type of each running task and the seconds since it began."""
+        now = self._clock.monotonic()
+        return [(attempt.task.type, now - attempt.started) for attempt in self._attempts.open.values()]
+
+    def return_prefetched(self) -> None:
+        """Return the tasks that were prefetched and have not begun to the queue, with the next turn."""
+        for task in self._waiting.prefetch.take_all():
+            self._attempts.load.end(task.group, task.type, task.budget)
+            self.returns.append(task)
 
     def next_moments(self) -> tuple[int | None, ...]:
         """Return the instants, on the wall clock, at which a new turn may have something to do."""

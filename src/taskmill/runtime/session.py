@@ -16,11 +16,11 @@ import contextlib
 import math
 from collections.abc import Callable
 
+from taskmill.core.logs import about, logger
 from taskmill.core.ports import Clock, DispatchRight, Store
 from taskmill.define.registry import Registry
 from taskmill.errors import AlreadyRunning, InvalidState, StoreLost
 from taskmill.model.attempt import StopReason
-from taskmill.observe.log import about, logger
 from taskmill.runtime.announcer import Announcer, Commits
 from taskmill.runtime.attempt import Attempt, Spawner
 from taskmill.runtime.executors import Executors
@@ -78,14 +78,14 @@ class DispatchSession:
         done: Done | None = None,
         *,
         standby: bool = False,
-        started: asyncio.Event | None = None,
+        settled: asyncio.Event | None = None,
         may_go: asyncio.Event | None = None,
         wake_at: float | None = None,
     ) -> None:
         """Dispatch until :meth:`stop` is called or ``done`` returns True.
 
-        With ``standby``, wait while another process dispatches; otherwise raise ``AlreadyRunning``. ``started`` is set
-        when the loop is ready to run, and the loop then waits for ``may_go``.
+        With ``standby``, wait while another process dispatches; otherwise raise ``AlreadyRunning``. ``settled`` is set
+        when this wait begins, or when the loop is ready to run; the loop then waits for ``may_go``.
         """
         if self._stopping is not None:
             raise InvalidState("this scheduler is already dispatching")
@@ -93,9 +93,9 @@ class DispatchSession:
         self._stopped.clear()
         self._grace = None
         try:
-            right = await self._acquire(stopping, standby)
+            right = await self._acquire(stopping, standby, settled)
             if right is not None:
-                await self._run_with(right, done, stopping, started, may_go, wake_at)
+                await self._run_with(right, done, stopping, settled, may_go, wake_at)
         finally:
             self._stopping = None
             self._stopped.set()
@@ -121,13 +121,17 @@ class DispatchSession:
         if self.loop is not None:
             self.loop.wake()
 
-    async def _acquire(self, stopping: asyncio.Event, standby: bool) -> DispatchRight | None:
+    async def _acquire(
+        self, stopping: asyncio.Event, standby: bool, settled: asyncio.Event | None
+    ) -> DispatchRight | None:
         while not stopping.is_set():
             try:
                 return await self._store.acquire_dispatch()
             except AlreadyRunning:
                 if not standby:
                     raise
+            if settled is not None:
+                settled.set()
             await self._clock.wait(stopping, self._clock.monotonic() + STANDBY_INTERVAL)
         return None
 
@@ -136,7 +140,7 @@ class DispatchSession:
         right: DispatchRight,
         done: Done | None,
         stopping: asyncio.Event,
-        started: asyncio.Event | None,
+        settled: asyncio.Event | None,
         may_go: asyncio.Event | None,
         wake_at: float | None,
     ) -> None:
@@ -184,11 +188,11 @@ class DispatchSession:
                     raise lost[0]
                 return stopping.is_set() or (done is not None and done(loop))
 
-            self._neighbours.changed, self._neighbours.lost = loop.look_again, lose
+            self._neighbours.changed, self._neighbours.lost = loop.changed_elsewhere, lose
             self._neighbours.check_clock = loop.check_clock
             self._neighbours.watch()
-            if started is not None:
-                started.set()
+            if settled is not None:
+                settled.set()
             if may_go is not None:
                 await may_go.wait()
             try:

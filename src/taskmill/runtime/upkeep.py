@@ -15,10 +15,10 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 
+from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, Dispatches, Maintained
 from taskmill.errors import StoreCorrupt, StoreError, StoreLost
 from taskmill.model.settings import PRUNE_BITE, Retention
-from taskmill.observe.log import logger
 from taskmill.policy.rules import Rules
 from taskmill.policy.series import CLOCK_STEP_MS
 from taskmill.runtime.announcer import Announcer, Commits

@@ -76,6 +76,8 @@ class ManualClock:
 
     async def jump(self, duration: Duration) -> None:
         """Move only the wall clock, backwards if negative, as an administrator or a time server would."""
+        if isinstance(duration, str):
+            duration = milliseconds(duration, "duration") / 1000
         self._now += duration if isinstance(duration, timedelta) else timedelta(seconds=duration)
         for _, _, alarm in self._sleepers:
             _ring(alarm)

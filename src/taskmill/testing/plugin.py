@@ -8,7 +8,8 @@ Fixtures: ``manual_clock``, and ``taskmill_scheduler``, a factory for open sched
         scheduler.assert_submitted(upload, path="a.jpg")
         await scheduler.run_until_idle()
 
-With ``inline=True`` every submission runs to its end before ``submit`` returns.
+With ``inline=True`` every submission runs to its end before ``submit`` returns; with ``inline="raise"`` it also raises
+the exception of the handler.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from taskmill.testing import ObservedScheduler
 from taskmill.testing.clock import ManualClock
-from taskmill.testing.scheduler import ObservedScheduler
 
 if TYPE_CHECKING or find_spec("pytest_asyncio") is not None:
     from pytest_asyncio import fixture as async_fixture
@@ -43,7 +44,7 @@ async def taskmill_scheduler(manual_clock: ManualClock) -> AsyncIterator[Schedul
     """A factory for open schedulers in memory on ``manual_clock``; they are closed after the test."""
     async with AsyncExitStack() as stack:
 
-        async def make(*, inline: bool = False, **settings: Any) -> ObservedScheduler:
+        async def make(*, inline: bool | Literal["raise"] = False, **settings: Any) -> ObservedScheduler:
             settings.setdefault("clock", manual_clock)
             return await stack.enter_async_context(ObservedScheduler(inline=inline, **settings))
 

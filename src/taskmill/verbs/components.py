@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from os import getpid
+from typing import TYPE_CHECKING, Any
 
-from taskmill.core.ports import Clock, Store
-from taskmill.define.registry import Registry
 from taskmill.errors import ConfigError, InvalidState, TaskNotFound
 from taskmill.handle import Handle, HandlesTasks
-from taskmill.model.commit import Commit
-from taskmill.model.controls import Controls
 from taskmill.model.options import text
-from taskmill.model.task import Stored
-from taskmill.policy.rules import Rules, declared_here
-from taskmill.runtime.settings import RunSettings
 
 if TYPE_CHECKING:
+    from taskmill.core.ports import Clock, Store
+    from taskmill.define.registry import Registry
+    from taskmill.model.commit import Commit
+    from taskmill.model.controls import Controls
+    from taskmill.model.task import Stored
     from taskmill.observe.bus import EventBus
+    from taskmill.observe.tracing import Tracing
+    from taskmill.policy.rules import Rules
     from taskmill.runtime.announcer import Announcer, Commits, Waiters
     from taskmill.runtime.loop import DispatchLoop
     from taskmill.runtime.neighbours import Neighbours
+    from taskmill.runtime.remote_events import RemoteEvents
     from taskmill.runtime.session import DispatchSession
+    from taskmill.runtime.settings import RunSettings
+    from taskmill.verbs.blocking import LoopCaller
+    from taskmill.verbs.wait_warnings import WaitWarnings
 
 
 class Components(HandlesTasks):
@@ -35,12 +40,25 @@ class Components(HandlesTasks):
     _announcer: Announcer
     _commits: Commits
     _neighbours: Neighbours
+    _remote_events: RemoteEvents
     _session: DispatchSession
+    _loop_caller: LoopCaller
+    _wait_warnings: WaitWarnings
+    _tracing: Tracing | None
     _is_open: bool
+    _opened_in: int
+    """The process that opened the scheduler."""
 
     def _opened(self) -> None:
         if not self._is_open:
             raise InvalidState("the scheduler is not open; use `async with Scheduler(...)`")
+        if self._is_forked:
+            raise forked(self._opened_in)
+
+    @property
+    def _is_forked(self) -> bool:
+        """True if this process was forked from the one that opened the scheduler."""
+        return self._opened_in != getpid()
 
     @property
     def _loop(self) -> DispatchLoop | None:
@@ -53,6 +71,8 @@ class Components(HandlesTasks):
 
     def _rules(self, controls: Controls) -> Rules:
         """Return the rules that apply under these controls."""
+        from taskmill.policy.rules import Rules, declared_here
+
         own = self._settings.declared
         if self._loop is None:
             own = declared_here(own, controls, is_dispatched=self._store.dispatcher_is_alive())
@@ -62,9 +82,18 @@ class Components(HandlesTasks):
         """Publish a commit to the dispatch loop and to listeners."""
         self._commits.publish(commit, self._clock.now_ms(), durable=True)
 
-    def _handle(self, type: str, stored: Stored) -> Handle[object]:
+    def _handle(self, type: str, stored: Stored) -> Handle[Any]:
         registered = self._registry.find(type)
         return Handle(self, stored, registered.handler.signature.decode_result if registered else None)
+
+
+def forked(opened_in: int) -> InvalidState:
+    """Return the error for a scheduler that is used in a fork of the process that opened it."""
+    return InvalidState(
+        f"this scheduler was opened in process {opened_in}, and its threads and connections do not survive a fork; "
+        "close it before the fork and open one in each process: in a web server, when a worker starts; with "
+        "multiprocessing, in the function that the child runs, or use the start method 'spawn'"
+    )
 
 
 def checked_id(id: object) -> int:

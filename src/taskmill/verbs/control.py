@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Unpack
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Handle
-from taskmill.model.commit import SeriesChange
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
 from taskmill.model.settings import PRUNE_BITE, Retention
 from taskmill.model.task import Stored
 from taskmill.verbs.components import checked_id
 from taskmill.verbs.reading import ReadMethods
+
+if TYPE_CHECKING:
+    from taskmill.model.commit import CancelResult, SeriesChange
 
 
 class ControlMethods(ReadMethods):
@@ -22,8 +24,7 @@ class ControlMethods(ReadMethods):
     async def cancel(self, id: int) -> bool:
         """End a waiting task, or ask a running one to stop; return ``False`` if the task had already ended."""
         self._opened()
-        result = await self._store.cancel([checked_id(id)], self._clock.now_ms())
-        self._follow(result.commit)
+        result = await self._cancel([checked_id(id)])
         if not result.ids:
             await self.get(id)
             return False
@@ -35,13 +36,22 @@ class ControlMethods(ReadMethods):
         chosen = checked_filters(filters)
         if not chosen.selects:
             raise ConfigError("cancel_where needs at least one filter; without one it would cancel every task")
+        await self._store_beginnings()
         found = [record.id for record in await self._store.tasks(chosen)]
         cancelled: list[int] = []
         for start in range(0, len(found), PRUNE_BITE):
-            result = await self._store.cancel(found[start : start + PRUNE_BITE], self._clock.now_ms())
-            self._follow(result.commit)
+            result = await self._cancel(found[start : start + PRUNE_BITE])
             cancelled += result.ids
         return sorted(cancelled)
+
+    async def _cancel(self, ids: Sequence[int]) -> CancelResult:
+        """Cancel tasks, and wait for those that were prefetched: they end at once, as waiting tasks do."""
+        result = await self._store.cancel(ids, self._clock.now_ms())
+        prefetched = [] if self._loop is None else self._loop.prefetched_among(result.ids)
+        self._follow(result.commit)
+        for id in prefetched:
+            await self.wait(id)
+        return result
 
     async def retry_dead(self, id: int) -> Handle[Any]:
         """Return a dead letter to the queue under its own id, with a fresh retry counter."""

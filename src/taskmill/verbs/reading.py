@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 
+from taskmill.core.logs import logger
+from taskmill.define.current import current
 from taskmill.errors import ConfigError, StoreError, StoreLost, TaskNotFound
 from taskmill.model.controls import EVERYTHING, ScopeKind
 from taskmill.model.durations import Duration, optional_milliseconds
@@ -15,17 +17,19 @@ from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.machine import UNSEEN, NodeMachine
 from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.snapshot import Schedule, Snapshot
-from taskmill.model.status import Ending
-from taskmill.observe.log import logger
-from taskmill.policy.rules import Rules
+from taskmill.model.status import Ending, Status
 from taskmill.verbs.components import Components, checked_id, checked_text
+from taskmill.verbs.wait_warnings import PATIENCE
 
 if TYPE_CHECKING:
     from taskmill.model.cluster import NodeAtWork
     from taskmill.model.events import Event
     from taskmill.observe.bus import Listener
     from taskmill.observe.counters import Counters
+    from taskmill.policy.rules import Rules
     from taskmill.runtime.gauges import Gauges
+
+E = TypeVar("E", bound="Event")
 
 DISK_RETRY = 1.0
 """Seconds to wait before checking again whether an ending is on disk."""
@@ -51,6 +55,7 @@ class ReadMethods(Components):
     async def tasks(self, **filters: Unpack[FilterOptions]) -> list[TaskRecord]:
         """Return active tasks, oldest first."""
         self._opened()
+        await self._store_beginnings()
         return [self._live(record) for record in await self._store.tasks(checked_filters(filters))]
 
     async def history(self, **filters: Unpack[FilterOptions]) -> list[HistoryRecord]:
@@ -61,6 +66,7 @@ class ReadMethods(Components):
     async def count(self, **filters: Unpack[FilterOptions]) -> int:
         """Count the active tasks that match or, with an ending as ``status``, the ended ones."""
         self._opened()
+        await self._store_beginnings()
         return await self._store.count(checked_filters(filters))
 
     async def stats(self, type: str) -> TypeStats:
@@ -83,17 +89,20 @@ class ReadMethods(Components):
     async def snapshot(self) -> Snapshot:
         """Return a snapshot of running and waiting tasks, groups, pauses, rates, pressure, schedules and nodes."""
         # Imported here, because most programs never call this.
-        from taskmill.verbs.snapshots import groups_of, node_snapshot, rates_of
+        from taskmill.verbs.snapshots import groups_of, node_snapshot, rates_of, unhandled_of
 
         self._opened()
+        await self._store_beginnings()
         load = await self._store.load_of_groups()
         rules, now = self._rules(load.controls), self._clock.now_ms()
         running, nodes = await self._store.running_tasks()
         rules = self._with_all_slots(rules, nodes)
+        unknown = await self._unknown(type for _, type in load.waiting)
         return Snapshot(
             running=[self._live(record) for record in running],
             counts=await self._store.counts(),
-            groups=groups_of(load, rules, now, await self._unknown(type for _, type in load.waiting)),
+            groups=groups_of(load, rules, now, unknown),
+            unhandled=unhandled_of(load, unknown),
             paused=rules.is_paused(EVERYTHING),
             paused_groups=sorted(rules.paused(ScopeKind.GROUP, now)),
             paused_domains=sorted(rules.paused(ScopeKind.DOMAIN, now)),
@@ -123,6 +132,7 @@ class ReadMethods(Components):
         from taskmill.policy.paused_time import clocks, has_expired
 
         self._opened()
+        await self._store_beginnings()
         found = await self._store.situation(checked_id(id))
         if found is None:
             return about_ended(await self.get(id))
@@ -145,13 +155,21 @@ class ReadMethods(Components):
             return rules
         if self._loop is not None:
             slots += rules.declared.max_concurrency
+        from taskmill.policy.rules import Rules
+
         return Rules(msgspec.structs.replace(rules.declared, max_concurrency=slots), rules.controls)
 
     async def _unknown(self, types: Iterable[str]) -> frozenset[str]:
-        """Return the types without a handler on any dispatching node, as far as this process knows."""
+        """Return the types without a handler on any dispatching node; if none dispatches, on any that ever did."""
+        unknown = frozenset(types)
         if self._loop is not None:
-            return frozenset(type for type in types if self._registry.find(type) is None)
-        return frozenset(types).difference(await self._store.published_types())
+            unknown = frozenset(type for type in unknown if self._registry.find(type) is None)
+            if not self._store.is_cluster:
+                return unknown
+        if not unknown:
+            return unknown
+        handled = await self._store.handled_types() if self._is_dispatched else None
+        return unknown.difference(await self._store.published_types() if handled is None else handled)
 
     async def _pressures(self) -> Mapping[str, float]:
         """Return the pressure by source; if several nodes have a source, the highest value."""
@@ -174,6 +192,7 @@ class ReadMethods(Components):
     async def graph(self, id: int) -> TaskGraph:
         """Return the tasks connected to a task: parents, children, dependencies and dependents."""
         self._opened()
+        await self._store_beginnings()
         graph = await self._store.graph(checked_id(id))
         if graph is None:
             raise TaskNotFound(f"no task has the id {id}")
@@ -185,6 +204,9 @@ class ReadMethods(Components):
         limit = optional_milliseconds(timeout, "timeout")
         until = None if limit is None else self._clock.monotonic() + limit / 1000
         ended = self._waiters.expect(checked_id(id))
+        running = current.get()
+        handler = None if running is None else running.task.id
+        warn_at = None if handler is None and self._is_dispatched else self._clock.monotonic() + PATIENCE
         try:
             while True:
                 ended.clear()
@@ -197,9 +219,26 @@ class ReadMethods(Components):
                 if until is not None and self._clock.monotonic() >= until:
                     raise TimeoutError(f"task {id} has not ended after {timeout}")
                 self._neighbours.watch()
-                await self._clock.wait(ended, min((at for at in wake_at if at is not None), default=None))
+                with self._wait_warnings.waiting(handler):
+                    wakes_at = min((at for at in (*wake_at, warn_at) if at is not None), default=None)
+                    await self._clock.wait(ended, wakes_at)
+                    if warn_at is not None and self._clock.monotonic() >= warn_at:
+                        warn_at = None
+                        await self._warn_if_stuck(id, handler)
         finally:
             self._waiters.leave(id)
+
+    async def _warn_if_stuck(self, id: int, handler: int | None) -> None:
+        """Warn a caller that has waited for a while if nothing can run the task."""
+        if not self._is_dispatched:
+            self._wait_warnings.no_dispatcher(id)
+        elif handler is not None and self._loop is not None:
+            slots, attempts = self._settings.declared.max_concurrency, self._loop.attempts
+            if attempts.slots_taken >= slots and self._wait_warnings.all_wait(attempts.task_ids()):
+                record = await self.get(id)
+                # Another node may run it.
+                if isinstance(record, TaskRecord) and record.status is not Status.RUNNING:
+                    self._wait_warnings.no_slot(record, slots)
 
     @property
     def _is_dispatched(self) -> bool:
@@ -232,10 +271,31 @@ class ReadMethods(Components):
         left = (record.expires_at - self._clock.now()).total_seconds()
         return self._clock.monotonic() + left if left > 0 else None
 
-    def events(self, *kinds: type[Event], domain: str | None = None, type: str | None = None) -> Listener:
-        """Listen from now on; return an async iterator over the given kinds of events, or over all."""
+    @overload
+    def events(
+        self, *, domain: str | None = None, type: str | None = None, since: int | None = None
+    ) -> Listener[Event]: ...
+    @overload
+    def events(
+        self, *kinds: type[E], domain: str | None = None, type: str | None = None, since: int | None = None
+    ) -> Listener[E]: ...
+    def events(
+        self, *kinds: type[Any], domain: str | None = None, type: str | None = None, since: int | None = None
+    ) -> Listener[Any]:
+        """Listen from now on; return an async iterator over the given kinds of events, or over all.
+
+        ``since`` is the ``seq`` of an event of this scheduler: the iterator continues after that event. If what
+        followed it is not known any longer, the first event is ``EventsMissed``.
+        """
         self._opened()
-        return self._bus.listen(kinds, domain, type)
+        listener = self._bus.listen(kinds, domain, type, since)
+        self._remote_events.follow()
+        return listener
+
+    def _end_events(self) -> None:
+        """End all event streams, and from now on every new one at once, because the program shuts down."""
+        if self._is_open:
+            self._bus.end_listeners()
 
     async def facts(self, *, integrity: bool = False) -> Mapping[str, Any]:
         """Return facts about the store, for ``taskmill doctor``; with ``integrity``, check every page of a file."""
@@ -244,6 +304,11 @@ class ReadMethods(Components):
 
     def _with_live_progress(self, record: TaskRecord | HistoryRecord) -> TaskRecord | HistoryRecord:
         return self._live(record) if isinstance(record, TaskRecord) else record
+
+    async def _store_beginnings(self) -> None:
+        """Make the store show every task that runs here as running."""
+        if self._loop is not None:
+            await self._loop.store_beginnings()
 
     def _live(self, record: TaskRecord) -> TaskRecord:
         """Return the record with the handler's latest progress, if it runs here."""

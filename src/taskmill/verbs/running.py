@@ -21,7 +21,7 @@ class RunMethods(Components):
     @property
     def is_dispatching(self) -> bool:
         """True if this scheduler dispatches tasks now."""
-        return self._is_open and self._loop is not None
+        return self._is_open and not self._is_forked and self._loop is not None
 
     async def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop`. With ``standby``, first wait until no other process dispatches this store."""
@@ -49,14 +49,19 @@ class RunMethods(Components):
             raise TimeoutError(f"not idle after {timeout}")
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncGenerator[Self, None]:
-        """Dispatch in the background for the duration of a ``with`` block."""
+    async def running(self, *, standby: bool = False) -> AsyncGenerator[Self, None]:
+        """Dispatch in the background for the duration of a ``with`` block.
+
+        With ``standby``, the block is entered even while another process dispatches; dispatching starts when that
+        process has stopped.
+        """
         self._opened()
-        started = asyncio.Event()
+        settled = asyncio.Event()
         loop = asyncio.get_running_loop()
         with self._as_current():
-            dispatching = loop.create_task(self._session.run(started=started), name="taskmill-dispatcher")
-        starting = loop.create_task(started.wait())
+            running = self._session.run(standby=standby, settled=settled)
+            dispatching = loop.create_task(running, name="taskmill-dispatcher")
+        starting = loop.create_task(settled.wait())
         try:
             await asyncio.wait([dispatching, starting], return_when=asyncio.FIRST_COMPLETED)
             if dispatching.done():
@@ -80,4 +85,5 @@ class RunMethods(Components):
         """Stop dispatching: let running tasks finish for ``grace``, then interrupt them without using a retry."""
         seconds = None if grace is None else milliseconds(grace, "grace") / 1000
         if self._is_open:
+            self._opened()
             await self._session.stop(seconds)

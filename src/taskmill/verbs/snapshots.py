@@ -19,6 +19,15 @@ from taskmill.policy.rules import Rules
 from taskmill.policy.shares import NO_SHARE
 
 
+def unhandled_of(load: GroupLoad, unknown_types: Collection[str]) -> dict[str, int]:
+    """Return the number of waiting tasks of each type that has no handler anywhere."""
+    counts: dict[str, int] = {}
+    for (_, type), waiting in sorted(load.waiting.items()):
+        if type in unknown_types and waiting > 0:
+            counts[type] = counts.get(type, 0) + waiting
+    return counts
+
+
 def groups_of(load: GroupLoad, rules: Rules, now: int, unknown_types: Collection[str]) -> dict[str, GroupSnapshot]:
     """Return every group with work or settings of its own. Tasks without a handler anywhere get no share."""
     busy, pending = by_group(load.running), by_group(load.waiting)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from taskmill.errors import UnknownTaskType
 from taskmill.handle import Handle
@@ -11,11 +12,16 @@ from taskmill.model.submission import Submission, checked_submissions
 from taskmill.model.task import NewTask, Origin, Stored
 from taskmill.verbs.components import Components
 
+if TYPE_CHECKING:
+    from taskmill.verbs.blocking import Handle as BlockingHandle
+
+R = TypeVar("R")
+
 
 class SubmitMethods(Components):
     """Methods that store tasks."""
 
-    async def submit(self, submission: Submission, *, connection: object = None) -> Handle[Any]:
+    async def submit(self, submission: Submission[R], *, connection: object = None) -> Handle[R]:
         """Store one task. With ``connection``, store it in the caller's transaction on the same database."""
         known = isinstance(submission, Submission) and self._registry.knows(submission.type)
         if connection is not None or not known:
@@ -25,20 +31,28 @@ class SubmitMethods(Components):
         task = self._registry.resolve(submission, self._clock.now_ms())
         if (task.due_is_relative or task.expires_at is not None) and await self._settle_clock():
             task = self._registry.resolve(submission, self._clock.now_ms())
-        return self._handle(task.type, (await self._store.add([task]))[0])
+        return self._handle(task.type, (await self._add([task]))[0])
 
-    async def submit_many(self, submissions: Iterable[Submission], *, connection: object = None) -> list[Handle[Any]]:
+    def _submit_sync(self, submission: Submission[R], name: str) -> BlockingHandle[R]:
+        """Store one task for a thread that may block."""
+        # Imported here, because most programs never call this.
+        from taskmill.verbs.blocking import Handle as BlockingHandle
+
+        self._opened()
+        self._loop_caller.check_thread(f"write `await {name.rpartition('::')[2]}.submit(...)` there")
+        return BlockingHandle(self._loop_caller.call(self.submit(submission)), self._loop_caller)
+
+    async def submit_many(self, submissions: Iterable[Submission[R]], *, connection: object = None) -> list[Handle[R]]:
         """Store many tasks in one transaction; the handles are in input order."""
         tasks = await self.resolve(submissions)
         if connection is not None:
-            return self._handles(tasks, await self._store.add_within(connection, tasks) if tasks else [])
-        stored = await self._store.add(tasks) if tasks else []
-        return self._handles(tasks, stored)
+            return self._handles(tasks, await self._add(tasks, partial(self._store.add_within, connection)))
+        return self._handles(tasks, await self._add(tasks))
 
     async def _spawn(self, submissions: Sequence[Submission], origin: Origin) -> list[Handle[Any]]:
         """Store children or siblings of an attempt."""
         tasks = await self.resolve(submissions, spawning=True)
-        return self._handles(tasks, await self._store.spawn(tasks, origin) if tasks else [])
+        return self._handles(tasks, await self._add(tasks, lambda tasks: self._store.spawn(tasks, origin)))
 
     async def resolve(self, submissions: Iterable[Submission], *, spawning: bool = False) -> list[NewTask]:
         """Check submissions and apply defaults; nothing is stored yet."""
@@ -55,7 +69,19 @@ class SubmitMethods(Components):
 
     def submit_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Handle[Any]]:
         """Store resolved tasks in the transaction of the caller's connection, in the caller's thread."""
-        return self._handles(tasks, self._store.add_through(connection, tasks) if tasks else [])
+        if not tasks:
+            return []
+        add = partial(self._store.add_through, connection)
+        return self._handles(tasks, add(tasks) if self._tracing is None else self._tracing.submit_here(tasks, add))
+
+    async def _add(
+        self, tasks: Sequence[NewTask], add: Callable[[Sequence[NewTask]], Awaitable[Sequence[Stored]]] | None = None
+    ) -> Sequence[Stored]:
+        """Store resolved tasks, inside a span if this scheduler traces."""
+        if not tasks:
+            return []
+        add = add or self._store.add
+        return await (add(tasks) if self._tracing is None else self._tracing.submit(tasks, add))
 
     def _handles(self, tasks: Sequence[NewTask], stored: Sequence[Stored]) -> list[Handle[Any]]:
         return [self._handle(task.type, answer) for task, answer in zip(tasks, stored, strict=True)]

@@ -15,8 +15,6 @@ from taskmill.model.durations import Duration, from_ms, instant, milliseconds
 from taskmill.model.records import HistoryRecord
 from taskmill.model.settings import Group, RateLimit, priority_value
 from taskmill.model.task import domain_of
-from taskmill.policy.aging import max_wait_ms
-from taskmill.policy.rules import changed, equal_weights
 from taskmill.verbs.components import checked_concurrency, checked_id, checked_text
 from taskmill.verbs.control import ControlMethods
 
@@ -37,6 +35,8 @@ class TuneMethods(ControlMethods):
 
     def max_wait(self, priority: int) -> timedelta | None:
         """Return the longest wait until a task gets the next free slot; ``None`` (no bound) without aging."""
+        from taskmill.policy.aging import max_wait_ms
+
         aging = self._settings.declared.aging
         value = priority_value(priority, "priority")
         return None if aging is None else timedelta(milliseconds=max_wait_ms(aging, value))
@@ -61,7 +61,7 @@ class TuneMethods(ControlMethods):
             except BaseException:
                 self._settings.declared = before
                 raise
-            self._loop.look_again()
+            self._loop.rules_changed()
 
     def domain(self, name: str) -> DomainControl:
         """Return the controls of a domain, such as ``scheduler.domain("sync").pause()``."""
@@ -77,6 +77,8 @@ class TuneMethods(ControlMethods):
 
     async def reset_group_weights(self) -> None:
         """Give every group the default weight."""
+        from taskmill.policy.rules import equal_weights
+
         self._opened()
         rules = self._rules(await self._store.controls())
         await self._change({Scope(ScopeKind.GROUP, name): change for name, change in equal_weights(rules)})
@@ -90,6 +92,8 @@ class TuneMethods(ControlMethods):
         await self._change({Scope(ScopeKind.TYPE, name): Change(rate=checked_rate(rate))})
 
     async def _change(self, changes: Mapping[Scope, Change]) -> None:
+        from taskmill.policy.rules import changed
+
         self._opened()
         before = self._rules(await self._store.controls())
         groups = {scope.name: change for scope, change in changes.items() if scope.kind is ScopeKind.GROUP}
@@ -102,7 +106,7 @@ class TuneMethods(ControlMethods):
             weight = before.group(name).weight
             if change.weight is not UNSET and change.weight != weight:
                 self._announcer.weight_changed(name, weight, change.weight)
-        self._look_again()
+        self._rules_changed()
 
     async def _pause(self, scope: Scope, until: int | None, *, relative: bool = False) -> None:
         self._opened()
@@ -110,7 +114,7 @@ class TuneMethods(ControlMethods):
         await self._end_pauses(now)
         await self._store.pause(scope, now, until, relative=relative)
         self._announcer.scope_paused(scope, None if until is None else from_ms(until))
-        self._look_again()
+        self._rules_changed()
 
     async def _resume(self, scope: Scope) -> None:
         self._opened()
@@ -118,17 +122,17 @@ class TuneMethods(ControlMethods):
         await self._end_pauses(now)
         if await self._store.resume(scope, now):
             self._announcer.scope_resumed(scope)
-            self._look_again()
+            self._rules_changed()
 
     async def _end_pauses(self, now: int) -> None:
         """End the pauses whose time is over and announce them; the store would end them without an event."""
         for over in await self._store.end_pauses(now):
             self._announcer.scope_resumed(over)
-            self._look_again()
+            self._rules_changed()
 
-    def _look_again(self) -> None:
+    def _rules_changed(self) -> None:
         if self._loop is not None:
-            self._loop.look_again()
+            self._loop.rules_changed()
 
     def _pause_end(self, until: datetime | None, duration: Duration | None) -> int | None:
         if until is not None and duration is not None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from taskmill import ConfigError, Context, Domain
 from taskmill.cron import Cron, CronExpression, DuplicateRegistration, InvalidCronExpression, InvalidRegistration
-from taskmill.define.declare import handler_refusal
+from taskmill.define.task import handler_refusal
 from taskmill.policy.cron.registrations import Registration, checked_registrations
 
 HOURLY = "0 * * * *"
@@ -112,9 +112,9 @@ def test_a_wrong_expression_is_told_with_its_cause(expression: object, field: st
         (timedelta(seconds=-1), "retry_delay must not be negative, got -1 day, 23:59:59"),
         (float("nan"), "retry_delay must not be NaN"),
         (float("inf"), "retry_delay is too long: inf"),
-        ("60", "retry_delay must be a timedelta or seconds, not str"),
-        (None, "retry_delay must be a timedelta or seconds, not NoneType"),
-        (True, "retry_delay must be a timedelta or seconds, not bool"),
+        ("60", "retry_delay is written as 250ms, 10s, 10m, 1h30m or 2d, got '60'"),
+        (None, "retry_delay must be a timedelta, seconds or a text such as '10m', not NoneType"),
+        (True, "retry_delay must be a timedelta, seconds or a text such as '10m', not bool"),
     ],
 )
 def test_a_delay_is_a_duration(delay: object, reason: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from taskmill import Domain, GiveUp, Retry, RetryLater, Scheduler
+from taskmill import Domain, GiveUp, Retry, RetryLater, Scheduler, Task
 from taskmill.cron import Cron
 from taskmill.events import TaskCompleted
 from taskmill.testing import ManualClock
@@ -158,9 +158,9 @@ async def test_an_exception_that_cannot_be_described_ends_its_attempt_all_the_sa
     async def broken() -> None:
         raise wrong
 
-    task = {"loop": loop, "thread": thread, "hook": hook}[place]
+    tasks: dict[str, Task[[], None]] = {"loop": loop, "thread": thread, "hook": hook}
     async with Scheduler(domains=[domain]) as scheduler, scheduler.running():
-        handle = await task.submit()
+        handle = await tasks[place].submit()
         if place == "hook":
             await started.wait()
             await handle.cancel()
@@ -200,7 +200,7 @@ async def test_a_key_function_that_raises_holds_up_no_other_cron_task(manual_clo
             await manual_clock.advance(120)
             async with asyncio.timeout(10):
                 event = await anext(ended)
-    assert event.type == "d::healthy"  # type: ignore[attr-defined]
+    assert event.type == "d::healthy"
 
 
 class Unspeakable:

@@ -33,7 +33,7 @@ async def test_a_waiting_task_ends_at_once_and_never_runs(taskmill_scheduler: Sc
     await scheduler.run_until_idle()
     assert ran == [3]
     assert (await pending.record()).ending == "cancelled"  # type: ignore[union-attr]
-    assert {(await anext(listener)).task_id for _ in range(2)} == {pending.id, delayed.id}  # type: ignore[attr-defined]
+    assert {(await anext(listener)).task_id for _ in range(2)} == {pending.id, delayed.id}
     with pytest.raises(TaskFailed, match="cancelled"):
         await delayed.result()
     assert await other.result() is None
@@ -245,7 +245,8 @@ async def test_a_cancellation_that_loses_its_process_still_runs_the_hook(tmp_pat
         handle = await work.submit(1)
     with raw(f"{tmp_path}/t.db") as connection:
         connection.execute(
-            "UPDATE taskmill_task SET status = 'running', attempt = 1, stop = 'cancel', saved = '{\"a\": 1}'"
+            "UPDATE taskmill_task SET"
+            " status = 'running', attempt = 1, started_at = 1, stop = 'cancel', saved = '{\"a\": 1}'"
         )
     async with Scheduler(f"{tmp_path}/t.db", domains=[domain]) as scheduler:
         await scheduler.run_until_idle()

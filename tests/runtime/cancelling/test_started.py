@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import pytest
 
@@ -69,7 +70,7 @@ async def test_the_hook_runs_for_a_task_between_retries(
         assert await handle.cancel()
         await manual_clock.advance(1)
         assert (await ended(scheduler, handle.id)).ending == "cancelled"
-    assert (await anext(cancelled)).task_id == handle.id  # type: ignore[attr-defined]
+    assert (await anext(cancelled)).task_id == handle.id
     assert uploads.log == ["start a", "hook a a", "closed a"]
 
 
@@ -230,7 +231,7 @@ async def test_a_replacement_waits_for_the_hook_no_longer_than_cancel_timeout(
 
 @pytest.mark.parametrize("strategy", ["skip", "requeue"])
 async def test_other_duplicates_of_a_started_task_that_waits_meet_a_waiting_one(
-    taskmill_scheduler: SchedulerFactory, any_store: str, strategy: str
+    taskmill_scheduler: SchedulerFactory, any_store: str, strategy: Literal["skip", "requeue"]
 ) -> None:
     uploads = Uploads()
     scheduler = await taskmill_scheduler(store=any_store, domains=[uploads.domain], shutdown_grace=0)
@@ -333,7 +334,7 @@ async def test_a_waiting_parent_without_a_hook_ends_with_its_last_child(
         await manual_clock.advance(1)
     record = await ended(scheduler, handle.id)
     assert (record.ending, record.attempt) == ("cancelled", 1)
-    assert (await anext(dispatched)).task_id == handle.id + 1, "the hook of the child"  # type: ignore[attr-defined]
+    assert (await anext(dispatched)).task_id == handle.id + 1, "the hook of the child"
     await scheduler.close()
     assert [event async for event in dispatched] == []
 

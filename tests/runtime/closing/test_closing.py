@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from taskmill import Context, Domain, Scheduler, StoreError
+from taskmill import Context, Domain, Scheduler, StoreError, Task
 from taskmill.runtime import attempts, upkeep
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
@@ -51,10 +51,10 @@ async def test_closing_on_a_manual_clock_that_nothing_moves_ends(place: str, man
             with contextlib.suppress(BaseException):
                 await asyncio.Event().wait()
 
-    work = {"loop": loop, "thread": thread, "clock": clock, "swallows": swallows}[place]
+    tasks: dict[str, Task[[], None]] = {"loop": loop, "thread": thread, "clock": clock, "swallows": swallows}
     async with asyncio.timeout(10):
         async with Scheduler(domains=[domain], clock=manual_clock) as scheduler, scheduler.running():
-            await work.submit()
+            await tasks[place].submit()
             await asyncio.to_thread(started.wait)
     may_end.set()
 

@@ -173,7 +173,9 @@ async def test_tasks_of_a_dead_dispatcher_run_again_without_cost_and_poison_is_q
 
     async def crash() -> None:
         with raw(tmp_path / "t.db") as connection:
-            connection.execute("UPDATE taskmill_task SET status = 'running', attempt = attempt + 1")
+            connection.execute(
+                "UPDATE taskmill_task SET status = 'running', attempt = attempt + 1, started_at = created_at"
+            )
 
     async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:
         handle = await work.submit()

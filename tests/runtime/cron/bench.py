@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from taskmill.events import CronFired
 from taskmill.observe.bus import Listener
@@ -38,7 +39,7 @@ class Bench:
         return handle
 
 
-async def heard(events: Listener) -> list[tuple[str, str]]:
+async def heard(events: Listener[Any]) -> list[tuple[str, str]]:
     """The name and the occurrence of everything fired so far; nothing is heard after that."""
     await events.aclose()
     return [(event.name, event.occurrence.strftime("%H:%M")) async for event in events if isinstance(event, CronFired)]

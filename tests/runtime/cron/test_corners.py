@@ -222,7 +222,9 @@ async def _claim(scheduler: Scheduler, file: Path) -> None:
     (task,) = await scheduler.tasks()
     assert task.status == Status.PENDING
     with raw(file) as connection:
-        connection.execute("UPDATE taskmill_task SET status = 'running', attempt = attempt + 1")
+        connection.execute(
+            "UPDATE taskmill_task SET status = 'running', attempt = attempt + 1, started_at = created_at"
+        )
 
 
 async def _second_dead_letter(scheduler: Scheduler, id: int) -> None:

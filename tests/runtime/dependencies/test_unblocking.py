@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from taskmill import Context, Domain, Scheduler
 from taskmill.events import TaskBlocked, TaskUnblocked
@@ -12,7 +13,7 @@ from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
 
-async def told(clock: ManualClock, listener: Listener) -> list[tuple[str, int]]:
+async def told(clock: ManualClock, listener: Listener[Any]) -> list[tuple[str, int]]:
     """What a listener has heard so far."""
     heard: list[tuple[str, int]] = []
 
@@ -27,7 +28,7 @@ async def told(clock: ManualClock, listener: Listener) -> list[tuple[str, int]]:
     return heard
 
 
-def listen_to(scheduler: Scheduler) -> Listener:
+def listen_to(scheduler: Scheduler) -> Listener[Any]:
     return scheduler.events(TaskBlocked, TaskUnblocked)
 
 

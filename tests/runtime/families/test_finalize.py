@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from taskmill import Context, Domain, Retry
+from taskmill import Context, Domain, Retry, Task
 from taskmill.events import TaskWaiting
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
@@ -144,13 +145,13 @@ async def test_finalize_runs_inside_the_limit(taskmill_scheduler: SchedulerFacto
 
 @pytest.mark.parametrize("how", ["def", "process", "async process"])
 async def test_threads_and_processes_spawn_and_finalize_too(taskmill_scheduler: SchedulerFactory, how: str) -> None:
-    task = {
+    tasks: dict[str, Task[[int], Any]] = {
         "def": process_handlers.whole_in_thread,
         "process": process_handlers.whole_in_process,
         "async process": process_handlers.whole_in_async_process,
-    }[how]
+    }
     scheduler = await taskmill_scheduler(domains=[process_handlers.work])
-    handle = await scheduler.submit(task.prepare(3))
+    handle = await scheduler.submit(tasks[how].prepare(3))
     await scheduler.run_until_idle()
     assert (await handle.wait()).result == {"parts": [0, 2, 4], "spawned": 3}
 

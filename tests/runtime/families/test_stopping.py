@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
 
@@ -53,7 +54,7 @@ async def test_cancelling_a_tree_runs_every_hook_leaves_first(
     assert hooks[10:] == ["r"]
     assert await scheduler.count(status="cancelled") == 7
     assert await scheduler.tasks() == []
-    told = [(await anext(listener)).task_id for _ in range(7)]  # type: ignore[attr-defined]
+    told = [(await anext(listener)).task_id for _ in range(7)]
     assert told[-1] == root.id
 
 
@@ -187,7 +188,10 @@ async def test_a_replaced_child_is_replaced_in_the_eyes_of_its_parent(taskmill_s
 
 @pytest.mark.parametrize("policy", ["complete", "cancel"])
 async def test_an_expiring_parent_takes_its_waiting_descendants_with_it(
-    taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock, policy: str
+    taskmill_scheduler: SchedulerFactory,
+    any_store: str,
+    manual_clock: ManualClock,
+    policy: Literal["complete", "cancel"],
 ) -> None:
     domain = Domain("d")
     go, started = asyncio.Event(), asyncio.Event()

@@ -70,7 +70,7 @@ async def test_a_tree_of_three_levels_is_cancelled_in_one_call(tmp_path: Path) -
             assert await top.cancel()
             assert (await top.wait()).ending == "cancelled"
             took = time.perf_counter() - began
-            ended = [(await anext(listener)).task_id for _ in range(1 + BRANCHES * (1 + LEAVES))]  # type: ignore[attr-defined]
+            ended = [(await anext(listener)).task_id for _ in range(1 + BRANCHES * (1 + LEAVES))]
         assert await scheduler.count(status="cancelled") == 1 + BRANCHES * (1 + LEAVES)
         assert await scheduler.count(status="scheduled") == 10 * COMMIT, "others are left alone"
         assert await scheduler.count(status="waiting") == await scheduler.count(status="running") == 0

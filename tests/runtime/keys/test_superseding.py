@@ -203,7 +203,9 @@ async def test_a_replaced_attempt_that_loses_its_process_still_makes_way(tmp_pat
     async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:
         old = await work.submit(1)
         with raw(tmp_path / "t.db") as connection:
-            connection.execute("UPDATE taskmill_task SET status = 'running', attempt = 1, saved = '{\"a\": 1}'")
+            connection.execute(
+                "UPDATE taskmill_task SET status = 'running', attempt = 1, started_at = 1, saved = '{\"a\": 1}'"
+            )
         new = await work.submit(2)
         assert (await active(scheduler, new.id)).status == "blocked"
     async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:

@@ -154,7 +154,8 @@ class Walk:
 
     async def add(self, node: Node, **options: Any) -> int:
         """Submit a task that does what its node says, and return its id."""
-        task = self.types[node.type].options(**options).prepare(node.script, msgspec.to_builtins(node.children), 0)
+        children = msgspec.json.decode(msgspec.json.encode(node.children))
+        task = self.types[node.type].options(**options).prepare(node.script, children, 0)
         handle = await self.scheduler.submit(task)
         await self.clock.advance(0)
         return handle.id

@@ -175,17 +175,14 @@ class World:
         self._tried = bool(picks)
         buckets = self.picker.limits.buckets.promised(self.rules)
         refill = self.front.unread()
-        claimed = {pick.id: place.io for pick in picks if (place := self._claim(pick.id)) is not None}
-        started = [pick for pick in picks if pick.id in claimed]
+        started = [pick for pick in picks if self._claim(pick.id) is not None]
         for pick in picks:
-            give_back = self.load.hand_on if pick.id in claimed else self.load.end
-            give_back(pick.group, pick.type, pick.budget)
+            if pick not in started:
+                self.load.end(pick.group, pick.type, pick.budget)
         self.picker.turn_over(self._taken(buckets, started), all_started=len(started) == len(picks))
         self._read(refill)
         for pick in started:
-            budget = self.backpressure.budget_of(pick.type, claimed[pick.id])
-            self.load.begin(pick.group, pick.type, budget)
-            self.running.append(Running(pick.id, pick.group, pick.type, self.now, budget))
+            self.running.append(Running(pick.id, pick.group, pick.type, self.now, pick.budget))
         self.starts += started
         return started
 

@@ -86,6 +86,18 @@ class RecordingLink:
         self._reported.clear()
 
 
+class Current:
+    """The task that a call belongs to."""
+
+    trace = None
+
+    def __init__(self, record: TaskRecord) -> None:
+        self.task = record
+
+    def record(self) -> TaskRecord:
+        return self.task
+
+
 class StartedCall:
     """One call of a handler: its link, its running handle, and every outcome it had."""
 
@@ -126,7 +138,7 @@ class StartedCall:
             payload,
             list(args),
             {},
-            lambda: record,
+            Current(record),
             lambda: Context(lambda: record, self.link, saved, {}),
             self.link,
             saved,

@@ -98,6 +98,11 @@ def told_no(ctx: Context) -> str:
 
 
 @work.task(run_in="process")
+def needs_state(ctx: Context) -> int:
+    return ctx.state(int)
+
+
+@work.task(run_in="process")
 def ask_for_state(ctx: Context) -> str:
     try:
         ctx.state(int)

@@ -63,13 +63,6 @@ async def test_a_handler_of_the_main_script_is_found(tmp_path: Path) -> None:
     assert said == "Succeeded(result='\"__mp_main__ 42\"')\n"
 
 
-@pytest.mark.one_engine("how a process finds handlers is tested")
-async def test_a_main_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
-    said = await run_script(tmp_path / "script.py", MAIN_SCRIPT + "\n    asyncio.run(main())\n")
-    assert "Failed(error='ConfigError: a worker process loads the main script" in said
-    assert 'if __name__ == "__main__":' in said
-
-
 def make_local() -> Callable[[], None]:
     def local() -> None: ...
 

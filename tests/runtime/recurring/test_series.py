@@ -34,7 +34,7 @@ async def test_occurrences_keep_to_the_grid_and_each_is_a_task_of_its_own(
         await manual_clock.advance(34)
     assert [(at, attempt) for _, at, attempt in starts] == [(0, 1), (10, 1), (20, 1), (30, 1)]
     assert len({id for id, _, _ in starts}) == 4
-    assert [(await anext(listener)).task_id for _ in range(4)] == [id for id, _, _ in starts]  # type: ignore[attr-defined]
+    assert [(await anext(listener)).task_id for _ in range(4)] == [id for id, _, _ in starts]
     record = await active(scheduler)
     assert (record.status, record.run_at) == ("scheduled", manual_clock.now() + timedelta(seconds=6))
 

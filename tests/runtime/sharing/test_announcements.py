@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,7 +13,7 @@ from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
 
-def told(events: list[Event]) -> dict[str, tuple[int, int, str]]:
+def told(events: Sequence[Event]) -> dict[str, tuple[int, int, str]]:
     return {
         event.group: (event.previous_slots, event.new_slots, event.reason)
         for event in events

@@ -65,7 +65,7 @@ def works(manual_clock: ManualClock) -> Works:
     return Works(manual_clock)
 
 
-def heard(events: Listener) -> list[tuple[Any, ...]]:
+def heard(events: Listener[Any]) -> list[tuple[Any, ...]]:
     """What was announced since the last call."""
     found: list[Event] = []
     while events._events:

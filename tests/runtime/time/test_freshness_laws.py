@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from taskmill import Context, Domain, HistoryRecord, Retry
+from taskmill import Context, Domain, HistoryRecord, Retry, TtlFrom
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -20,7 +20,7 @@ async def test_no_attempt_starts_after_the_deadline_however_often_it_is_retried(
     chance = random.Random(seed)
     domain = Domain("d")
     attempts: dict[int, list[datetime]] = {}
-    promised: dict[int, tuple[timedelta, str]] = {}
+    promised: dict[int, tuple[timedelta, TtlFrom]] = {}
 
     @domain.task(retry=Retry.constant(20, delay=3))
     async def work(ctx: Context, n: int) -> None:
@@ -32,7 +32,7 @@ async def test_no_attempt_starts_after_the_deadline_however_often_it_is_retried(
     async with scheduler.running():
         for n in range(12):
             ttl = timedelta(seconds=chance.choice([1, 4, 9, 30]))
-            ttl_from = chance.choice(["submission", "first_attempt"])
+            ttl_from = chance.choice(list(TtlFrom))
             handle = await work.options(ttl=ttl, ttl_from=ttl_from, priority=chance.randint(0, 255)).submit(n)
             promised[handle.id] = (ttl, ttl_from)
             await manual_clock.advance(chance.choice([0, 1, 3]))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from taskmill import Context, Domain, DuplicateTask, Retry, RetryLater, Scheduler
+from taskmill import Context, Domain, DuplicateTask, OnDuplicate, Retry, RetryLater, Scheduler
 from taskmill.events import TaskExpired
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.testing import ManualClock
@@ -36,9 +36,9 @@ async def scheduler(taskmill_scheduler: SchedulerFactory, any_store: str) -> Sch
     return await taskmill_scheduler(store=any_store, domains=[domain])
 
 
-@pytest.mark.parametrize("strategy", ["skip", "requeue", "reject", "supersede"])
+@pytest.mark.parametrize("strategy", list(OnDuplicate))
 async def test_a_submission_finds_the_key_of_an_expired_task_free(
-    scheduler: Scheduler, manual_clock: ManualClock, strategy: str
+    scheduler: Scheduler, manual_clock: ManualClock, strategy: OnDuplicate
 ) -> None:
     listener = scheduler.events(TaskExpired)
     old = await work.options(ttl=10).submit(1)

@@ -98,7 +98,7 @@ async def test_a_task_not_started_within_its_time_to_live_expires_and_never_runs
     record = await stale.record()
     assert record.ending == "expired"  # type: ignore[union-attr]
     event = await anext(listener)
-    assert (event.task_id, event.dedup_key, event.age) == (stale.id, "stale", timedelta(seconds=30))  # type: ignore[attr-defined]
+    assert (event.task_id, event.dedup_key, event.age) == (stale.id, "stale", timedelta(seconds=30))
     with pytest.raises(TaskFailed, match="expired"):
         await stale.result()
     assert (await lasting.wait()).ending == "completed"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from taskmill.core.ports import Store
 from taskmill.model.attempt import End
 from taskmill.model.filters import Filters
-from taskmill.model.records import HistoryRecord
+from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending, Status
 from taskmill.model.turn import Judged, Turn
+from taskmill.store.sql import reading
 from tests.store.contract.samples import NOW, add, claim, commit, new_task
 
 
@@ -61,6 +64,32 @@ class Reading:
         assert len(await store.history(Filters(type="d::t0", status=Ending.COMPLETED))) == 3
         assert await store.history(Filters(status=Status.PENDING)) == []
         assert await store.ended_among([ids[0], ids[1], 999]) == sorted([ids[0], ids[1]])
+
+    async def test_work_elsewhere_is_what_ended_lately_and_what_other_processes_run(self, store: Store) -> None:
+        ids = await add(store, *(new_task() for _ in range(3)))
+        first, second, _ = await claim(store, *ids)
+        for at, task in ((NOW + 1, first), (NOW + 2, second)):
+            await store.turn(Turn(now=at, judged=[Judged(task, End(Ending.COMPLETED, "1"), 1)]))
+        found = await store.work_elsewhere(NOW, NOW)
+        assert list(map(tuple, found.ended)) == [(NOW + 2, ids[1]), (NOW + 1, ids[0])]
+        assert found.left_out == 0
+        later = await store.work_elsewhere(NOW + 2, NOW)
+        assert [id for _, id in later.ended] == [ids[1]]
+        records = await store.records([*ids, 999])
+        assert {id: type(record) for id, record in records.items()} == {
+            ids[0]: HistoryRecord,
+            ids[1]: HistoryRecord,
+            ids[2]: TaskRecord,
+        }
+
+    async def test_endings_beyond_the_limit_are_counted(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reading, "MOST_ENDED", 2)
+        ids = await add(store, *(new_task() for _ in range(5)))
+        for at, task in enumerate(await claim(store, *ids)):
+            await store.turn(Turn(now=NOW + at, judged=[Judged(task, End(Ending.COMPLETED, "1"), 1)]))
+        found = await store.work_elsewhere(NOW, NOW + 1)
+        assert [id for _, id in found.ended] == [ids[4], ids[3]]
+        assert found.left_out == 2
 
     async def test_find_prefers_the_active_task_then_the_latest_ended(self, store: Store) -> None:
         assert await store.find("d::t", "k") is None

@@ -33,6 +33,16 @@ work.options(run_at="tomorrow")  # refused
 work.options(tags={"a": 1})  # refused
 work.options(priority=5, key="k", run_after=1.5)
 
+work.options(on_duplicate="replace")  # refused
+work.options(ttl_from="start")  # refused
+work.options(on_dependency_failure="stop")  # refused
+work.options(key=("path",))  # refused
+work.options(on_duplicate="supersede", ttl_from="first_attempt", on_dependency_failure="ignore")
+domain.task(name="f", on_duplicate="replace")(plain)  # refused
+domain.task(name="g", on_parent_expiry="stop")(plain)  # refused
+domain.task(name="h", aliases=5)(plain)  # refused
+domain.task(name="i", key=(5,))(plain)  # refused
+
 Submission("right::work", {"path": "a"}, prioritty=5)  # refused
 Submission("right::work", {"path": "a"}, retry=3)  # refused
 Submission("right::work", ["a"])  # refused

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from taskmill import Ending, HistoryRecord, Scheduler, TaskNotFound
-from taskmill.cli import json_output, screen
-from taskmill.cli.refusal import DONE, REFUSED
+from taskmill.cli import output
+from taskmill.cli.output import DONE, REFUSED
 from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_ids, opened
 from taskmill.cli.text import spoken
-
-SUMMARY = "Cancel tasks by id"
 
 
 @dataclass(frozen=True)
@@ -50,12 +48,12 @@ def execute(arguments: argparse.Namespace) -> int:
     file, ids = chosen_file_and_ids(arguments.file_and_ids)
     results = asyncio.run(_cancel_all(file, ids))
     if arguments.json:
-        json_output.print_document(results)
+        output.print_json(results)
     for result in results:
         if result.is_refusal:
-            screen.complain(result.sentence)
+            output.complain(result.sentence)
         elif not arguments.json:
-            screen.say(result.sentence)
+            output.say(result.sentence)
     return REFUSED if any(result.is_refusal for result in results) else DONE
 
 

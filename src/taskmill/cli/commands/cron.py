@@ -9,12 +9,10 @@ from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 
 from taskmill import Schedule
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE
 from taskmill.cli.store_file import add_file, chosen_file, opened
 from taskmill.cron import CronExpression
-
-SUMMARY = "List the cron tasks: schedule, last outcome and next run"
 
 HEADINGS = ["name", "runs", "last run", "outcome", "next run"]
 
@@ -26,12 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     schedules, running = asyncio.run(_look(chosen_file(arguments.file)))
     if arguments.json:
-        json_output.print_document([_document(schedule) for schedule in schedules])
+        output.print_json([_document(schedule) for schedule in schedules])
     elif schedules:
         rows = [_row(schedule, running) for schedule in schedules]
-        screen.table(HEADINGS, rows, wrap=frozenset(HEADINGS))
+        output.table(HEADINGS, rows, wrap=frozenset(HEADINGS))
     else:
-        screen.say("no cron tasks are declared in this file")
+        output.say("no cron tasks are declared in this file")
     return DONE
 
 

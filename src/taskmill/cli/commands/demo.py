@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taskmill import Ending, Group, Scheduler, Status
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE, INTERRUPTED, REFUSED, WRONG, Refusal
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE, INTERRUPTED, REFUSED, WRONG, Refusal
 
 if TYPE_CHECKING:
-    from taskmill.cli.demo.audit import Audit
-    from taskmill.cli.demo.run import DemoRun, DemoView
-
-SUMMARY = "Run a realistic workload on a temporary file, and check that nothing is lost"
+    from taskmill.cli.demo.run import Audit, DemoRun, DemoView
 
 SLOTS = 12
 SECONDS = 12.0
@@ -47,10 +44,10 @@ def execute(arguments: argparse.Namespace) -> int:
     try:
         audit = asyncio.run(_show(arguments.tasks, seconds, _Quiet() if arguments.json else None))
     except KeyboardInterrupt:
-        screen.complain("the demonstration was interrupted; its file is removed")
+        output.complain("the demonstration was interrupted; its file is removed")
         return INTERRUPTED
     if arguments.json:
-        json_output.print_document(
+        output.print_json(
             {
                 "submitted": audit.submitted,
                 "accounted_for": audit.accounted_for,
@@ -68,8 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 async def _show(tasks: int, seconds: float, view: DemoView | None) -> Audit:
-    from taskmill.cli.demo.audit import audited
-    from taskmill.cli.demo.run import DemoRun
+    from taskmill.cli.demo.run import DemoRun, audited
     from taskmill.cli.demo.workload import WEIGHTS, Witness, planned, sync
 
     witness = Witness()
@@ -91,7 +87,7 @@ async def _show(tasks: int, seconds: float, view: DemoView | None) -> Audit:
 
 
 def _chosen_view(stack: contextlib.ExitStack) -> DemoView:
-    if not screen.allows_live_view():
+    if not output.allows_live_view():
         return _Lines()
     from taskmill.cli.views.demo import demo_frame
     from taskmill.cli.views.live import LiveView
@@ -119,12 +115,12 @@ class _Lines:
         counts = state.snapshot.counts
         active = {str(status): counts.get(status, 0) for status in Status}
         ended = {str(ending): counts.get(ending, 0) for ending in Ending}
-        screen.say(f"{state.elapsed:5.1f} s  active: {text.counted(active)}; ended: {text.counted(ended)}")
+        output.say(f"{state.elapsed:5.1f} s  active: {text.counted(active)}; ended: {text.counted(ended)}")
 
 
 def _print(audit: Audit) -> None:
-    screen.paragraph("A sync workload ran on a temporary SQLite file, which a second scheduler then read back:")
+    output.paragraph("A sync workload ran on a temporary SQLite file, which a second scheduler then read back:")
     for check in audit.checks:
-        screen.paragraph(f"{'✓' if check.holds else '✗'} {check.text}", indent="  ")
+        output.paragraph(f"{'✓' if check.holds else '✗'} {check.text}", indent="  ")
     if not audit.balances:
-        screen.complain("a check failed: this is a bug in taskmill, please report it")
+        output.complain("a check failed: this is a bug in taskmill, please report it")

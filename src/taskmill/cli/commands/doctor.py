@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from taskmill import Ending, StoreCorrupt
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE, REFUSED
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE, REFUSED
 from taskmill.cli.store_file import add_file, chosen_file, opened, shown
-
-SUMMARY = "Check a store: integrity, versions, permissions, the health of a server, nodes, dead letters"
 
 # A file
 FIXED_SQLITE = (3, 51, 3)
@@ -65,9 +63,9 @@ def execute(arguments: argparse.Namespace) -> int:
         facts, findings = {"store": shown(file)}, [Finding("problem", "integrity", str(wrong))]
     problems = sum(finding.level == "problem" for finding in findings)
     if arguments.json:
-        json_output.print_document({"healthy": not problems, "findings": findings, "facts": facts})
+        output.print_json({"healthy": not problems, "findings": findings, "facts": facts})
     else:
-        screen.table(
+        output.table(
             ["", "checked", "found"],
             [[finding.level, finding.subject, finding.text] for finding in findings],
             wrap=frozenset({"found"}),

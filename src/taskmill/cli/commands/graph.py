@@ -7,11 +7,9 @@ import asyncio
 from collections.abc import Iterator
 
 from taskmill import HistoryRecord, TaskGraph, TaskRecord
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE, WRONG, Refusal
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
-
-SUMMARY = "Show a task's parents and children, its dependencies and its dependents"
 
 Record = TaskRecord | HistoryRecord
 
@@ -27,13 +25,13 @@ def execute(arguments: argparse.Namespace) -> int:
         raise Refusal("--limit must be at least 0", WRONG)
     graph = asyncio.run(_graph(file, id))
     if arguments.json:
-        json_output.print_document(graph)
+        output.print_json(graph)
         return DONE
     rows = list(_rows(graph, id))
     shown = rows[: arguments.limit] if arguments.limit else rows
-    screen.table(["task", "state", "type", "progress", "after"], shown)
+    output.table(["task", "state", "type", "progress", "after"], shown)
     if len(shown) < len(rows):
-        screen.say(f"… and {len(rows) - len(shown):,} more; --limit 0 shows all")
+        output.say(f"… and {len(rows) - len(shown):,} more; --limit 0 shows all")
     return DONE
 
 

@@ -11,12 +11,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from taskmill import Group, Scheduler, Snapshot
-from taskmill.cli import json_output, quantities, screen, text
-from taskmill.cli.refusal import DONE, WRONG, Refusal
+from taskmill.cli import output, quantities, text
+from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.store_file import VARIABLE, chosen_file, opened, shown
 from taskmill.cli.views.group_table import NUMBERS, group_table, headlines, settings
-
-SUMMARY = "Show how groups share the slots; set, pause and resume a group"
 
 LOOK_INTERVAL = 1.0
 ACTIONS = ("set", "pause", "resume", "reset-weights")
@@ -65,9 +63,9 @@ def execute(arguments: argparse.Namespace) -> int:
         return _show(chosen_file(file), arguments)
     sentence, document = asyncio.run(_change(chosen_file(file), action, name, arguments))
     if arguments.json:
-        json_output.print_document(document)
+        output.print_json(document)
     else:
-        screen.say(sentence)
+        output.say(sentence)
     return DONE
 
 
@@ -203,7 +201,7 @@ def _show(file: str, arguments: argparse.Namespace) -> int:
     if not arguments.watch:
         snapshot = asyncio.run(_look(file))
         if arguments.json:
-            json_output.print_document(_document(file, snapshot))
+            output.print_json(_document(file, snapshot))
         else:
             _chosen_print()(snapshot)
         return DONE
@@ -252,7 +250,7 @@ def _document(file: str, snapshot: Snapshot) -> dict[str, object]:
 
 
 def _chosen_print() -> Callable[[Snapshot], None]:
-    if screen.is_terminal() and screen.has_rich():
+    if output.is_terminal() and output.has_rich():
         from taskmill.cli.views.groups import print_groups
 
         return print_groups
@@ -261,14 +259,14 @@ def _chosen_print() -> Callable[[Snapshot], None]:
 
 def _print_plain(snapshot: Snapshot) -> None:
     for line in headlines(snapshot):
-        screen.say(line)
+        output.say(line)
     if not snapshot.groups:
-        screen.say("no group has work or settings")
+        output.say("no group has work or settings")
         return
     found = group_table(snapshot)
     total = [found.total] if len(found.groups) > 1 else []
-    screen.say()
-    screen.table(found.headings, [*found.rows, *total], numbers=NUMBERS)
+    output.say()
+    output.table(found.headings, [*found.rows, *total], numbers=NUMBERS)
 
 
 class _View(Protocol):
@@ -276,7 +274,7 @@ class _View(Protocol):
 
 
 def _chosen_view(file: str, stack: contextlib.ExitStack) -> _View:
-    if not screen.allows_live_view():
+    if not output.allows_live_view():
         return _Tables()
     from taskmill.cli.views.groups import groups_frame
     from taskmill.cli.views.live import LiveView
@@ -288,9 +286,9 @@ class _Tables:
     """Prints a table each time, with the time of day, for pipes and logs."""
 
     def draw(self, state: Snapshot) -> None:
-        screen.say(f"{datetime.now().astimezone():%H:%M:%S}")
+        output.say(f"{datetime.now().astimezone():%H:%M:%S}")
         _print_plain(state)
-        screen.say()
+        output.say()
 
 
 class _JsonLines:
@@ -300,4 +298,4 @@ class _JsonLines:
         self._file = file
 
     def draw(self, state: Snapshot) -> None:
-        json_output.print_line({"at": datetime.now(UTC), **_document(self._file, state)})
+        output.print_json_line({"at": datetime.now(UTC), **_document(self._file, state)})

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from taskmill import Ending, HistoryRecord, Status, TaskRecord
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE, WRONG, Refusal
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.store_file import add_file, chosen_file, opened
-
-SUMMARY = "List active tasks, oldest first; with --history ended tasks, newest first"
 
 DEFAULT_LIMIT = 50
 
@@ -41,19 +39,19 @@ def execute(arguments: argparse.Namespace) -> int:
         raise Refusal(f"--history lists ended tasks, and {arguments.status} is not an ending", WRONG)
     tags = _tags(arguments.tag)
     ended = arguments.history or arguments.status in set(Ending)
-    found: Sequence[TaskRecord | HistoryRecord] = asyncio.run(_find(file, arguments, tags, ended=ended))
+    found, unhandled = asyncio.run(_find(file, arguments, tags, ended=ended))
     shown = found[: arguments.limit] if arguments.limit else found
     if arguments.json:
-        json_output.print_document(shown)
+        output.print_json(shown)
     else:
-        _print(shown, ended=ended, more=len(found) > len(shown))
+        _print(shown, unhandled, ended=ended, more=len(found) > len(shown))
     return DONE
 
 
 async def _find(
     file: str, arguments: argparse.Namespace, tags: dict[str, str], *, ended: bool
-) -> Sequence[TaskRecord | HistoryRecord]:
-    """Return one task more than the limit, to see whether there are more."""
+) -> tuple[Sequence[TaskRecord | HistoryRecord], Collection[str]]:
+    """Return one task more than the limit, to see whether there are more, and the types without a handler."""
     filters: dict[str, Any] = {
         name: getattr(arguments, name)
         for name in ("status", "type", "domain", "group")
@@ -62,8 +60,11 @@ async def _find(
     limit: int | None = arguments.limit + 1 if arguments.limit else None
     async with opened(file) as scheduler:
         if ended:
-            return await scheduler.history(**filters, tags=tags, limit=limit)
-        return await scheduler.tasks(**filters, tags=tags, limit=limit)
+            return await scheduler.history(**filters, tags=tags, limit=limit), ()
+        found = await scheduler.tasks(**filters, tags=tags, limit=limit)
+        # Only pending tasks can lack a handler, and counting them takes a while in a long queue.
+        may_lack = any(record.status is Status.PENDING for record in found)
+        return found, (await scheduler.snapshot()).unhandled if may_lack else ()
 
 
 def _tags(given: Sequence[str]) -> dict[str, str]:
@@ -76,28 +77,33 @@ def _tags(given: Sequence[str]) -> dict[str, str]:
     return tags
 
 
-def _print(records: Sequence[TaskRecord | HistoryRecord], *, ended: bool, more: bool) -> None:
+def _print(
+    records: Sequence[TaskRecord | HistoryRecord], unhandled: Collection[str], *, ended: bool, more: bool
+) -> None:
     if not records:
-        screen.say("no ended task matches" if ended else "no active task matches; --history lists ended tasks")
+        output.say("no ended task matches" if ended else "no active task matches; --history lists ended tasks")
         return
     if ended:
         headings = ["id", "ending", "type", "group", "priority", "took", "ended", "about"]
     else:
         headings = ["id", "status", "type", "group", "priority", "attempts", "when", "about"]
-    screen.table(
+    output.table(
         headings,
-        [_ended_row(record) if isinstance(record, HistoryRecord) else _active_row(record) for record in records],
+        [
+            _ended_row(record) if isinstance(record, HistoryRecord) else _active_row(record, unhandled)
+            for record in records
+        ],
         numbers=frozenset({"id", "took", "attempts"}),
     )
     if more:
-        screen.say(f"… there are more than {len(records):,}; --limit 0 lists all")
+        output.say(f"… there are more than {len(records):,}; --limit 0 lists all")
 
 
-def _active_row(record: TaskRecord) -> list[str]:
+def _active_row(record: TaskRecord, unhandled: Collection[str]) -> list[str]:
     return [
         str(record.id),
         str(record.status),
-        record.type,
+        f"{record.type} (no handler)" if record.type in unhandled else record.type,
         record.group or "-",
         text.priority(record),
         str(record.attempt),

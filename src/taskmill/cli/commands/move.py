@@ -10,12 +10,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from taskmill import StoreError, moving
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE, INTERRUPTED, WRONG, Refusal
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE, INTERRUPTED, WRONG, Refusal
 from taskmill.cli.store_file import chosen_file, shown
 from taskmill.moving import Moved, Step
-
-SUMMARY = "Move a queue with its history to another file or database"
 
 LINE_INTERVAL = 5.0
 """Seconds between two lines about one phase."""
@@ -55,12 +53,12 @@ def execute(arguments: argparse.Namespace) -> int:
                 show = _chosen_view(stack, plain=arguments.plain)
             moved = moving.move(source, arguments.target, watch=show)
     except KeyboardInterrupt:
-        screen.complain(
+        output.complain(
             "interrupted; nothing is lost: run the same command again to resume the move, or with --undo to abandon it"
         )
         return INTERRUPTED
     if arguments.json:
-        json_output.print_line({"event": "moved", **_document(moved)})
+        output.print_json_line({"event": "moved", **_document(moved)})
     else:
         _print(moved, shown(arguments.source), shown(arguments.target))
     return DONE
@@ -76,9 +74,9 @@ def _undo(source: str, arguments: argparse.Namespace) -> int:
             f"{wrong}. TARGET must be reachable; if it is lost for good, add --target-is-lost", WRONG
         ) from wrong
     if arguments.json:
-        json_output.print_document({"event": "undone", "source": source, "target": to})
+        output.print_json({"event": "undone", "source": source, "target": to})
     else:
-        screen.say(f"{source} is usable again; its move to {to} is abandoned")
+        output.say(f"{source} is usable again; its move to {to} is abandoned")
     return DONE
 
 
@@ -96,22 +94,22 @@ def _print(moved: Moved, source: str, target: str) -> None:
     """Name the stores as they were typed, so that the printed command can be run."""
     if moved.before:
         at = datetime.fromtimestamp(moved.at / 1000).astimezone()
-        screen.say(f"{source} was already moved to {target} ({at:%Y-%m-%d %H:%M:%S}); there is nothing to do")
+        output.say(f"{source} was already moved to {target} ({at:%Y-%m-%d %H:%M:%S}); there is nothing to do")
         return
-    screen.say(f"moved {source} to {target}; every row was read again in both and is the same:")
+    output.say(f"moved {source} to {target}; every row was read again in both and is the same:")
     counts = [[text.spoken(name), f"{count:,}"] for name, count in moved.rows.items() if count]
-    screen.table(["what", "rows"], counts, numbers=frozenset({"rows"}))
-    screen.paragraph("Start your programs on the new store now. The old one is kept unchanged, and cannot be opened.")
-    screen.say("To bring the queue back:")
+    output.table(["what", "rows"], counts, numbers=frozenset({"rows"}))
+    output.paragraph("Start your programs on the new store now. The old one is kept unchanged, and cannot be opened.")
+    output.say("To bring the queue back:")
     # On one line, however long, so that it can be copied.
-    screen.say(f"  taskmill move {shlex.quote(target)} {shlex.quote(source)}")
+    output.say(f"  taskmill move {shlex.quote(target)} {shlex.quote(source)}")
 
 
 # Showing progress
 
 
 def _chosen_view(stack: contextlib.ExitStack, *, plain: bool) -> Show:
-    if not screen.allows_live_view(plain=plain):
+    if not output.allows_live_view(plain=plain):
         return _Throttle(_Lines(), LINE_INTERVAL)
     from taskmill.cli.views.live import LiveView
     from taskmill.cli.views.move import MoveFrame
@@ -145,14 +143,14 @@ class _Lines:
 
     def __call__(self, step: Step) -> None:
         if not self._has_begun and step.phase == "copying" and step.done:
-            screen.say("resuming an interrupted move")
+            output.say("resuming an interrupted move")
         self._has_begun = True
         percent = "" if not step.total else f" ({step.done * 100 // step.total} %)"
         done = f"{_VERBS[step.phase]} {step.done:,} of {step.total:,} rows{percent}"
-        screen.say(f"{datetime.now().astimezone():%H:%M:%S} {done}")
+        output.say(f"{datetime.now().astimezone():%H:%M:%S} {done}")
 
 
 def _print_object(step: Step) -> None:
-    json_output.print_line(
+    output.print_json_line(
         {"event": step.phase, "table": step.table, "done": step.done, "total": step.total, "at": datetime.now(UTC)}
     )

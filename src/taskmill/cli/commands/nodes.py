@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from taskmill import NodeSnapshot, Snapshot, TaskRecord
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE
 from taskmill.cli.store_file import add_file, chosen_file, opened, shown
-
-SUMMARY = "Show the nodes that dispatch, which of them died, and what runs on each"
 
 NO_NODE = "(none)"
 
@@ -26,7 +24,7 @@ def execute(arguments: argparse.Namespace) -> int:
     snapshot = asyncio.run(_look(file))
     tasks = {task.id: task for task in snapshot.running}
     if arguments.json:
-        json_output.print_document(
+        output.print_json(
             {
                 "store": shown(file),
                 "nodes": [_document(node, tasks) for node in snapshot.nodes],
@@ -53,21 +51,21 @@ def _print(snapshot: Snapshot, tasks: Mapping[int, TaskRecord]) -> None:
     now = datetime.now(UTC)
     left_behind = _left_behind(snapshot)
     if snapshot.nodes:
-        screen.table(
+        output.table(
             ["node", "state", "since", "seen", "slots"],
             [_row(node, now) for node in snapshot.nodes],
             wrap=frozenset({"slots"}),
         )
     else:
-        screen.say("nothing dispatches: no node runs the tasks of this store now")
+        output.say("nothing dispatches: no node runs the tasks of this store now")
     rows = [_task_row(tasks[id], node.name, now) for node in snapshot.nodes for id in node.running]
     rows += [_task_row(task, NO_NODE, now) for task in left_behind]
     if rows:
-        screen.say()
-        screen.table(["task", "node", "for", "type", ""], rows, numbers=frozenset({"task"}))
+        output.say()
+        output.table(["task", "node", "for", "type", ""], rows, numbers=frozenset({"task"}))
     if left_behind:
-        screen.say()
-        screen.paragraph(
+        output.say()
+        output.paragraph(
             f"{text.plural(len(left_behind), 'task')} without a node, left behind by a node that died;"
             f" {_rescue(snapshot)}"
         )

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from taskmill.cli import json_output, quantities, screen, text
-from taskmill.cli.refusal import DONE, WRONG, Refusal
+from taskmill.cli import output, quantities, text
+from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.store_file import VARIABLE, chosen_file_and_id, opened
-
-SUMMARY = "Change the priority of a task"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +29,10 @@ def execute(arguments: argparse.Namespace) -> int:
     file, id = chosen_file_and_id(file_and_id, "priority", "one id and one priority")
     before = asyncio.run(_set(file, id, new))
     if arguments.json:
-        json_output.print_document({"id": id, "priority": new, "previous": before})
+        output.print_json({"id": id, "priority": new, "previous": before})
     else:
         was = text.priority_level(before)
-        screen.say(f"task {id} now has the priority {text.priority_level(new)}; it was {was}")
+        output.say(f"task {id} now has the priority {text.priority_level(new)}; it was {was}")
     return DONE
 
 

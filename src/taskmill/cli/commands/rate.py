@@ -7,11 +7,9 @@ import asyncio
 from collections.abc import Sequence
 
 from taskmill import RateLimit, RateSnapshot
-from taskmill.cli import json_output, quantities, screen, text
-from taskmill.cli.refusal import DONE, WRONG, Refusal
+from taskmill.cli import output, quantities, text
+from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.store_file import VARIABLE, chosen_file, opened
-
-SUMMARY = "List the rate limits, or limit how often tasks of a type start"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,23 +38,23 @@ def execute(arguments: argparse.Namespace) -> int:
     limit = quantities.rate(rate, "a rate", arguments.burst)
     asyncio.run(_set(chosen_file(file[0] if file else None), type, limit))
     if arguments.json:
-        json_output.print_document({"type": type, "rate": limit})
+        output.print_json({"type": type, "rate": limit})
     elif limit is None:
-        screen.say(f"{type} has no rate limit of its own")
+        output.say(f"{type} has no rate limit of its own")
     else:
-        screen.say(f"{type} starts at most {text.rate(limit)}")
+        output.say(f"{type} starts at most {text.rate(limit)}")
     return DONE
 
 
 def _list(file: str, arguments: argparse.Namespace) -> int:
     limits = asyncio.run(_find(file))
     if arguments.json:
-        json_output.print_document(limits)
+        output.print_json(limits)
     elif not limits:
-        screen.say("nothing has a rate limit")
+        output.say("nothing has a rate limit")
     else:
         rows = [[text.rate(one.rate), f"{one.permits:,}", one.kind, text.group_name(one.name)] for one in limits]
-        screen.table(["rate", "may start now", "of", "name"], rows, numbers=frozenset({"rate", "may start now"}))
+        output.table(["rate", "may start now", "of", "name"], rows, numbers=frozenset({"rate", "may start now"}))
     return DONE
 
 

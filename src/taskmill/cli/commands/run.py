@@ -9,16 +9,18 @@ import argparse
 import asyncio
 import contextlib
 import importlib
+import inspect
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from taskmill import Scheduler, StoreBusy, TaskNotFound
-from taskmill.cli import screen
-from taskmill.cli.refusal import DONE, WRONG, Refusal
+from taskmill import Scheduler, StoreBusy, TaskNotFound, blocking
+from taskmill.cli import output
+from taskmill.cli.output import DONE, WRONG, Refusal
 from taskmill.cli.text import first_line
 from taskmill.cli.views.run_lines import RunJsonLines, RunLines
 
@@ -26,15 +28,15 @@ if TYPE_CHECKING:
     from taskmill.cli.views.live import LiveView
     from taskmill.cli.views.run import RunState
 
-SUMMARY = "Run the tasks of a scheduler in your code, until SIGINT or SIGTERM"
-
 LOOK_INTERVAL = 0.05
 STANDBY_INTERVAL = 1.0
 VIEW_INTERVAL = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="MODULE:SCHEDULER", help="such as app.tasks:scheduler")
+    parser.add_argument(
+        "target", metavar="MODULE:SCHEDULER", help="such as app.tasks:scheduler, or a function that makes one"
+    )
     parser.add_argument("--standby", action="store_true", help="if another scheduler dispatches, wait and take over")
     parser.add_argument("--verbose", action="store_true", help="print a line for each event")
     parser.add_argument("--plain", action="store_true", help="no live view")
@@ -44,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
     scheduler = find_scheduler(arguments.target)
     _log_failures()
     lines = RunJsonLines() if arguments.json else RunLines(verbose=arguments.verbose)
-    is_live = not arguments.json and not arguments.plain and screen.is_terminal() and screen.has_rich()
+    is_live = not arguments.json and not arguments.plain and output.is_terminal() and output.has_rich()
     asyncio.run(_run(scheduler, arguments.target, lines, standby=arguments.standby, is_live=is_live))
     return DONE
 
@@ -52,8 +54,14 @@ def execute(arguments: argparse.Namespace) -> int:
 # The scheduler
 
 
-def find_scheduler(target: str) -> Scheduler:
-    """Return the scheduler named ``module:attribute``; the current directory is on the import path."""
+AnyScheduler = Scheduler | blocking.Scheduler
+
+
+def find_scheduler(target: str) -> AnyScheduler:
+    """Return the scheduler named ``module:attribute``, or what a function of that name returns.
+
+    The current directory is on the import path.
+    """
     module_name, colon, attribute = target.partition(":")
     names = [*module_name.split("."), *attribute.split(".")]
     if not colon or not all(name.isidentifier() for name in names):
@@ -64,10 +72,24 @@ def find_scheduler(target: str) -> Scheduler:
             found = getattr(found, name)
         except AttributeError:
             raise Refusal(f"module {module_name} has no {attribute}", WRONG) from None
-    if not isinstance(found, Scheduler):
+    if callable(found) and not isinstance(found, AnyScheduler | type):
+        found, target = _made(found, target), f"what {target}() returned"
+    if not isinstance(found, AnyScheduler):
         kind = "a class" if isinstance(found, type) else f"of type {type(found).__name__}"
         raise Refusal(f"{target} is not a Scheduler but {kind}", WRONG)
     return found
+
+
+def _made(factory: Callable[[], object], target: str) -> object:
+    """Return what a factory makes."""
+    try:
+        made = factory()
+    except Exception as wrong:
+        error = f"{type(wrong).__name__}: {first_line(str(wrong))}"
+        raise Refusal(f"calling {target}() failed: {error}", WRONG) from wrong
+    if inspect.iscoroutine(made):
+        made.close()
+    return made
 
 
 def _module(name: str) -> object:
@@ -91,12 +113,18 @@ def _log_failures() -> None:
     if not logging.getLogger().hasHandlers():
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         logging.getLogger("taskmill").setLevel(logging.INFO)
+        # The command shows starts and ends itself.
+        logging.getLogger("taskmill.task").setLevel(logging.WARNING)
 
 
 # Running
 
 
-async def _run(scheduler: Scheduler, target: str, lines: RunLines, *, standby: bool, is_live: bool) -> None:
+def _opened(found: AnyScheduler) -> AbstractAsyncContextManager[Scheduler]:
+    return found if isinstance(found, Scheduler) else found.on_running_loop()
+
+
+async def _run(found: AnyScheduler, target: str, lines: RunLines, *, standby: bool, is_live: bool) -> None:
     stop_asked = asyncio.Event()
     view = _live_view(target) if is_live else None
 
@@ -105,7 +133,7 @@ async def _run(scheduler: Scheduler, target: str, lines: RunLines, *, standby: b
         stop_asked.set()
 
     with _signals(ask_to_stop, before_exit=view.show_cursor if view else lambda: None):
-        async with scheduler:
+        async with _opened(found) as scheduler:
             listening = asyncio.create_task(_listen(scheduler, lines))
             running = asyncio.create_task(scheduler.run(standby=standby))
             stop_wanted = asyncio.create_task(stop_asked.wait())

@@ -10,11 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from taskmill import HistoryRecord, TaskRecord
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE
 from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
-
-SUMMARY = "Show everything about one task"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +23,9 @@ def execute(arguments: argparse.Namespace) -> int:
     file, id = chosen_file_and_id(arguments.file_and_ids, "show")
     record = asyncio.run(_get(file, id))
     if arguments.json:
-        json_output.print_document(record)
+        output.print_json(record)
     else:
-        screen.facts(_facts(record))
+        output.facts(_facts(record))
     return DONE
 
 

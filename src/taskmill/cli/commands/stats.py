@@ -7,11 +7,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from taskmill import TypeStats
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE, REFUSED, WRONG, Refusal
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE, REFUSED, WRONG, Refusal
 from taskmill.cli.store_file import VARIABLE, chosen_file, opened
-
-SUMMARY = "Show statistics of task types, from all tasks that ended"
 
 NUMBERS = frozenset({"ended", "completed", "failed", "takes"})
 
@@ -29,13 +27,13 @@ def execute(arguments: argparse.Namespace) -> int:
     file, types = _order(arguments.words)
     found = asyncio.run(_find(file, types))
     if arguments.json:
-        json_output.print_document(found)
+        output.print_json(found)
     unknown = [type for type, stats in found.items() if not stats.count]
     known = {type: stats for type, stats in found.items() if stats.count}
     if known and not arguments.json:
-        screen.table(["type", "ended", "completed", "failed", "takes", "moves"], _rows(known), numbers=NUMBERS)
+        output.table(["type", "ended", "completed", "failed", "takes", "moves"], _rows(known), numbers=NUMBERS)
     for type in unknown:
-        screen.complain(f"no task of the type {type!r} has ended")
+        output.complain(f"no task of the type {type!r} has ended")
     return REFUSED if unknown else DONE
 
 

@@ -6,11 +6,9 @@ import argparse
 import asyncio
 
 from taskmill import Ending, Snapshot, Status
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE
 from taskmill.cli.store_file import add_file, chosen_file, dispatcher_of, opened, shown
-
-SUMMARY = "Count tasks by status and group, and say whether anything dispatches"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +19,7 @@ def execute(arguments: argparse.Namespace) -> int:
     file = chosen_file(arguments.file)
     snapshot, dispatcher = asyncio.run(_look(file))
     if arguments.json:
-        json_output.print_document(
+        output.print_json(
             {
                 "store": shown(file),
                 "dispatching": dispatcher is not None,
@@ -33,6 +31,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 "paused_groups": snapshot.paused_groups,
                 "pressure": snapshot.pressure,
                 "groups": snapshot.groups,
+                "unhandled": snapshot.unhandled,
             }
         )
     else:
@@ -52,18 +51,19 @@ def _chosen(snapshot: Snapshot, kinds: type[Status | Ending]) -> dict[str, int]:
 def _print(file: str, snapshot: Snapshot, dispatcher: str | None) -> None:
     active, ended = _chosen(snapshot, Status), _chosen(snapshot, Ending)
     paused, pressure = text.paused(snapshot), text.pressure_elsewhere(snapshot)
-    screen.facts(
+    output.facts(
         [
             ("file", shown(file)),
             ("dispatcher", dispatcher or "none: nothing runs the tasks of this file now"),
             *([("paused", paused)] if paused else []),
             *([("pressure", pressure)] if pressure else []),
+            *([("no handler", _unhandled(snapshot))] if snapshot.unhandled else []),
             ("active", _total(active)),
             ("ended", _total(ended)),
         ]
     )
     if snapshot.groups:
-        screen.say()
+        output.say()
         _print_groups(snapshot)
 
 
@@ -78,9 +78,14 @@ def _print_groups(snapshot: Snapshot) -> None:
         ]
         for group in snapshot.groups.values()
     ]
-    screen.table(headings, rows, numbers=frozenset({"running", "share", "pending"}))
+    output.table(headings, rows, numbers=frozenset({"running", "share", "pending"}))
 
 
 def _total(counts: dict[str, int]) -> str:
     total = sum(counts.values())
     return f"{total:,}: {text.counted(counts)}" if total else "none"
+
+
+def _unhandled(snapshot: Snapshot) -> str:
+    types = ", ".join(f"{type} ({number:,} waiting)" for type, number in snapshot.unhandled.items())
+    return f"{types}: no dispatcher has a handler for them"

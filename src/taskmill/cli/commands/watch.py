@@ -12,12 +12,10 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from taskmill import Ending, HistoryRecord, TaskRecord
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE, REFUSED
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE, REFUSED
 from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
 from taskmill.cli.views.polling import TASK_INTERVAL, TaskPoller, TaskState, state_of
-
-SUMMARY = "Follow one task until it ends"
 
 
 class _View(Protocol):
@@ -51,7 +49,7 @@ async def _follow(file: str, id: int, view: _View) -> HistoryRecord:
 
 
 def _chosen_view(stack: contextlib.ExitStack, *, plain: bool) -> _View:
-    if not screen.allows_live_view(plain=plain):
+    if not output.allows_live_view(plain=plain):
         return _Lines()
     from taskmill.cli.views.live import LiveView
     from taskmill.cli.views.watch import task_frame
@@ -68,7 +66,7 @@ class _Lines:
     def draw(self, state: TaskState) -> None:
         if (key := _key(state)) != self._last:
             self._last = key
-            screen.say(f"{datetime.now().astimezone():%H:%M:%S} {_sentence(state)}")
+            output.say(f"{datetime.now().astimezone():%H:%M:%S} {_sentence(state)}")
 
 
 class _JsonLines:
@@ -81,7 +79,7 @@ class _JsonLines:
         document = _document(state)
         if (key := (_key(state), document["progress"], document["children"])) != self._last:
             self._last = key
-            json_output.print_line({"at": datetime.now(UTC), **document})
+            output.print_json_line({"at": datetime.now(UTC), **document})
 
 
 def _key(state: TaskState) -> object:

@@ -7,11 +7,9 @@ import asyncio
 from collections.abc import Iterator
 
 from taskmill import Ending, Explanation, Status
-from taskmill.cli import json_output, screen, text
-from taskmill.cli.refusal import DONE
+from taskmill.cli import output, text
+from taskmill.cli.output import DONE
 from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
-
-SUMMARY = "Say why a task waits, and when it may start"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +20,7 @@ def execute(arguments: argparse.Namespace) -> int:
     file, id = chosen_file_and_id(arguments.file_and_ids, "why")
     explanation = asyncio.run(_explain(file, id))
     if arguments.json:
-        json_output.print_document(explanation)
+        output.print_json(explanation)
     else:
         _print(explanation)
     return DONE
@@ -34,14 +32,14 @@ async def _explain(file: str, id: int) -> Explanation:
 
 
 def _print(explanation: Explanation) -> None:
-    screen.paragraph(str(explanation))
+    output.paragraph(str(explanation))
     if explanation.holds:
-        screen.say()
+        output.say()
         rows = [[text.spoken(hold.reason), hold.detail] for hold in explanation.holds]
-        screen.table(["held by", "because"], rows, wrap=frozenset({"because"}))
+        output.table(["held by", "because"], rows, wrap=frozenset({"because"}))
     if not isinstance(explanation.status, Ending):
-        screen.say()
-        screen.facts(_facts(explanation))
+        output.say()
+        output.facts(_facts(explanation))
 
 
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:

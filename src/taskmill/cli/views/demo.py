@@ -14,9 +14,9 @@ from rich.text import Text
 from taskmill import Ending, Snapshot, Status
 from taskmill.cli import text
 from taskmill.cli.demo.run import DemoRun
-from taskmill.cli.screen import STYLES
+from taskmill.cli.output import STYLES
 from taskmill.cli.views.groups import bar
-from taskmill.cli.views.task_bars import NARROW, running_table, short_type
+from taskmill.cli.views.live import NARROW, running_table, short_type
 from taskmill.events import TaskCancelled, TaskCompleted, TaskDeadLettered, TaskEvent, TaskExpired, TaskFailed
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from taskmill import GroupSnapshot, Snapshot
-from taskmill.cli.screen import STYLES
+from taskmill.cli.output import STYLES
 from taskmill.cli.text import printable
 from taskmill.cli.views.group_table import NUMBERS, GroupTable, group_table, headlines
 

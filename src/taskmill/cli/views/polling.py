@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from taskmill import Ending, Explanation, HistoryRecord, Scheduler, Snapshot, Status, TaskNotFound, TaskRecord
 from taskmill.cli import text
-from taskmill.cli.refusal import REFUSED, Refusal
+from taskmill.cli.output import REFUSED, Refusal
 
 TASK_INTERVAL = 0.5
 TASK_SHARE = 0.1

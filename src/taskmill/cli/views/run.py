@@ -16,9 +16,9 @@ from rich.text import Text
 
 from taskmill import TaskRecord
 from taskmill.cli import text
-from taskmill.cli.screen import STYLES
+from taskmill.cli.output import STYLES
+from taskmill.cli.views.live import NARROW, one_line, running_table, together
 from taskmill.cli.views.polling import QueueState
-from taskmill.cli.views.task_bars import NARROW, one_line, running_table, together
 
 MOST_ROWS = 12
 """At most so many running tasks have a row."""

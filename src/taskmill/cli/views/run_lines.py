@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from taskmill import Snapshot
-from taskmill.cli import json_output, screen, text
+from taskmill.cli import output, text
 from taskmill.events import (
     Event,
     EventsMissed,
@@ -39,24 +39,24 @@ class RunLines:
         return self._endings.counts
 
     def started(self, target: str, snapshot: Snapshot) -> None:
-        screen.say(f"{target} is dispatching (process {os.getpid()}); Ctrl-C stops it")
+        output.say(f"{target} is dispatching (process {os.getpid()}); Ctrl-C stops it")
         if paused := text.paused(snapshot):
             # A pause explains why nothing starts.
-            screen.say(f"paused: {paused}")
+            output.say(f"paused: {paused}")
 
     def standing_by(self, target: str) -> None:
-        screen.say(f"{target} is standing by: another scheduler dispatches this file")
+        output.say(f"{target} is standing by: another scheduler dispatches this file")
 
     def stopping(self, signal: str) -> None:
-        screen.say(f"{signal}: stopping once running tasks have ended; a second signal exits at once")
+        output.say(f"{signal}: stopping once running tasks have ended; a second signal exits at once")
 
     def stopped(self, target: str) -> None:
-        screen.say(f"{target} has stopped; ended here: {text.counted(self.endings)}")
+        output.say(f"{target} has stopped; ended here: {text.counted(self.endings)}")
 
     def event(self, event: Event) -> None:
         self._endings.count(event)
         if self._verbose:
-            screen.say(f"{event.at.astimezone():%H:%M:%S} {_sentence(event)}")
+            output.say(f"{event.at.astimezone():%H:%M:%S} {_sentence(event)}")
 
 
 class RunJsonLines(RunLines):
@@ -80,10 +80,10 @@ class RunJsonLines(RunLines):
 
     def event(self, event: Event) -> None:
         self._endings.count(event)
-        json_output.print_line({"event": type(event).__name__, **json_output.plain(event)})
+        output.print_json_line(event)
 
     def _print(self, event: str, **details: object) -> None:
-        json_output.print_line({"event": event, **details})
+        output.print_json_line({"event": event, **details})
 
 
 class EndingCounter:

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from taskmill import HistoryRecord, Status, TaskRecord
 from taskmill.cli import text
-from taskmill.cli.screen import STYLES
+from taskmill.cli.output import STYLES
+from taskmill.cli.views.live import NARROW, one_line, running_table, together
 from taskmill.cli.views.polling import Children, TaskState, state_of
-from taskmill.cli.views.task_bars import NARROW, one_line, running_table, together
 
 MOST_ROWS = 10
 """The largest number of children that get a row."""

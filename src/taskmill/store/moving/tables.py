@@ -15,8 +15,8 @@ import msgspec
 from taskmill.errors import StoreError
 from taskmill.store.moving.marks import NAMES
 
-STAY = frozenset({"taskmill_schema", "taskmill_node", "taskmill_writing", "taskmill_commit"})
-"""Tables that describe the store itself and do not move: schema version, nodes, write lock, marks of writers."""
+STAY = frozenset({"taskmill_schema", "taskmill_node", "taskmill_writing", "taskmill_commit", "taskmill_load"})
+"""Tables that do not move: schema version, nodes, write lock, marks of writers, and counts, which a file keeps."""
 
 OPEN = frozenset({"taskmill_schema", "taskmill_writing", "taskmill_commit"})
 """Tables that a seal leaves writable."""

@@ -17,6 +17,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from taskmill.errors import SubmissionError
+from taskmill.model.commit import NO_CHANGES, Changes
 from taskmill.store.postgres.connection import adapt
 from taskmill.store.postgres.session import Session, Statements
 
@@ -129,22 +130,26 @@ _decode_states = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 
 
 class CallersTransactions:
-    """The numbers of callers' transactions in progress. Any thread may add one."""
+    """Callers' transactions in progress, by number, and what they change in the queue. Any thread may add one."""
 
     def __init__(self) -> None:
-        self._numbers: set[str] = set()
+        self._changes: dict[str, Changes] = {}
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._changes)
 
-    def add(self, number: str) -> None:
-        self._numbers.add(number)
+    def add(self, number: str, changes: Changes) -> None:
+        self._changes[number] = self._changes.get(number, NO_CHANGES).joined(changes)
 
-    def take_committed(self, session: Session) -> bool:
-        """Remove the transactions that have ended; return True if any of them was committed."""
-        ended = [(number, state) for number, state in _states(session, sorted(self._numbers)) if state != "in progress"]
-        self._numbers -= {number for number, _ in ended}
-        return any(state == "committed" for _, state in ended)
+    def take_committed(self, session: Session) -> Changes | None:
+        """Remove the transactions that have ended; return the changes of those that were committed, if any was."""
+        committed: Changes | None = None
+        for number, state in _states(session, sorted(self._changes)):
+            if state != "in progress":
+                changes = self._changes.pop(number)
+                if state == "committed":
+                    committed = changes.joined(committed or NO_CHANGES)
+        return committed
 
 
 def _states(session: Session, numbers: list[str]) -> list[tuple[str, str | None]]:

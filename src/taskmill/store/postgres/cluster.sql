@@ -87,7 +87,7 @@ SELECT coalesce(json_agg(name ORDER BY id) FILTER (WHERE NOT stopped AND seen_at
 -- Return [change counter, ids of live nodes, is any node dead, has any node left]. Every node runs this once per
 -- heartbeat. $1 as in bury_nodes.
 SELECT
-    (SELECT last_value FROM taskmill_change),
+    (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM taskmill_change),
     coalesce(json_agg(id) FILTER (WHERE NOT {is_dead}), '[]')::text,
     coalesce(bool_or({is_dead}), false),
     coalesce(bool_or(seen_at = '-infinity'), false)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import selectors
+import socket
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
@@ -32,6 +34,10 @@ else:
     RawConnection = psycopg.Connection
 
 T = TypeVar("T")
+
+# `select` cannot handle descriptors of 1024 and above.
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
 Durability = Literal["full", "process"]
 OLDEST_SERVER = 130000
 """The first version with pg_current_xact_id and pg_xact_status, which show whether an interrupted commit is over."""
@@ -284,3 +290,31 @@ def without_password(address: str) -> str:
     """Return the address without its password, as it may be shown."""
     shown = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1@", address)
     return re.sub(r"(?<=[?&])(password|sslpassword)=[^&]*", r"\1=***", shown)
+
+
+class Alarm:
+    """A wake-up call for one thread that waits for data on a connection; any other thread can ring."""
+
+    def __init__(self) -> None:
+        self._woken, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+
+    def ring(self) -> None:
+        # If the buffer is full, the thread has been woken already.
+        try:
+            self._wake.send(b".")
+        except (BlockingIOError, OSError):
+            return
+
+    def wait(self, connection: int | None, longest: float) -> None:
+        """Wait until it rings or the descriptor ``connection`` is readable, at most ``longest`` seconds."""
+        with _Selector() as selector:
+            selector.register(self._woken, selectors.EVENT_READ)
+            if connection is not None:
+                selector.register(connection, selectors.EVENT_READ)
+            if any(key.fileobj is self._woken for key, _ in selector.select(longest)):
+                self._woken.recv(4096)
+
+    def close(self) -> None:
+        self._woken.close()
+        self._wake.close()

@@ -3,9 +3,9 @@
 It runs whatever the event loop and the writer are doing, so that a busy node is not declared dead. Heartbeats use the
 clock of the server: the clocks of nodes need not agree. The package docstring explains the states of a node.
 
-Other nodes learn of changes by NOTIFY, at most every ``MOMENT`` seconds. It is never sent inside a transaction that
-stores something, because notifications make commits wait for each other. A counter that grows with each commit is read
-with each heartbeat, and catches notifications that were missed.
+Other nodes learn of changes by NOTIFY, at most every ``MOMENT`` seconds; ``news.py`` has its content. It is never sent
+inside a transaction that stores something, because notifications make commits wait for each other. A counter that grows
+with each commit is read with each heartbeat, and catches notifications that were missed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import psycopg
 
 from taskmill.core.logs import logger
 from taskmill.errors import StoreError
-from taskmill.store.postgres import lease
-from taskmill.store.postgres.alarm import Alarm
+from taskmill.model.commit import ANY_CHANGES, Changes
+from taskmill.store.postgres import lease, news
 from taskmill.store.postgres.callers import CallersTransactions
-from taskmill.store.postgres.connection import SEALED_STATE, RawConnection, is_silence
+from taskmill.store.postgres.connection import SEALED_STATE, Alarm, RawConnection, is_silence
 from taskmill.store.postgres.lease import Lease, steady_seconds
+from taskmill.store.postgres.news import CommitCounter, WaitingChanges
 from taskmill.store.postgres.session import Session, give_up_unheard
 
 _chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
@@ -65,10 +66,10 @@ class Heartbeat:
     ) -> None:
         """Create the thread without starting it.
 
-        ``heard`` is called in the thread when another node has changed something, ``cut_off`` in the lease's thread
-        when this node can no longer prove that it is alive. ``others`` returns the sessions of this store whose calls
-        are given up if they are not answered. Without ``listens`` no notifications are received or sent, and changes
-        are only found by the counter.
+        ``own_changes`` returns how many own commits the counter may contain. ``heard`` is called in the thread when
+        another node has changed something, ``cut_off`` in the lease's thread when this node can no longer prove that
+        it is alive. ``others`` returns the sessions of this store whose calls are given up if they are not answered.
+        Without ``listens`` no notifications are received or sent, and changes are only found by the counter.
         """
         self._listens = listens
         self._connect = connect
@@ -94,11 +95,12 @@ class Heartbeat:
         self._closing = False
         self._closed = threading.Event()
         """Set when the rows of this process's nodes are up to date, or the server cannot be reached while closing."""
-        self._to_tell = False
+        self._untold = WaitingChanges()
+        """Changes of this process that the other nodes are to be notified of."""
         self._told_at = 0.0
-        self._foreign: int | None = None
-        self._look_again = False
-        self._changed = False
+        self._counted = CommitCounter(news.PATIENCE if listens else 0.0)
+        self._changed = WaitingChanges()
+        """Changes of other nodes that the loop has not taken yet."""
         self._beats = 0
         self._watched = CallersTransactions()
         self._alive: frozenset[int] = frozenset()
@@ -150,24 +152,21 @@ class Heartbeat:
         self._left.add(node)
         self._alarm.ring()
 
-    def tell(self) -> None:
+    def tell(self, changes: Changes) -> None:
         """Notify the other nodes of a commit."""
         if self._listens:
-            self._to_tell = True
+            self._untold.add(changes, commits=1)
             self._alarm.ring()
 
-    def watch(self, transaction: str) -> None:
-        """Notify the other nodes once a caller's transaction, in which tasks were stored, is committed."""
-        self._watched.add(transaction)
+    def watch(self, transaction: str, changes: Changes) -> None:
+        """Notify the other nodes of these changes once the caller's transaction that makes them is committed."""
+        self._watched.add(transaction, changes)
         self._alarm.ring()
 
-    def take_changed(self) -> bool:
-        """True if another node may have committed something since the last call."""
-        if not self._changed:
-            return False
-        # Reset before the caller reads: a change that arrives in between is then reported next time.
-        self._changed = False
-        return True
+    def take_changed(self) -> Changes | None:
+        """Return what other nodes have changed since the last call; None if they have committed nothing."""
+        taken = self._changed.take()
+        return None if taken is None else taken[0]
 
     def close(self, timeout: float = 10.0) -> None:
         """Stop the thread, once no handler of this process lingers; not to be called on the loop."""
@@ -236,26 +235,20 @@ class Heartbeat:
         self._node = None
         self._lease.end()
 
-    def _news(self) -> None:
-        self._changed = True
+    def _news(self, changes: Changes = ANY_CHANGES) -> None:
+        self._changed.add(changes)
         self._heard()
 
     def _work(self, *, is_due: bool) -> None:
         session = self._session
         assert session is not None  # noqa: S101 - the caller has connected
-        if self._watched and self._watched.take_committed(session):
+        if self._watched and (changes := self._watched.take_committed(session)) is not None:
+            self._untold.add(changes, commits=1)
+            self._counted.tell(1)
+            self._news(changes)
             session.script("SELECT nextval('taskmill_change')")
-            self._to_tell = True
-            self._news()
-        if self._to_tell and self._listens and time.monotonic() >= self._told_at + MOMENT:
-            self._to_tell = False
-            self._told_at = time.monotonic()
-            session.script(f"NOTIFY {self._channel}, '{self._sender}'")
-        heard = False
-        for told in session.raw.notifies(timeout=0) if self._listens else ():
-            if told.payload != self._sender:
-                heard = True
-                self._news()
+        self._tell(session)
+        heard = self._hear(session)
         self._take_leave(session)
         if is_due:
             if self._node is not None:
@@ -273,6 +266,25 @@ class Heartbeat:
             # The notification may come from the first node that has entered.
             self._look()
 
+    def _tell(self, session: Session) -> None:
+        """Notify the other nodes of changes, unless it was done a moment ago."""
+        if self._listens and time.monotonic() >= self._told_at + MOMENT and (untold := self._untold.take()) is not None:
+            self._told_at = time.monotonic()
+            session.script(f"NOTIFY {self._channel}, '{news.notification(self._sender, *untold)}'")
+
+    def _hear(self, session: Session) -> bool:
+        """Take the notifications of other nodes; return True if there were any."""
+        heard = False
+        for told in session.raw.notifies(timeout=0) if self._listens else ():
+            found = news.read_notification(told.payload)
+            if found.sender != self._sender:
+                heard = True
+                self._counted.tell(found.commits)
+                self._news(found.changes)
+        if self._counted.has_missed(time.monotonic()):
+            self._news()
+        return heard
+
     def _take_leave(self, session: Session) -> None:
         """Update the rows of this process's nodes that have stopped or left."""
         for node in list(self._stopped - self._left):
@@ -285,7 +297,7 @@ class Heartbeat:
             if node == self._node:
                 self._forget_node()
             self._left.discard(node)
-            self._to_tell = True
+            self._untold.add(ANY_CHANGES)
 
     def _beat(self, session: Session, node: int) -> None:
         now, was_in_doubt = steady_seconds(), self.is_in_doubt
@@ -315,21 +327,17 @@ class Heartbeat:
         assert session is not None  # noqa: S101 - the caller has connected
         moved, alive, died, left = session.execute("news", (lease.LEASE,)).fetchone()
         self._alive = _decode_ids(alive)
-        # Own changes are counted after they were committed. Read in this order, the difference never hides a change of
-        # another node.
-        foreign = moved - self._own_changes()
-        if self._foreign is not None and (foreign > self._foreign or self._look_again):
-            self._news()
-            # The counter grows before the commit, so the change may not have been visible yet: report once more.
-            self._look_again = foreign > self._foreign
-        self._foreign = foreign if self._foreign is None else max(foreign, self._foreign)
+        # Read in this order, no own change is taken for one of another node.
+        self._counted.count(moved, self._own_changes(), time.monotonic(), anew=self._beats % LOOK_ANYWAY == 0)
         if (left or (died and self.may_bury)) and not self.has_dead_nodes:
             self.has_dead_nodes = True
             self._news()
 
     def _wait(self, longest: float) -> None:
-        if self._to_tell and self._listens:
+        if self._listens and not self._untold.is_empty:
             longest = min(longest, max(0.0, self._told_at + MOMENT - time.monotonic()))
+        if self._counted.check_at is not None:
+            longest = min(longest, max(0.0, self._counted.check_at - time.monotonic()))
         if self._watched:
             longest = min(longest, WATCHING)
         session = self._session

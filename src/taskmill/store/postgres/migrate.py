@@ -8,7 +8,7 @@ from psycopg import IsolationLevel
 
 from taskmill.errors import SchemaTooNew, StoreError
 from taskmill.store.postgres.connection import RawConnection
-from taskmill.store.sql.migrations import numbered_migrations
+from taskmill.store.sql.statements import numbered_migrations
 
 MIGRATIONS = numbered_migrations(Path(__file__).with_name("migrations"))
 NEWEST_VERSION = MIGRATIONS[-1].number

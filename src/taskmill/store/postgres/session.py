@@ -19,6 +19,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from taskmill.core.logs import logger
+from taskmill.model.commit import NO_CHANGES, Commit
 from taskmill.store.postgres.connection import PatientConnection, RawConnection, adapt
 from taskmill.store.sql.connection import Cursor
 from taskmill.store.sql.statements import load
@@ -52,6 +53,9 @@ class Statements(ABC):
     """True if the transaction holds the write lock exclusively; set by the code that starts the transaction."""
     settings = ""
     """SET LOCAL statements for the start of each transaction, if the session cannot keep settings."""
+    changes = NO_CHANGES
+    """What the requests of the current transaction have noted for other nodes; the writer sets it back."""
+    rows_changed: int | None = None
     _is_in_snapshot = False
 
     @abstractmethod
@@ -99,6 +103,9 @@ class Statements(ABC):
     def be_alone(self) -> None:
         if not self.is_alone:
             raise NotAlone
+
+    def note(self, commit: Commit, /) -> None:
+        self.changes = self.changes.joined(commit.changes)
 
     @contextmanager
     def snapshot(self) -> Generator[None, None, None]:

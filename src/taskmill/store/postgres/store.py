@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -17,7 +18,7 @@ from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, DispatchRight
 from taskmill.errors import StoreError, SubmissionError
 from taskmill.model.cluster import NodeAtWork
-from taskmill.model.commit import Recovery
+from taskmill.model.commit import Changes, Recovery
 from taskmill.model.machine import UNSEEN, Machine, NodeMachine
 from taskmill.model.records import TaskRecord
 from taskmill.model.settings import PruneRule
@@ -48,10 +49,10 @@ from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
 from taskmill.store.sql import history, inbox, ledger, recovering
 from taskmill.store.sql.connection import Connection, encoded, one
+from taskmill.store.sql.group_commit import StoreThread
 from taskmill.store.sql.machine import readable_machine
 from taskmill.store.sql.read_side import ReadSide
 from taskmill.store.sql.rows import View
-from taskmill.store.sql.thread import StoreThread
 from taskmill.store.sql.write_side import WriteSide
 
 T = TypeVar("T")
@@ -202,7 +203,7 @@ class PostgresStore(WriteSide, ReadSide):
             connection.execute("forget_marks")
             return history.prune(connection, rules, now, limit)
 
-        return await self._write(write, rows=limit)
+        return await self._write(write, rows=limit, moves=False)
 
     async def note_machine(self, seen: Machine) -> None:
         await super().note_machine(seen)
@@ -221,13 +222,16 @@ class PostgresStore(WriteSide, ReadSide):
         found = _decode_nodes(one(connection, "nodes_at_work", lease.LEASE))
         return [msgspec.structs.replace(node, is_here=node.id == self._writer.node) for node in found]
 
+    def _own_node(self) -> int | None:
+        return self._writer.node
+
     def is_cut_off(self) -> bool:
         return self._heartbeat.is_in_doubt
 
     def dispatcher_is_alive(self) -> bool:
         return self._heartbeat.is_dispatched
 
-    async def foreign_changes(self) -> bool:
+    async def foreign_changes(self) -> Changes | None:
         return self._heartbeat.take_changed()
 
     async def recover(self, now: int) -> Recovery:
@@ -248,19 +252,18 @@ class PostgresStore(WriteSide, ReadSide):
                 # The new node has to leave when the dispatcher stops.
                 self._right.node = node
         if not (turn.look.survey and self._heartbeat.has_dead_nodes):
-            if turn.writes() or turn.look.slots != self._slots_told:
-                looked = await super().turn(turn)
+            has_new_slots = turn.look.slots != self._slots_told
+            if turn.writes() or has_new_slots:
+                looked = await self._turn(turn, moves=has_new_slots)
                 self._slots_told = turn.look.slots
                 return looked
             # Send no notification for a turn that only reads, or idle nodes would wake each other forever.
-            return await self._writer.ask(self._committing(turn), rows=0)
-        commit = self._committing(turn)
-
+            return await self._writer.ask(partial(self._commit_turn, turn), rows=0)
         dead: list[str] = []
 
         def rescue_first(connection: Connection) -> TurnResult:
             recovery, dead[:] = self._rescue(connection, turn.now)
-            result = commit(connection)
+            result = self._commit_turn(turn, connection)
             result.commit.put_first(recovery.commit)
             return result
 
@@ -297,15 +300,16 @@ class PostgresStore(WriteSide, ReadSide):
             raise translated(wrong, self.name) from wrong
         return self._stored(*answer)
 
-    def _insert(self, session: Connection, tasks: Sequence[NewTask]) -> tuple[Answer, str | None]:
-        (answer,), _ = inbox.insert(session, [tasks], self._clock.now_ms())
-        return answer, session.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()[0]
+    def _insert(self, session: Connection, tasks: Sequence[NewTask]) -> tuple[Answer, Changes, str | None]:
+        (answer,), commit = inbox.insert(session, [tasks], self._clock.now_ms())
+        number = session.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()[0]
+        return answer, commit.changes, number
 
-    def _stored(self, answer: Answer, transaction: str | None) -> list[Stored]:
+    def _stored(self, answer: Answer, changes: Changes, transaction: str | None) -> list[Stored]:
         if isinstance(answer, SubmissionError):
             raise answer
         if transaction is not None:
-            self._heartbeat.watch(transaction)
+            self._heartbeat.watch(transaction, changes)
         return answer
 
     def _wrong_kind(self, connection: object) -> SubmissionError:

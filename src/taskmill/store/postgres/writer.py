@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 
 from taskmill.core.ports import Clock
 from taskmill.errors import StoreBusy, StoreError
+from taskmill.model.commit import NO_CHANGES, Changes
 from taskmill.model.turn import TurnResult
 from taskmill.store.postgres.connection import RawConnection, is_lost, may_try_again, translated
 from taskmill.store.postgres.session import NotAlone, Session
-from taskmill.store.sql.group_commit import Asked, GroupCommit
+from taskmill.store.sql.group_commit import Batch, GroupCommit
 
 LARGEST_BATCH = 2000
 """The largest number of rows in a transaction; further requests wait for the next, so that no caller waits long."""
@@ -50,13 +51,13 @@ class Writer(GroupCommit):
         self.node: int | None = None
         """The node for which tasks are claimed."""
         self.changes = 0
-        """How often this writer has increased the counter of changes."""
+        """How often this writer has increased the counter of changes, or is about to."""
         self.restarts = 0
         """The number of transactions that were rolled back and started again with the exclusive lock."""
         self.is_lazy = False
         """True if commits do not wait for the disk."""
-        self.told: Callable[[], None] = lambda: None
-        """Called in the thread after each commit."""
+        self.told: Callable[[Changes], None] = lambda _changes: None
+        """Called in the thread after each commit, with what other nodes have to know of it."""
 
     def kick(self) -> None:
         self._kicked = False
@@ -73,9 +74,9 @@ class Writer(GroupCommit):
         """Connect; called in the thread that opens the store."""
         self.session = Session(self._connect())
 
-    def _transaction(self, batch: Sequence[Asked]) -> list[Any]:
+    def _transaction(self, batch: Batch) -> list[Any]:
         """Run the requests in one transaction, and repeat it while the server cannot be reached."""
-        alone = batch[0].alone
+        alone = batch.asked[0].alone
         give_up_at: float | None = None
         while True:
             self._mark += 1
@@ -99,27 +100,26 @@ class Writer(GroupCommit):
                     # Connecting works, but statements fail or get no answer.
                     raise StoreBusy(f"{self._name}: the server went away and nothing was stored: {wrong}") from wrong
 
-    def _try(self, batch: Sequence[Asked], alone: bool, commit: _Commit) -> list[Any]:
+    def _try(self, batch: Batch, alone: bool, commit: _Commit) -> list[Any]:
         session = self.session
         if session is None or session.raw.closed:
             session = self.session = Session(self._connect())
         mode = "EXCLUSIVE" if alone else "SHARE"
         node = "" if self.node is None else str(self.node)
-        writes = any(asked.rows for asked in batch)
         try:
             commit.number = session.script(
                 # Set explicitly, because the database may have another default: each statement must see the latest
                 # commits.
                 f"BEGIN ISOLATION LEVEL READ COMMITTED; {session.settings} SET LOCAL taskmill.node = '{node}';"
                 f" LOCK TABLE taskmill_writing IN {mode} MODE;"
-                + (" SELECT pg_current_xact_id()::text" if writes else "")
+                + (" SELECT pg_current_xact_id()::text" if batch.rows else "")
             )
-            session.is_alone = alone
-            commit.results = [asked.request(session) for asked in batch]
+            session.is_alone, session.changes = alone, NO_CHANGES
+            commit.results = [asked.request(session) for asked in batch.asked]
         except NotAlone:
             self._rollback(session)
             raise
-        if not writes:
+        if not batch.rows:
             session.script("COMMIT")
             return commit.results
         # A crash of the server does not stop handlers. If the server lost a turn, a task could run twice at once, or
@@ -127,9 +127,9 @@ class Writer(GroupCommit):
         turns = any(isinstance(result, TurnResult) for result in commit.results)
         sync = "SET LOCAL synchronous_commit = on; " if turns and self.is_lazy else ""
         commit.was_sent = True
-        session.script(f"{sync}{commit.leave_mark()}; SELECT nextval('taskmill_change'); COMMIT")
         self.changes += 1
-        self.told()
+        session.script(f"{sync}{commit.leave_mark()}; SELECT nextval('taskmill_change'); COMMIT")
+        self.told(session.changes)
         return commit.results
 
     def _rollback(self, session: Session) -> None:

@@ -1,12 +1,8 @@
-"""Rules that concern all nodes together: shared limits, preemption on any node, and turns that must be alone.
+"""Rules that concern all nodes together: shared limits, and preemption on any node.
 
 Limits are counted, and tokens are taken, in the transaction that claims. Tasks to preempt are chosen and marked in a
 transaction that is alone. The mark is the column ``preempted`` of a running task. The node that runs the task finds it
 with its next survey, as it finds requests to cancel. The next claim of the task clears it.
-
-A store with many writers takes the exclusive lock first if the plan of a turn requires it. If only the rows show that
-the lock is needed (a task was stopped meanwhile, a firing of a cron task starts), the transaction is rolled back and
-started again with the lock (docs/decisions/0020).
 """
 
 from __future__ import annotations
@@ -16,11 +12,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, End, StopReason
+from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, StopReason
 from taskmill.model.cluster import Admission, Elsewhere, Host, Others, Preemption, Runner
 from taskmill.model.controls import Bucket
 from taskmill.model.task import Lane, domain_of
-from taskmill.model.turn import Judged, Rate, Turn, TurnResult
+from taskmill.model.turn import Rate, TurnResult
 from taskmill.policy.admission import admitted
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.preemption import cluster_victims
@@ -153,25 +149,6 @@ def preempt(connection: Connection, plan: Preemption, result: TurnResult) -> Non
     asks = [ask for ask in plan.asks if ask.id in set(found.waiting)]
     if chosen := cluster_victims(asks, running, nodes, found.own):
         connection.execute(SQL["ask_to_make_way"], (encoded(chosen),))
-        result.stops = [
-            (task.id, StopReason.PREEMPT) for task in running if task.id in chosen and task.node == found.own
-        ]
-
-
-def just_ends(judged: Judged) -> bool:
-    """True if the attempt is over, the task ends with it, and no other task waits for that."""
-    return isinstance(judged.verdict, End) and not judged.stopped and not judged.task.is_tied
-
-
-def must_be_alone(turn: Turn) -> bool:
-    """True if the turn depends on rows of other tasks, or changes them."""
-    starts, upkeep = turn.starts, turn.upkeep
-    return (
-        starts.admission is not None
-        or starts.preempt is not None
-        or starts.owes_paused_time
-        or upkeep.expire
-        or upkeep.resume_preempted
-        or upkeep.resume_eased
-        or not all(map(just_ends, turn.judged))
-    )
+        victims = [task for task in running if task.id in chosen]
+        result.stops = [(task.id, StopReason.PREEMPT) for task in victims if task.node == found.own]
+        result.commit.stopping += [(task.id, StopReason.PREEMPT) for task in victims if task.node != found.own]

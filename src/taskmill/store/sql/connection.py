@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from taskmill.model.commit import Commit
+
 
 class Cursor(Protocol):
     """The result of a statement."""
@@ -53,6 +55,15 @@ class Connection(Protocol):
 
         An engine with many writers may have to roll back and start the transaction again. So requests are repeatable.
         """
+        ...
+
+    @property
+    def rows_changed(self) -> int | None:
+        """How many rows this connection has changed so far; None if that is not known."""
+        ...
+
+    def note(self, commit: Commit, /) -> None:
+        """Note for other processes that dispatch what a part of this transaction did."""
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:

@@ -22,6 +22,7 @@ from taskmill.model.status import Ending, OnDependencyFailure, Status
 from taskmill.model.task import NewTask
 from taskmill.store.sql.connection import Connection, decode_ids, one
 from taskmill.store.sql.endings import end_tasks
+from taskmill.store.sql.load import recount
 from taskmill.store.sql.rows import EndingRow
 from taskmill.store.sql.statements import SQL
 
@@ -172,7 +173,19 @@ _TALLY = (
     _Column("kept", int, None),
     _Column("duration_ms", int, None),
 )
-_KEYS = {"taskmill_series": "id", "taskmill_cron": "name", "taskmill_io": "type", "taskmill_tally": "type"}
+_LOAD = (
+    _Column("group_name", str, None),
+    _Column("type", str, None),
+    _Column("status", Status, None),
+    _Column("tasks", int, None),
+)
+_KEYS = {
+    "taskmill_series": "id",
+    "taskmill_cron": "name",
+    "taskmill_io": "type",
+    "taskmill_tally": "type",
+    "taskmill_load": "type",
+}
 """Tables whose damaged rows can be deleted, with their keys."""
 EXAMINED = {
     **{table: columns for table, (_, columns) in _OTHERS.items()},
@@ -182,6 +195,7 @@ EXAMINED = {
     "taskmill_cron": _CRON,
     "taskmill_io": _IO,
     "taskmill_tally": _TALLY,
+    "taskmill_load": _LOAD,
 }
 _encode = msgspec.json.Encoder().encode
 _decode_json = msgspec.json.Decoder(_Json).decode
@@ -252,6 +266,9 @@ def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
         for id, found in tasks.items()
     ]
     end_tasks(connection, endings, now, done.commit)
+    if tasks:
+        # They were counted with the values that they had before the damage.
+        recount(connection)
     return done
 
 
@@ -261,6 +278,9 @@ def _forget(connection: Connection, damage: Damage) -> bool:
         forgotten = connection.execute(SQL["forget_damaged_counts"]).rowcount
         connection.execute(SQL["count_anew"])
         return forgotten > 0
+    if damage.table == "taskmill_load":
+        recount(connection)
+        return True
     if damage.table == "taskmill_series":
         connection.execute("UPDATE taskmill_task SET series_id = NULL WHERE series_id = ?", (damage.id,))
     statement = f"DELETE FROM {damage.table} WHERE {_KEYS[damage.table]} = ?"  # noqa: S608 - our own names

@@ -16,7 +16,8 @@ from taskmill.model.attempt import End
 from taskmill.model.commit import Commit, Ended
 from taskmill.model.status import Ending
 from taskmill.model.task import Described
-from taskmill.store.sql import cron, dependencies, families, series
+from taskmill.model.turn import Judged
+from taskmill.store.sql import cron, dependencies, families, load, series
 from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.releasing import release
 from taskmill.store.sql.rows import EndingRow, describe
@@ -56,7 +57,7 @@ def end_tasks(
 
     A caller that knows the tasks can save reads: ``sums`` are the rows for the tally, ``tagged`` is True if any task
     has tags, ``ties`` are the links of the tasks, and ``tasks`` their descriptions for events. ``told`` is True if the
-    caller announces these endings itself.
+    caller announces these endings itself; then the tasks were running.
     """
     contained: set[int] = set()
     endings = _once(endings)
@@ -74,6 +75,8 @@ def end_tasks(
         has_gates = ties.successors and not told
         gates = dict(decode_pairs(one(connection, SQL["gates"], ids))) if has_gates else {}
         _record(connection, endings)
+        if not told:
+            load.count_ended(connection, ids)
         leave_active(connection, ids, sums or one(connection, SQL["sums_of_endings"], ids), tagged=tagged)
         if gates:
             connection.execute(SQL["take_keys_back"], (encoded(list(gates.values())),))
@@ -113,7 +116,10 @@ def _once(endings: Sequence[EndingRow]) -> Sequence[EndingRow]:
 
 
 def leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -> None:
-    """Delete tasks that are in history from the active table, and add them to the tally."""
+    """Delete tasks that are in history from the active table, and add them to the tally.
+
+    Tasks that were not running are counted before.
+    """
     connection.execute(SQL["delete_active"], (ids,))
     connection.execute(SQL["tally"], (sums,))
     if tagged and connection.execute(SQL["move_tags"], (ids,)).rowcount:
@@ -146,3 +152,8 @@ def _open_gates(connection: Connection, ids: str, now: int, commit: Commit) -> N
         connection.execute(SQL["open_gates"], (ids,))
         commit.successors.update(gated)
         release(connection, [id for _, id in gated], now, commit)
+
+
+def just_ends(judged: Judged) -> bool:
+    """True if the attempt is over, the task ends with it, and no other task waits for that."""
+    return isinstance(judged.verdict, End) and not judged.stopped and not judged.task.is_tied

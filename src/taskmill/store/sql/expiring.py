@@ -54,7 +54,7 @@ def shown_status(connection: Connection, view: View) -> tuple[str, list[int]]:
     """Return the expression for the shown status of an active row, with its parameters; usually just the column."""
     controls = view.rules.controls
     if not controls.pauses and not controls.ended_pauses and not any_expired(connection, view):
-        return "status", []
+        return connection.text(SQL["plain_status"]), []
     return at_present(connection.text(SQL["shown_status"]), view)
 
 

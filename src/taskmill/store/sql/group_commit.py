@@ -2,41 +2,123 @@
 
 A request is a function of the connection. It must be repeatable: if one request of a batch fails, the transaction is
 rolled back and each runs again in a transaction of its own, so that only the faulty one fails.
+
+:class:`StoreThread` runs the slow work of a store, such as a large transaction, beside the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import queue
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, StoreCounters
-from taskmill.errors import StoreBusy, StoreError, TaskmillError
+from taskmill.errors import StoreBusy, StoreError, StoreLost, TaskmillError
 from taskmill.store.sql.connection import Connection
 from taskmill.store.sql.damage import UNDECODABLE, corrupt
-from taskmill.store.sql.thread import StoreThread
 
 T = TypeVar("T")
 Request = Callable[[Connection], T]
+Done = Callable[[Any, BaseException | None], None]
+_Work = tuple[Callable[[], Any], Done, asyncio.AbstractEventLoop]
+
+
+class StoreThread:
+    """A daemon thread that runs one function at a time for the event loop; it starts with its first call.
+
+    It reports work to the clock, so that a manual clock waits for it.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
+        self._clock = clock
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def start(self, function: Callable[[], Any], done: Done) -> None:
+        """Run ``function`` in the thread, then call ``done`` on the loop with its result or exception."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+            self._thread.start()
+        self._clock.work_begins()
+        self._work.put((function, done, asyncio.get_running_loop()))
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Run ``function`` in the thread and return its result. Cancelling the caller does not stop the function."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def done(result: Any, wrong: BaseException | None) -> None:
+            if wrong is None:
+                succeed(answer, result)
+            else:
+                fail(answer, wrong)
+
+        self.start(function, done)
+        return await answer
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            self._run(*work)
+
+    def _run(self, function: Callable[[], Any], done: Done, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            result, wrong = function(), None
+        except BaseException as raised:  # noqa: BLE001 - it is passed to the caller
+            result, wrong = None, raised
+        # The loop may have been closed in the meantime.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._ended, done, result, wrong)
+
+    def _ended(self, done: Done, result: Any, wrong: BaseException | None) -> None:
+        self._clock.work_ends()
+        done(result, wrong)
+
+    async def close(self) -> None:
+        thread = self._thread
+        if thread is not None:
+            finished = asyncio.Event()
+            self.start(lambda: None, lambda _result, _wrong: finished.set())
+            self._work.put(None)
+            self._thread = None
+            await finished.wait()
+            thread.join()
 
 
 class Asked(NamedTuple):
-    """A request that waits for its transaction."""
+    """A request that waits for its transaction. Its callbacks run on the loop, in commit order."""
 
     request: Request[Any]
     rows: int
     """The amount of work; 0 promises that the request only reads."""
-    committed: Callable[[Any], None]
+    answered: Callable[[Any], None]
+    """Called with the result: after the commit or, with ``durable``, once the commit is durable."""
     failed: Callable[[Exception], None]
-    alone: bool
+    at_commit: Callable[[Any], None] | None = None
+    """Called with the result right after the commit."""
+    alone: bool = False
     """True if the transaction must exclude other writers."""
+    durable: bool = True
     by_itself: bool = False
     """True if the request must not share its transaction with other requests."""
     again: bool = False
     """True if this is the second try after a disk error."""
+
+
+class Batch(NamedTuple):
+    """Requests that share a transaction."""
+
+    asked: list[Asked]
+    rows: int
+    """The amount of work; 0 if every request only reads."""
 
 
 class GroupCommit(ABC):
@@ -44,6 +126,8 @@ class GroupCommit(ABC):
 
     largest_batch: int
     """The largest number of rows in a transaction; further requests wait for the next, so that no caller waits long."""
+    is_always_alone = False
+    """True if every transaction of the engine excludes other writers."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
@@ -53,9 +137,17 @@ class GroupCommit(ABC):
         self._working = False
         """True while the thread uses the connection."""
         self._idle: asyncio.Future[None] | None = None
-        self._closed = False
+        self._closed: StoreError | None = None
+        """The reason why no request is accepted any longer."""
         self.commits = 0
         self.counters: StoreCounters | None = None
+        _writers.add(self)
+
+    def refuse_in_forked_child(self) -> None:
+        """Accept no request in a forked process: the connections belong to its parent."""
+        self._closed = StoreLost(
+            "the store was opened before this process was forked; close it before the fork, open one in each process"
+        )
 
     def measure(self, counters: StoreCounters) -> None:
         """Report commit times and batch sizes to ``counters``."""
@@ -76,40 +168,16 @@ class GroupCommit(ABC):
         ``at_commit`` is called right after the commit, in commit order, even if the caller was cancelled.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def succeed(result: T) -> None:
-            if not answer.done():
-                answer.set_result(result)
-
-        def failed(wrong: Exception) -> None:
-            if not answer.done():
-                answer.set_exception(wrong)
-
-        def committed(result: T) -> None:
-            if at_commit is not None:
-                at_commit(result)
-            if durable and rows:
-                self.when_durable(lambda: succeed(result), failed)
-            else:
-                succeed(result)
-
-        self.post(request, rows, committed, failed, alone=alone)
+        answered, failed = partial(succeed, answer), partial(fail, answer)
+        self.post(Asked(request, rows, answered, failed, at_commit, alone, durable))
         return answer
 
-    def post(
-        self,
-        request: Request[T],
-        rows: int,
-        committed: Callable[[T], None],
-        failed: Callable[[Exception], None],
-        *,
-        alone: bool = False,
-    ) -> None:
-        """Like :meth:`ask`, but call ``committed`` or ``failed`` on the loop, in commit order."""
-        if self._closed:
-            failed(StoreError(f"{self._name}: the store is closed"))
+    def post(self, asked: Asked) -> None:
+        """Run a request in the next transaction, and call it back."""
+        if self._closed is not None:
+            asked.failed(self._closed)
             return
-        self._asked.append(Asked(request, rows, committed, failed, alone))
+        self._asked.append(asked)
         if not self._working and not self._kicked:
             self._kicked = True
             asyncio.get_running_loop().call_soon(self.kick)
@@ -131,7 +199,7 @@ class GroupCommit(ABC):
 
     async def close(self) -> None:
         """Finish all requests, make them durable, then stop."""
-        self._closed = True
+        self._closed = self._closed or StoreError(f"{self._name}: the store is closed")
         while self._is_busy():
             self._idle = asyncio.get_running_loop().create_future()
             self._check_idle()
@@ -145,60 +213,60 @@ class GroupCommit(ABC):
         """Return the error for the user."""
 
     @abstractmethod
-    def _transaction(self, batch: Sequence[Asked]) -> list[Any]:
+    def _transaction(self, batch: Batch) -> list[Any]:
         """Run the requests in one transaction and commit it, in the thread."""
 
-    def _next_batch(self) -> list[Asked]:
+    def _next_batch(self) -> Batch:
         """Take the next waiting requests that can share a transaction, up to the largest batch."""
         first = self._asked[0]
         rows = 0
         for number, asked in enumerate(self._asked):
-            rows += asked.rows
-            apart = asked.alone != first.alone or asked.by_itself or first.by_itself
-            if number and (rows > self.largest_batch or apart):
+            apart = asked.by_itself or first.by_itself or (asked.alone != first.alone and not self.is_always_alone)
+            if number and (rows + asked.rows > self.largest_batch or apart):
                 batch, self._asked = self._asked[:number], self._asked[number:]
-                return batch
+                return Batch(batch, rows)
+            rows += asked.rows
         batch, self._asked = self._asked, []
-        return batch
+        return Batch(batch, rows)
 
-    def _write_in_thread(self, batch: list[Asked]) -> None:
-        took = 0.0
-
-        def whole() -> list[Any]:
-            nonlocal took
-            began = time.perf_counter()
-            results = self._transaction(batch)
-            took = time.perf_counter() - began
-            return results
-
-        def done(results: Any, wrong: BaseException | None) -> None:
-            self._working = False
-            if isinstance(wrong, Exception):
-                self._batch_failed(batch, wrong)
-            else:
-                self._batch_committed(batch, results, took)
-            self.kick()
-
+    def _write_in_thread(self, batch: Batch) -> None:
         self._working = True
-        self._thread.start(whole, done)
+        self._thread.start(partial(self._timed, batch), partial(self._written, batch))
 
-    def _batch_committed(self, batch: list[Asked], results: list[Any], took: float) -> None:
+    def _timed(self, batch: Batch) -> tuple[list[Any], float]:
+        began = time.perf_counter()
+        return self._transaction(batch), time.perf_counter() - began
+
+    def _written(self, batch: Batch, written: Any, wrong: BaseException | None) -> None:
+        self._working = False
+        if isinstance(wrong, Exception):
+            self._batch_failed(batch, wrong)
+        else:
+            self._batch_committed(batch, *written)
+        self.kick()
+
+    def _batch_committed(self, batch: Batch, results: list[Any], took: float) -> None:
         self.commits += 1
-        if self.counters is not None and any(asked.rows for asked in batch):
-            self.counters.committed(took, len(batch))
-        for asked, result in zip(batch, results, strict=True):
-            guarded(asked.committed, result)
+        if self.counters is not None and batch.rows:
+            self.counters.committed(took, len(batch.asked))
+        for asked, result in zip(batch.asked, results, strict=True):
+            if asked.at_commit is not None:
+                guarded(asked.at_commit, result)
+            if asked.durable and asked.rows:
+                guarded(self.when_durable, partial(asked.answered, result), asked.failed)
+            else:
+                guarded(asked.answered, result)
 
-    def _batch_failed(self, batch: list[Asked], wrong: Exception) -> None:
+    def _batch_failed(self, batch: Batch, wrong: Exception) -> None:
         told = self._translated(wrong)
         if isinstance(told, UNDECODABLE) and not isinstance(told, TaskmillError):
             told = corrupt(told, self._name).with_traceback(told.__traceback__)
             told.__cause__ = wrong
-        if len(batch) > 1 and not isinstance(told, StoreBusy):
+        if len(batch.asked) > 1 and not isinstance(told, StoreBusy):
             # Run each again by itself, before later requests, so that only the faulty one fails.
-            self._asked[:0] = [asked._replace(by_itself=True) for asked in batch]
+            self._asked[:0] = [asked._replace(by_itself=True) for asked in batch.asked]
             return
-        for asked in batch:
+        for asked in batch.asked:
             guarded(asked.failed, told)
 
     def _is_busy(self) -> bool:
@@ -207,6 +275,30 @@ class GroupCommit(ABC):
     def _check_idle(self) -> None:
         if self._idle is not None and not self._idle.done() and not self._is_busy():
             self._idle.set_result(None)
+
+
+_writers: WeakSet[GroupCommit] = WeakSet()
+
+
+def _refuse_in_forked_child() -> None:
+    for writer in _writers:
+        writer.refuse_in_forked_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_in_forked_child)
+
+
+def succeed(answer: asyncio.Future[T], result: T) -> None:
+    """Give a caller its result, unless it was cancelled."""
+    if not answer.done():
+        answer.set_result(result)
+
+
+def fail(answer: asyncio.Future[Any], wrong: BaseException) -> None:
+    """Give a caller the error, unless it was cancelled."""
+    if not answer.done():
+        answer.set_exception(wrong)
 
 
 def guarded(callback: Callable[..., None], *args: Any) -> None:

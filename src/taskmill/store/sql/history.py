@@ -13,11 +13,10 @@ from taskmill.model.commit import Commit
 from taskmill.model.settings import PruneRule
 from taskmill.model.status import Ending
 from taskmill.model.task import Described
-from taskmill.store.sql import cron, dependencies
+from taskmill.store.sql import cron, dependencies, load
 from taskmill.store.sql.connection import Connection, decode_ids, decode_pairs, encoded, one
-from taskmill.store.sql.insert import key_holder, key_stopper
 from taskmill.store.sql.releasing import release
-from taskmill.store.sql.rows import describe
+from taskmill.store.sql.rows import describe, key_holder, key_stopper
 from taskmill.store.sql.statements import SQL
 
 NEWEST_FIRST = "ORDER BY ended_at DESC, id DESC"
@@ -62,6 +61,7 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     cron.rejoin(connection, id, cron_name, now)
     # A task that was asked to stop has freed its key, but must end before another task with that key starts.
     connection.execute(SQL["revive"], (id, now, key_stopper(connection, type, key), cron_name))
+    load.count_revived(connection, group, type)
     for statement in ("recount_child", "return_tags", "forget_ending_tags", "forget_ending"):
         connection.execute(SQL[statement], (id,))
     connection.execute(SQL["untally"], (type, group, "dead_letter", duration_ms))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -16,8 +17,7 @@ from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inb
 from taskmill.store.sql import dependencies, expiring, families, paused_time, series
 from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.endings import CRON_ONLY, NO_LINK_KINDS, end_tasks
-from taskmill.store.sql.insert import insert_rows
-from taskmill.store.sql.rows import EndingRow, read_described
+from taskmill.store.sql.rows import EndingRow, insert_rows, read_described
 from taskmill.store.sql.statements import SQL
 
 _decode_holders = msgspec.json.Decoder(list[tuple[str, str, Holder, msgspec.Raw]], strict=False).decode
@@ -54,9 +54,10 @@ def spawn(connection: Connection, tasks: Request, origin: Origin, now: int) -> t
 def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[list[Answer], Commit]:
     """Store tasks without keys and links: there is nothing to decide, and ids ascend in input order."""
     tasks = requests[0] if len(requests) == 1 else [task for request in requests for task in request]
-    commit = Commit(fresh=list(enumerate(tasks, insert_rows(connection, tasks))))
-    ids = iter(commit.fresh)
-    return [[Stored(next(ids)[0], "inserted") for _ in request] for request in requests], commit
+    first_id = insert_rows(connection, tasks)
+    ids = itertools.count(first_id)
+    answers: list[Answer] = [[Stored(next(ids), "inserted") for _ in request] for request in requests]
+    return answers, Commit(fresh=list(enumerate(tasks, first_id)))
 
 
 class _Found(msgspec.Struct, gc=False):

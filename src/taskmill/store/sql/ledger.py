@@ -6,7 +6,7 @@ consequences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,18 +15,20 @@ from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, Again, End, LeaveTo
 from taskmill.model.commit import UNREADABLE_ROW, CancelResult, Commit, SeriesChange
 from taskmill.model.status import Ending
 from taskmill.model.task import Claimed, Lane, Place
-from taskmill.model.turn import Judged, Starts, Turn, TurnResult, TurnUpkeep
+from taskmill.model.turn import Judged, Look, News, Starts, Turn, TurnResult, TurnUpkeep
 from taskmill.policy.aging import front_size
+from taskmill.policy.families import ENDING_OF_STOP
 from taskmill.policy.verdicts import after_attempt
-from taskmill.store.sql import cluster, controls, cron, families, machine, paused_time, series
-from taskmill.store.sql.cluster import just_ends
+from taskmill.store.sql import cluster, controls, cron, families, load, machine, paused_time, series
 from taskmill.store.sql.connection import Connection, encoded, one
-from taskmill.store.sql.endings import LinkKinds, end_tasks, leave_active
+from taskmill.store.sql.endings import LinkKinds, end_tasks, just_ends, leave_active
 from taskmill.store.sql.expiring import expire, expire_among
-from taskmill.store.sql.releasing import note_queued, promote
+from taskmill.store.sql.releasing import note_new, note_queued, note_queued_elsewhere, promote
 from taskmill.store.sql.rows import UNREADABLE, EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
+MOST_NEWS = 500
+"""How many new tasks of other processes are read one by one; for more, a survey costs less."""
 BITE = 500
 """How many tasks upkeep moves in one transaction, so that other transactions do not wait long for it."""
 
@@ -36,6 +38,8 @@ _decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
 _decode_one_claimed = msgspec.json.Decoder(Claimed).decode
 _decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
+_decode_stopped = msgspec.json.Decoder(list[tuple[int, StopReason]]).decode
+_decode_news = msgspec.json.Decoder(News).decode
 _decode_held = msgspec.json.Decoder(list[tuple[int, str | None, bool, LinkKinds]], strict=False).decode
 
 _NOT_HELD = (None, False, LinkKinds())
@@ -50,14 +54,19 @@ def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
     result = TurnResult(now)
     if turn.progress:
         connection.execute(SQL["report_progress"], (encoded(turn.progress),))
+    if turn.begun:
+        connection.execute(SQL["note_begun"], (encoded(turn.begun),))
     if turn.judged:
         machine.note_io(connection, turn.judged)
         _commit_verdicts(connection, turn.judged, result)
         machine.learn_io(connection, turn.judged, result.lost)
     if turn.returns:
-        connection.execute(SQL["unclaim"], (encoded([(task.id, task.attempt) for task in turn.returns]),))
+        _return_unstarted(connection, turn.returns, result)
+        result.commit.returned += [task.id for task in turn.returns]
     if turn.at_work is not None:
         connection.execute(SQL["unclaim_others"], (encoded(turn.at_work),))
+        # Their ids are not known.
+        result.commit.reordered = True
     if turn.upkeep.is_due():
         _keep_up(connection, turn.upkeep, now, result.commit)
     version, is_owed = controls.version(connection)
@@ -68,6 +77,15 @@ def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
         cluster.preempt(connection, turn.starts.preempt, result)
     _look(connection, turn, result, is_owed=is_owed)
     return result
+
+
+def _return_unstarted(connection: Connection, tasks: Sequence[Claimed], result: TurnResult) -> None:
+    """Return claimed tasks that were not started to the queue, and end those that were asked to stop meanwhile."""
+    connection.execute(SQL["unclaim"], (encoded([(task.id, task.attempt) for task in tasks]),))
+    if stopped := _decode_stopped(_one(connection, "stopped_unbegun", encoded([task.id for task in tasks]))):
+        connection.be_alone()
+        endings = [EndingRow(id, ENDING_OF_STOP[stop], result.now, None, None, None) for id, stop in stopped]
+        end_tasks(connection, endings, result.now, result.commit)
 
 
 def _keep_up(connection: Connection, upkeep: TurnUpkeep, now: int, commit: Commit) -> None:
@@ -104,7 +122,7 @@ def _start(connection: Connection, starts: Starts, result: TurnResult, version: 
     elif starts.lanes:
         claims = _claim_fronts(connection, claims, starts, result)
     if claims:
-        _claim(connection, claims, now, result)
+        _claim(connection, claims, starts.prefetch, now, result)
     cron.claimed(connection, result.claimed, now, result.commit)
     if result.commit.released:
         started = {task.id for task in result.claimed}
@@ -118,11 +136,16 @@ def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bo
     """Read what the plan asks for: the whole queue's outline, or some lanes and the next instants."""
     look, upkeep = turn.look, turn.upkeep
     refill = look.refill
+    if (look.survey or look.news is not None) and (row := connection.execute(SQL["newest"]).fetchone()) is not None:
+        result.news = _decode_news(row[0])
     if look.survey:
         cluster.survey(connection, look.slots, result)
         refill = result.lanes or ()
     elif upkeep.promote:
         result.next_due = _one(connection, "next_due")
+    if (look.news is not None or look.queued) and not look.survey:
+        result.seen = Commit()
+        result.needs_survey = not _read_news(connection, look, result, result.seen)
     if upkeep.expire and not look.survey:
         result.next_expiry = _one(connection, "next_expiry")
     if upkeep.skip and not look.survey:
@@ -134,6 +157,16 @@ def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bo
     elif refill:
         found = _decode_fronts(_one(connection, "front_of_lanes", encoded(refill), result.front_size, result.now))
         result.fronts = {Lane(group, urgency, type, renewed): places for group, urgency, type, renewed, places in found}
+
+
+def _read_news(connection: Connection, look: Look, result: TurnResult, seen: Commit) -> bool:
+    """Read the tasks that other processes have queued; return False if only a survey can show what they did."""
+    if look.queued:
+        return len(look.queued) <= MOST_NEWS and note_queued_elsewhere(connection, look.queued, seen)
+    known = look.news
+    if known is None or result.news is None or result.news.moves != known.moves:
+        return False
+    return note_new(connection, known.last_id, MOST_NEWS, seen)
 
 
 class _Followed(msgspec.Struct):
@@ -160,6 +193,8 @@ def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: T
     if _all_just_ended(connection, judged, result.now):
         return
     connection.be_alone()
+    if begun := [(each.task.id, each.task.attempt, each.began_at) for each in judged if each.began_at is not None]:
+        connection.execute(SQL["note_begun"], (encoded(begun),))
     tokens = [(each.task.id, each.task.attempt) for each in judged]
     held = {row[0]: row[1:] for row in _decode_held(_one(connection, "held_tokens", encoded(tokens)))}
     followed = _Followed()
@@ -173,6 +208,7 @@ def _commit_verdicts(connection: Connection, judged: Sequence[Judged], result: T
     if followed.again:
         return_to_queue(connection, [(each.task.id, again) for each, again in followed.again], result.now)
         returned = [each for each, _ in followed.again]
+        result.commit.returned += [each.task.id for each in returned]
         cron.returned(connection, returned, result.now, result.commit)
         _note_changed_lanes(connection, returned, result)
     if followed.ends:
@@ -220,7 +256,16 @@ def _all_just_ended(connection: Connection, judged: Sequence[Judged], now: int) 
     if not all(map(just_ends, judged)):
         return False
     rows = [
-        (each.task.id, verdict.ending, now, each.duration_ms, verdict.result, verdict.error, each.task.attempt)
+        (
+            each.task.id,
+            verdict.ending,
+            now,
+            each.duration_ms,
+            verdict.result,
+            verdict.error,
+            each.task.attempt,
+            each.began_at,
+        )
         for each in judged
         if isinstance(verdict := each.verdict, End)
     ]
@@ -268,20 +313,29 @@ def _claim_fronts(connection: Connection, claims: Sequence[int], starts: Starts,
     """
     hooks = set(starts.hooks)
     lanes = {id: lane for id, lane in (starts.lanes or {}).items() if id not in hooks}
-    wanted: dict[Lane, list[int]] = {}
-    for lane, queued_at in (lanes[id] for id in claims if id in lanes):
-        wanted.setdefault(lane, []).append(queued_at)
+    wanted: dict[Lane, list[tuple[int, bool]]] = {}
+    for id in claims:
+        if id in lanes:
+            lane, queued_at = lanes[id]
+            wanted.setdefault(lane, []).append((queued_at, id not in starts.prefetch))
     if wanted:
         # An old snapshot keeps dead index entries alive; start scanning after them.
-        fronts = encoded([(*lane, len(queued), min(queued)) for lane, queued in wanted.items()])
+        fronts = encoded(
+            [
+                (*lane, len(queued), sum(has_slot for _, has_slot in queued), min(queued)[0])
+                for lane, queued in wanted.items()
+            ]
+        )
         result.claimed = _decode_claimed(_one(connection, "claim_fronts", fronts, result.now))
     return [id for id in claims if id not in lanes]
 
 
-def _claim(connection: Connection, claims: Sequence[int], now: int, result: TurnResult) -> None:
-    ids = encoded(claims)
+def _claim(
+    connection: Connection, claims: Sequence[int], prefetch: Collection[int], now: int, result: TurnResult
+) -> None:
+    ids, ahead = encoded(claims), encoded(list(prefetch))
     damaged: list[int] = []
-    rows = _one(connection, "claimable", ids, now)
+    rows = _one(connection, "claimable", ids, now, ahead)
     try:
         result.claimed += _decode_claimed(rows)
     except UNREADABLE:
@@ -292,9 +346,12 @@ def _claim(connection: Connection, claims: Sequence[int], now: int, result: Turn
                 result.claimed.append(_decode_one_claimed(row))
             except UNREADABLE:
                 damaged.append(int(bytes(_decode_raw(row)[0])))
-    connection.execute(SQL["claim"], (ids, now))
-    if damaged:
+    connection.execute(SQL["claim"], (ids, now, ahead))
+    if not damaged:
+        load.count_claimed(connection, result.claimed)
+    else:
         connection.be_alone()
+        load.recount(connection)
         rows = [EndingRow(id, Ending.DEAD_LETTER, now, None, None, UNREADABLE_ROW) for id in damaged]
         end_tasks(connection, rows, now, result.commit)
     if len(result.claimed) > 1:

@@ -10,7 +10,7 @@ import msgspec
 
 from taskmill.core.cron_port import CronRow
 from taskmill.core.ports import Clock
-from taskmill.model.cluster import NodeAtWork
+from taskmill.model.cluster import NodeAtWork, WorkElsewhere
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.explanation import GroupLoad, Situation, Surroundings
 from taskmill.model.filters import Filters
@@ -20,7 +20,7 @@ from taskmill.model.snapshot import Schedule
 from taskmill.model.status import Ending, Status
 from taskmill.model.task import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
-from taskmill.store.sql import controls, cron, explaining, history, machine, reading, series
+from taskmill.store.sql import controls, counting, cron, explaining, history, machine, reading, series
 from taskmill.store.sql.connection import Connection, one
 from taskmill.store.sql.damage import Locating
 from taskmill.store.sql.rows import View
@@ -28,6 +28,7 @@ from taskmill.store.sql.statements import SQL
 
 T = TypeVar("T")
 
+_decode_names = msgspec.json.Decoder(frozenset[str]).decode
 _decode_types = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -71,6 +72,9 @@ class ReadSide(Locating):
     async def published_types(self) -> Mapping[str, str]:
         return await self._read(lambda connection: _decode_types(one(connection, SQL["published_types"])))
 
+    async def handled_types(self) -> frozenset[str] | None:
+        return await self._read(_handled_types)
+
     async def get(self, id: int) -> TaskRecord | HistoryRecord | None:
         return await self._view(lambda connection, view: reading.get(connection, view, id))
 
@@ -90,7 +94,7 @@ class ReadSide(Locating):
 
     async def load_of_groups(self) -> GroupLoad:
         def read(connection: Connection, view: View) -> GroupLoad:
-            running, waiting = explaining.load_of_groups(connection, view)
+            running, waiting = counting.load_of_groups(connection, view)
             return GroupLoad(
                 running,
                 waiting,
@@ -102,6 +106,17 @@ class ReadSide(Locating):
 
     async def ended_among(self, ids: Sequence[int]) -> list[int]:
         return await self._read(lambda connection: reading.ended_among(connection, ids))
+
+    async def work_elsewhere(self, ended_since: int, news_since: int) -> WorkElsewhere:
+        node = self._own_node()
+        return await self._read(lambda connection: reading.work_elsewhere(connection, node, ended_since, news_since))
+
+    @abstractmethod
+    def _own_node(self) -> int | None:
+        """Return the id of this node; on SQLite any number if this process dispatches, else None."""
+
+    async def records(self, ids: Sequence[int]) -> dict[int, TaskRecord | HistoryRecord]:
+        return await self._view(lambda connection, view: reading.records(connection, view, ids))
 
     async def children(self, id: int) -> list[HistoryRecord]:
         return await self._read(lambda connection: reading.children(connection, id))
@@ -159,3 +174,12 @@ class ReadSide(Locating):
 
     async def tag_values(self, name: str) -> dict[str, int]:
         return await self._read(lambda connection: reading.tag_values(connection, name))
+
+
+def _handled_types(connection: Connection) -> frozenset[str] | None:
+    (found,) = connection.execute(SQL["handled_types"]).fetchone()
+    try:
+        return None if found is None else _decode_names(found)
+    except (msgspec.MsgspecError, UnicodeError):
+        # The value is damaged; the next dispatcher writes it again.
+        return None

@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from taskmill.model.cluster import RunningElsewhere, WorkElsewhere
 from taskmill.model.filters import Filters
 from taskmill.model.records import Dependency, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
+from taskmill.model.task import domain_of
 from taskmill.policy.io_room import mean_io
-from taskmill.store.sql import expiring
+from taskmill.store.sql import counting, expiring
 from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
 from taskmill.store.sql.damage import damaged_column
 from taskmill.store.sql.history import NEWEST_FIRST, OLDEST_FIRST, last_ended
@@ -33,7 +35,11 @@ from taskmill.store.sql.statements import SQL
 T = TypeVar("T")
 
 _decode = msgspec.json.Decoder().decode
+_decode_running = msgspec.json.Decoder(list[RunningElsewhere]).decode
 _decode_edges = msgspec.json.Decoder(list[Dependency]).decode
+
+MOST_ENDED = 10_000
+"""The most ended tasks that one look at the work of other processes reads."""
 
 _TALLIED = frozenset({"status", "type", "domain", "group"})
 
@@ -110,6 +116,9 @@ def _cut(where: str, parameters: list[Any], filters: Filters) -> str:
 def count(connection: Connection, view: View, filters: Filters) -> int:
     """Count matching tasks: active ones, or ended ones if ``status`` is an ending."""
     given = {name for name in Filters.__struct_fields__ if getattr(filters, name) not in (None, {})}
+    if given <= _TALLIED and not isinstance(filters.status, Ending):
+        with connection.snapshot():
+            return _count_active(connection, view, filters)
     before, moments = "", list[int]()
     if filters.status is Ending.EXPIRED:
         before, moments = expiring.with_expired_history(connection, view)
@@ -130,15 +139,27 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
     return found if filters.limit is None else min(found, filters.limit)
 
 
+def _count_active(connection: Connection, view: View, filters: Filters) -> int:
+    """Count active tasks by status, type, domain and group, without reading them."""
+    counted = counting.running(connection) if filters.status is Status.RUNNING else counting.shown(connection, view)
+    return sum(
+        n
+        for (group, type, status), n in counted.items()
+        if (status != Ending.EXPIRED if filters.status is None else status == filters.status)
+        and filters.type in (None, type)
+        and filters.domain in (None, domain_of(type))
+        and filters.group in (None, group)
+    )
+
+
 def counts(connection: Connection, view: View) -> dict[str, int]:
     """Return the number of tasks in every status and with every ending."""
     found = {str(word): 0 for word in (*Status, *Ending)}
     with connection.snapshot():
-        column, moments = expiring.shown_status(connection, view)
-        counted = connection.text(SQL["active_counts"]).replace("{status}", column)
-        for answer in (one(connection, counted, *moments), one(connection, SQL["ended_counts"])):
-            for word, number in _decode(answer).items():
-                found[word] += number
+        for (_, _, word), number in counting.shown(connection, view).items():
+            found[word] += number
+        for word, number in _decode(one(connection, SQL["ended_counts"])).items():
+            found[word] += number
     return found
 
 
@@ -176,14 +197,34 @@ def graph(connection: Connection, view: View, id: int) -> TaskGraph | None:
     """Return all tasks that are connected with a task through families and dependencies, or None if it is unknown."""
     with connection.snapshot():
         ids = one(connection, SQL["tied"], id)
-        where = connection.text(SQL["among_ids"])
-        found: list[TaskRecord | HistoryRecord] = [
-            *_active(connection, view, where, (ids,), ""),
-            *_ended(connection, where, (ids,), ""),
-        ]
+        found = _among(connection, view, ids)
         edges = _decode_edges(one(connection, SQL["edges_among"], ids))
     tasks = {record.id: record for record in sorted(found, key=lambda record: record.id)}
     return TaskGraph(tasks=tasks, dependencies=edges) if id in tasks else None
+
+
+def records(connection: Connection, view: View, ids: Sequence[int]) -> dict[int, TaskRecord | HistoryRecord]:
+    """Return the records of these tasks, active or ended."""
+    with connection.snapshot():
+        return {record.id: record for record in _among(connection, view, encoded(ids))}
+
+
+def _among(connection: Connection, view: View, ids: str) -> list[TaskRecord | HistoryRecord]:
+    where = connection.text(SQL["among_ids"])
+    return [*_active(connection, view, where, (ids,), ""), *_ended(connection, where, (ids,), "")]
+
+
+def work_elsewhere(connection: Connection, node: int | None, ended_since: int, news_since: int) -> WorkElsewhere:
+    """Return the tasks that other nodes than ``node`` run, and the tasks that ended lately."""
+    query, parameters = last_ended("ended_at >= ?", (ended_since,), MOST_ENDED)
+    with connection.snapshot():
+        running = _decode_running(one(connection, SQL["running_elsewhere"], node))
+        ended = connection.execute(query, parameters).fetchall()
+        left_out = 0
+        if len(ended) == MOST_ENDED:
+            news: int = one(connection, SQL["count_ended_since"], news_since)
+            left_out = max(0, news - MOST_ENDED)
+    return WorkElsewhere(running, ended, left_out)
 
 
 def ended_among(connection: Connection, ids: Sequence[int]) -> list[int]:
@@ -236,6 +277,10 @@ def _conditions(
 def _active_conditions(connection: Connection, view: View, filters: Filters) -> tuple[str, list[Any]]:
     """Return the condition for active tasks; expired ones count as ended even before they are in history."""
     column, moments = expiring.shown_status(connection, view)
+    if filters.status is Status.RUNNING:
+        # A condition that the index of running tasks serves.
+        where, parameters = _conditions(msgspec.structs.replace(filters, status=None), "taskmill_task", "status")
+        return f"status = 'running' AND started_at IS NOT NULL AND {where}", parameters
     where, parameters = _conditions(filters, "taskmill_task", column, moments)
     if filters.status is None and moments:
         where += f" AND {column} <> 'expired'"

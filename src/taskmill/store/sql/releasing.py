@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -32,6 +32,7 @@ class _Row(msgspec.Struct, array_like=True):
 
 
 _decode_rows = msgspec.json.Decoder(list[_Row]).decode
+_decode_queued = msgspec.json.Decoder(tuple[list[_Row], bool]).decode
 
 
 def release(connection: Connection, ids: Sequence[int], now: int, commit: Commit) -> list[int]:
@@ -84,6 +85,35 @@ def promote(connection: Connection, now: int, most: int, commit: Commit) -> None
     if ids := decode_ids(one(connection, SQL["due"], now, most)):
         connection.execute(SQL["promote"], (encoded(ids),))
         note_queued(connection, ids, commit)
+
+
+def note_new(connection: Connection, since_id: int, most: int, commit: Commit) -> bool:
+    """Note the places and times of new tasks with ids above ``since_id``; return False if there are too many."""
+    found = _decode_rows(one(connection, SQL["newer"], since_id, most + 1))
+    if len(found) > most:
+        return False
+    _note_rows(found, commit)
+    return True
+
+
+def note_queued_elsewhere(connection: Connection, ids: Collection[int], commit: Commit) -> bool:
+    """Note the places and times of tasks that other nodes have put into the queue.
+
+    Return False if only a survey shows what became of them.
+    """
+    found, is_stopping = _decode_queued(one(connection, SQL["queued_elsewhere"], encoded(sorted(ids))))
+    _note_rows(found, commit)
+    return not is_stopping
+
+
+def _note_rows(found: Iterable[_Row], commit: Commit) -> None:
+    for row in found:
+        if row.due_at is None:
+            commit.released.append(row.waiting())
+        else:
+            commit.due.append(row.due_at)
+        if row.expires_at is not None:
+            commit.expiries.append(row.expires_at)
 
 
 def note_queued(connection: Connection, ids: Sequence[int], commit: Commit) -> None:

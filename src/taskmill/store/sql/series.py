@@ -21,9 +21,8 @@ from taskmill.policy.series import beats_passed, is_spent, next_occurrence, put_
 from taskmill.store.sql import cluster, paused_time
 from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.families import stop_trees
-from taskmill.store.sql.insert import insert_rows, key_holder, key_stopper
 from taskmill.store.sql.releasing import release
-from taskmill.store.sql.rows import EndingRow, describe
+from taskmill.store.sql.rows import EndingRow, describe, insert_rows, key_holder, key_stopper
 from taskmill.store.sql.statements import SQL
 
 

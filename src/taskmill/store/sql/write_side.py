@@ -6,12 +6,13 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import tzinfo
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from taskmill.core.cron_port import CronBeginning, CronDeclaration, Firings, Occasion
 from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreCorrupt, StoreError, SubmissionError
-from taskmill.model.commit import CancelResult, Commit, Recovery, SeriesChange, SetAside
+from taskmill.model.commit import ANY_COMMIT, CancelResult, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Declared, Scope
 from taskmill.model.machine import Machine
 from taskmill.model.settings import PruneRule
@@ -32,10 +33,10 @@ from taskmill.store.sql import (
     recovering,
     series,
 )
-from taskmill.store.sql.cluster import must_be_alone
 from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.damage import Locating
-from taskmill.store.sql.group_commit import GroupCommit
+from taskmill.store.sql.endings import just_ends
+from taskmill.store.sql.group_commit import Asked, GroupCommit, fail, succeed
 from taskmill.store.sql.statements import SQL
 
 T = TypeVar("T")
@@ -47,6 +48,15 @@ MOST_ARRIVALS = 128
 of the first can continue meanwhile."""
 
 _Arrival = tuple[Sequence[NewTask], "asyncio.Future[list[Stored]]"]
+
+
+def _with_note(request: Callable[[Connection], T], connection: Connection) -> T:
+    """Run a request, and note for other processes that it may have changed anything."""
+    before = connection.rows_changed
+    result = request(connection)
+    if before is None or connection.rows_changed != before:
+        connection.note(ANY_COMMIT)
+    return result
 
 
 class WriteSide(Locating):
@@ -64,18 +74,34 @@ class WriteSide(Locating):
         self.watch_cut_off: Callable[[], None] = lambda: None
         self.news: asyncio.Event | None = None
 
+    @property
+    def dispatches_alone(self) -> bool:
+        """True if only this process dispatches, so that no other has to know what it commits."""
+        return False
+
     def is_cut_off(self) -> bool:
         return False
 
     def measure(self, counters: StoreCounters) -> None:
         self._requests.measure(counters)
 
-    def _write(self, request: Callable[[Connection], T], rows: int = 1) -> Awaitable[T]:
-        return self._answered(self._requests.ask(request, rows, alone=True))
+    async def _write(
+        self,
+        request: Callable[[Connection], T],
+        rows: int = 1,
+        *,
+        alone: bool = True,
+        durable: bool = True,
+        moves: bool = True,
+    ) -> T:
+        """Run a request in a transaction. The error for a damaged row names that row.
 
-    async def _answered(self, answer: Awaitable[T]) -> T:
+        ``moves`` is False if the request changes nothing that a dispatcher acts on, or notes that itself.
+        """
+        if rows and moves and not self.dispatches_alone:
+            request = partial(_with_note, request)
         try:
-            return await answer
+            return await self._requests.ask(request, rows, alone=alone, durable=durable)
         except StoreCorrupt as wrong:
             raise await self._located(wrong) from wrong
 
@@ -87,16 +113,7 @@ class WriteSide(Locating):
 
     async def durable(self) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def succeed() -> None:
-            if not done.done():
-                done.set_result(None)
-
-        def failed(wrong: Exception) -> None:
-            if not done.done():
-                done.set_exception(wrong)
-
-        self._requests.when_durable(succeed, failed)
+        self._requests.when_durable(partial(succeed, done, None), partial(fail, done))
         await done
 
     def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]:
@@ -115,57 +132,57 @@ class WriteSide(Locating):
             self._store_together(arrivals)
             self._requests.kick()
 
-    async def _refuse(self, arrival: _Arrival, wrong: StoreCorrupt) -> None:
-        told: StoreError
-        try:
-            told = await self._located(wrong)
-        except StoreError as other:
-            told = other
-        if not arrival[1].done():
-            arrival[1].set_exception(told)
-
     def _store_together(self, arrivals: Sequence[_Arrival]) -> None:
         requests = [tasks for tasks, _ in arrivals]
+        self._requests.post(
+            Asked(
+                partial(self._insert_all, requests),
+                sum(map(len, requests)),
+                answered=partial(self._arrivals_stored, arrivals),
+                failed=partial(self._arrivals_failed, arrivals),
+                at_commit=self._publish,
+                alone=not inbox.is_plain(requests),
+            )
+        )
 
-        def committed(stored: tuple[list[Answer], Commit]) -> None:
-            answers, commit = stored
-            self.committed(commit)
-            self._requests.when_durable(lambda: answered(answers), failed)
+    def _insert_all(self, requests: Sequence[Sequence[NewTask]], connection: Connection) -> tuple[list[Answer], Commit]:
+        # Read the clock inside the transaction: by then a reader may have seen that a task with the same key has
+        # expired.
+        answers, commit = inbox.insert(connection, requests, self._clock.now_ms())
+        self._note(connection, commit)
+        return answers, commit
 
-        def answered(answers: list[Answer]) -> None:
-            for (_, waiting), answer in zip(arrivals, answers, strict=True):
-                if not waiting.done():
-                    if isinstance(answer, SubmissionError):
-                        waiting.set_exception(answer)
-                    else:
-                        waiting.set_result(answer)
+    def _note(self, connection: Connection, commit: Commit) -> None:
+        if not self.dispatches_alone:
+            connection.note(commit)
 
-        def refused(wrong: Exception) -> None:
-            if len(arrivals) == 1 and isinstance(wrong, StoreCorrupt):
-                self._refusing.add(refusing := asyncio.ensure_future(self._refuse(arrivals[0], wrong)))
-                refusing.add_done_callback(self._refusing.discard)
-                return
-            if len(arrivals) == 1 or not isinstance(wrong, SubmissionError | StoreCorrupt):
-                failed(wrong)
-                return
+    def _publish(self, stored: tuple[Any, Commit]) -> None:
+        self.committed(stored[1])
+
+    def _arrivals_stored(self, arrivals: Sequence[_Arrival], stored: tuple[list[Answer], Commit]) -> None:
+        for (_, waiting), answer in zip(arrivals, stored[0], strict=True):
+            if isinstance(answer, SubmissionError):
+                fail(waiting, answer)
+            elif not waiting.done():
+                waiting.set_result(answer)
+
+    def _arrivals_failed(self, arrivals: Sequence[_Arrival], wrong: Exception) -> None:
+        if len(arrivals) > 1 and isinstance(wrong, SubmissionError | StoreCorrupt):
             # One request cannot be stored, or touches a damaged row. Store each by itself, so that only that one fails.
             for arrival in arrivals:
                 self._store_together([arrival])
-
-        def failed(wrong: Exception) -> None:
+        elif isinstance(wrong, StoreCorrupt):
+            self._refusing.add(refusing := asyncio.ensure_future(self._refuse(arrivals[0], wrong)))
+            refusing.add_done_callback(self._refusing.discard)
+        else:
             for _, waiting in arrivals:
-                if not waiting.done():
-                    waiting.set_exception(wrong)
+                fail(waiting, wrong)
 
-        self._requests.post(
-            # Read the clock inside the transaction: by then a reader may have seen that a task with the same key has
-            # expired.
-            lambda connection: inbox.insert(connection, requests, self._clock.now_ms()),
-            sum(map(len, requests)),
-            committed,
-            refused,
-            alone=not inbox.is_plain(requests),
-        )
+    async def _refuse(self, arrival: _Arrival, wrong: StoreCorrupt) -> None:
+        try:
+            fail(arrival[1], await self._located(wrong))
+        except StoreError as other:
+            fail(arrival[1], other)
 
     @abstractmethod
     def add_through(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]: ...
@@ -174,39 +191,37 @@ class WriteSide(Locating):
         return self.add_through(connection, tasks)
 
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
-        answer, _ = await self._requests.ask(
-            lambda connection: inbox.spawn(connection, tasks, origin, self._clock.now_ms()),
-            len(tasks),
-            alone=True,
-            at_commit=lambda spawned: self.committed(spawned[1]),
-        )
+        def write(connection: Connection) -> tuple[Answer, Commit]:
+            answer, commit = inbox.spawn(connection, tasks, origin, self._clock.now_ms())
+            self._note(connection, commit)
+            return answer, commit
+
+        answer, _ = await self._requests.ask(write, len(tasks), alone=True, at_commit=self._publish)
         if isinstance(answer, SubmissionError):
             raise answer
         return answer
 
     async def turn(self, turn: Turn) -> TurnResult:
+        return await self._turn(turn)
+
+    async def _turn(self, turn: Turn, *, moves: bool = False) -> TurnResult:
         is_large = turn.upkeep.promote or turn.upkeep.expire or turn.look.survey
         tasks = (turn.judged, turn.starts.hooks, turn.starts.claims, turn.progress)
         rows = sum(map(len, tasks)) + (ledger.BITE if is_large else 1)
-        answer = self._requests.ask(self._committing(turn), rows, alone=must_be_alone(turn), durable=False)
-        try:
-            return await answer
-        except StoreCorrupt as wrong:
-            raise await self._located(wrong) from wrong
+        alone = _must_be_alone(turn)
+        return await self._write(partial(self._commit_turn, turn), rows, alone=alone, durable=False, moves=moves)
 
-    def _committing(self, turn: Turn) -> Callable[[Connection], TurnResult]:
-        """Return a request that commits a turn, with the time at which its transaction begins.
+    def _commit_turn(self, turn: Turn, connection: Connection) -> TurnResult:
+        """Commit a turn with the time at which its transaction begins.
 
         With the time of its plan, the turn would start tasks after their deadlines and set token buckets back.
         """
-
-        def commit(connection: Connection) -> TurnResult:
-            now = turn.now
-            if turn.planned_at is not None:
-                now += int((self._clock.monotonic() - turn.planned_at) * 1000)
-            return ledger.commit_turn(connection, turn, now)
-
-        return commit
+        now = turn.now
+        if turn.planned_at is not None:
+            now += int((self._clock.monotonic() - turn.planned_at) * 1000)
+        result = ledger.commit_turn(connection, turn, now)
+        self._note(connection, result.commit)
+        return result
 
     async def recover(self, now: int) -> Recovery:
         return await self._write(lambda connection: recovering.recover(connection, now), rows=ledger.BITE)
@@ -224,7 +239,7 @@ class WriteSide(Locating):
         await self._write(lambda connection: controls.declare(connection, declared, now))
 
     async def note_machine(self, seen: Machine) -> None:
-        await self._write(lambda connection: machine.note_machine(connection, seen, self.machine_name))
+        await self._write(lambda connection: machine.note_machine(connection, seen, self.machine_name), moves=False)
 
     async def change(self, changes: Mapping[Scope, Change]) -> None:
         now = self._clock.now_ms()
@@ -240,10 +255,13 @@ class WriteSide(Locating):
         return await self._write(lambda connection: paused_time.end_pauses(connection, now), rows=ledger.BITE)
 
     async def give_back(self) -> bool:
-        return await self._requests.ask(paused_time.bite, paused_time.BITE, alone=True, durable=False)
+        return await self._write(paused_time.bite, paused_time.BITE, durable=False)
 
     async def set_priority(self, id: int, priority: int) -> Commit | None:
         return await self._write(lambda connection: controls.set_priority(connection, id, priority))
+
+    async def note_begun(self, begun: Sequence[tuple[int, int, int]]) -> None:
+        await self._write(lambda connection: connection.execute(SQL["note_begun"], (encoded(begun),)).rowcount)
 
     async def save(self, id: int, attempt: int, saved: str) -> bool:
         return await self._requests.ask(
@@ -268,7 +286,9 @@ class WriteSide(Locating):
         return await self._write(lambda connection: ledger.cancel_series(connection, id, now))
 
     async def prune(self, rules: Sequence[PruneRule], now: int, limit: int) -> int:
-        return await self._write(lambda connection: history.prune(connection, rules, now, limit), rows=limit)
+        return await self._write(
+            lambda connection: history.prune(connection, rules, now, limit), rows=limit, moves=False
+        )
 
     async def shift_clock(self, by_ms: int) -> None:
         now = self._clock.now_ms()
@@ -305,3 +325,22 @@ class WriteSide(Locating):
         firings, commit = await self._write(write, len(occasions))
         self.committed(commit)
         return firings
+
+
+def _must_be_alone(turn: Turn) -> bool:
+    """True if the turn depends on rows of other tasks, or changes them.
+
+    A store with many writers then takes the exclusive lock first. If only the rows show that the lock is needed (a task
+    was stopped meanwhile, a firing of a cron task starts), the transaction is rolled back and started again with the
+    lock (docs/decisions/0020).
+    """
+    starts, upkeep = turn.starts, turn.upkeep
+    return (
+        starts.admission is not None
+        or starts.preempt is not None
+        or starts.owes_paused_time
+        or upkeep.expire
+        or upkeep.resume_preempted
+        or upkeep.resume_eased
+        or not all(map(just_ends, turn.judged))
+    )

@@ -205,20 +205,17 @@ class Identity:
         found = os.stat(self._path if descriptor is None else descriptor)
         self._known = (found.st_ino, found.st_dev)
 
-    def is_there(self) -> bool:
-        """True if the path still names the same file, or if that cannot be determined."""
-        try:
-            found = os.stat(self._path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError:
-            # The process may have dropped its permission to read the folder.
-            return True
-        return (found.st_ino, found.st_dev) == self._known
-
     def check(self, what: str) -> None:
         """Raise :class:`StoreLost` if the path no longer names the same file; ``what`` names it in the message."""
-        if not self.is_there():
+        try:
+            found = os.stat(self._path)
+            is_there = (found.st_ino, found.st_dev) == self._known
+        except (FileNotFoundError, NotADirectoryError):
+            is_there = False
+        except OSError:
+            # The process may have dropped its permission to read the folder, so it cannot know.
+            return
+        if not is_there:
             raise StoreLost(
                 f"{what} {self._path} was deleted, moved or replaced while it was open;"
                 " nothing more is stored. Put the file back, then open it again"

@@ -11,21 +11,59 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreError, StoreLost
-from taskmill.store.sql.group_commit import guarded
-from taskmill.store.sql.thread import StoreThread
-from taskmill.store.sqlite.handover import Handover
+from taskmill.store.sql.group_commit import StoreThread, guarded
 from taskmill.store.sqlite.log import LogFile
 
 SYNC_AT_LATEST = 0.05
 """Longest delay, in seconds, before endings that no caller waits for are synced."""
+SLOW_HANDOVER = 0.008
+SLOW_DISK = 0.005
+STAY_FOR = 5.0
+GIVE_UP_FOR = 60.0
+SMOOTHING = 0.3
 
 Durable = Callable[[], None]
 Failed = Callable[[Exception], None]
+
+
+class Handover:
+    """The choice between a thread and the event loop for disk work, based on how long it took so far.
+
+    A thread gets the GIL only when the loop releases it. A busy loop that polls its selector every few milliseconds
+    releases the GIL and takes it back before the waiting thread wakes up, so the thread can starve for hundreds of
+    milliseconds. Once work in the thread has been slow, work is done on the loop for a while, unless the disk turns out
+    to be the slow part.
+    """
+
+    def __init__(self) -> None:
+        self._on_loop_until = 0.0
+        self._in_thread_until = 0.0
+        self._thread_cost = 0.0
+        self._loop_cost = 0.0
+
+    @property
+    def loop_is_busy(self) -> bool:
+        return time.monotonic() < self._on_loop_until
+
+    def thread_took(self, seconds: float) -> None:
+        now = time.monotonic()
+        if seconds > SLOW_HANDOVER and now >= self._in_thread_until:
+            self._thread_cost = seconds
+            self._loop_cost = 0.0
+            self._on_loop_until = now + STAY_FOR
+
+    def loop_took(self, seconds: float) -> None:
+        self._loop_cost += SMOOTHING * (seconds - self._loop_cost)
+        # Go back to the thread: the disk stalls the loop, and the thread was starved less than four times as long.
+        if self._loop_cost > max(SLOW_DISK, self._thread_cost / 4):
+            self._on_loop_until = 0.0
+            self._in_thread_until = time.monotonic() + GIVE_UP_FOR
 
 
 class DiskSync:
@@ -58,25 +96,21 @@ class DiskSync:
         self._current: list[tuple[Durable, Failed | None]] = []
         """Callbacks that wait for the sync in progress."""
         self._soon: asyncio.TimerHandle | None = None
-        self._unsynced = False
+        self.has_unsynced = False
         """True if something was committed that no sync covers yet."""
         self.is_busy = False
         self.must_mend = False
         """True if the log has to be rewritten before the next commit."""
         self.counters: StoreCounters | None = None
 
-    def committed(self) -> None:
-        """Record a commit."""
-        self._unsynced = True
-
     def when_durable(self, callback: Durable, failed: Failed | None) -> None:
         """Call ``callback`` once everything committed so far would survive a power cut.
 
         ``failed`` is called if the sync fails. Without it, the callback keeps waiting while the disk is full.
         """
-        if not self._unsynced and not self.is_busy:
+        if not self.has_unsynced and not self.is_busy:
             callback()
-        elif not self._unsynced:
+        elif not self.has_unsynced:
             # The sync in progress covers every commit.
             self._current.append((callback, failed))
         else:
@@ -91,7 +125,7 @@ class DiskSync:
 
     def sync_soon(self) -> None:
         """Sync all commits so far within ``SYNC_AT_LATEST`` seconds."""
-        if self._unsynced and self._soon is None:
+        if self.has_unsynced and self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(SYNC_AT_LATEST, self._sync_now)
 
     def _sync_now(self) -> None:
@@ -104,30 +138,23 @@ class DiskSync:
             self.must_mend = True
             self._mend()
             return
-        self._gather()
+        self.cover_commits()
         began = time.monotonic()
-        if self._handover.loop_is_busy:
-            wrong: Exception | None = None
-            try:
-                self.log.sync()
-            except (OSError, StoreLost) as refused:
-                wrong = refused
-            self._handover.loop_took(took := time.monotonic() - began)
-            self._synced(wrong, took)
-        else:
+        if not self._handover.loop_is_busy:
+            self._thread.start(self.log.sync, partial(self._synced, began, self._handover.thread_took))
+            return
+        wrong: Exception | None = None
+        try:
+            self.log.sync()
+        except (OSError, StoreLost) as refused:
+            wrong = refused
+        self._synced(began, self._handover.loop_took, None, wrong)
 
-            def done(_result: Any, wrong: BaseException | None) -> None:
-                self._handover.thread_took(took := time.monotonic() - began)
-                self._synced(wrong, took)
-
-            self._thread.start(self.log.sync, done)
-
-    def _gather(self) -> None:
-        self._current += self._next
-        self._next = []
-        self._unsynced = False
-
-    def _synced(self, refused: BaseException | None, took: float) -> None:
+    def _synced(
+        self, began: float, note_duration: Callable[[float], None], _result: Any, refused: BaseException | None
+    ) -> None:
+        took = time.monotonic() - began
+        note_duration(took)
         if self.counters is not None:
             self.counters.synced(took)
         if refused is None:
@@ -142,15 +169,18 @@ class DiskSync:
 
     # Called by the writer
 
-    def mending_begins(self) -> None:
-        """Count every commit so far as covered: the writer is about to rewrite and sync the whole log."""
+    def cover_commits(self) -> None:
+        """Begin a sync, or a rewrite, that covers every commit so far."""
         self.is_busy = True
-        self._gather()
+        self._current += self._next
+        self._next = []
+        self.has_unsynced = False
 
     def succeeded(self) -> None:
         """Answer the callers whose commits are on the disk now."""
         self.must_mend = False
-        waiting = self._end()
+        self.is_busy = False
+        waiting, self._current = self._current, []
         for callback, _ in waiting:
             guarded(callback)
         if self._next:
@@ -162,18 +192,15 @@ class DiskSync:
 
         Callbacks without an error handler (announcements) keep waiting, unless the failure is permanent.
         """
-        self._unsynced = True
-        waiting = [*self._end(), *self._next]
+        self.is_busy = False
+        self.has_unsynced = True
+        waiting = [*self._current, *self._next]
+        self._current = []
         self._next = [] if for_good else [each for each in waiting if each[1] is None]
         for _, failed in waiting:
             if failed is not None:
                 guarded(failed, wrong)
         self._idle()
-
-    def _end(self) -> list[tuple[Durable, Failed | None]]:
-        waiting, self._current = self._current, []
-        self.is_busy = False
-        return waiting
 
     def hurry(self) -> None:
         """Start the sync that ``sync_soon`` has scheduled, without further delay."""

@@ -182,7 +182,8 @@ async def _lock_exclusively(descriptor: int, path: str) -> None:
         await asyncio.sleep(RETRY_AFTER)
     raise AlreadyRunning(
         f"another scheduler dispatches this file (process {_read_holder(descriptor, path)}); "
-        "this one may submit and read, and can run once that one has stopped"
+        "this one may submit and read, and can run once that one has stopped; "
+        "to wait for that, use run(standby=True) or running(standby=True)"
     )
 
 

@@ -16,6 +16,7 @@ from taskmill.errors import AlreadyRunning, ConfigError, StoreError
 from taskmill.store.moving.endpoint import Endpoint, Row, Unstorable, selection
 from taskmill.store.moving.marks import SEALED
 from taskmill.store.moving.tables import OPEN, Shape, Table
+from taskmill.store.sql.load import recount
 from taskmill.store.sql.recovering import recover
 from taskmill.store.sqlite.connection import (
     MEMORY,
@@ -184,8 +185,9 @@ class SqliteEndpoint(Endpoint):
             for name, id in last.items():
                 raise_sequence(self._connection, name, id)
 
-    def get_ready(self, tables: Sequence[Table]) -> None:
-        """Do nothing: the plans of our statements do not depend on statistics."""
+    def get_ready(self, tables: Sequence[Table]) -> None:  # noqa: ARG002 - for statistics of a server
+        """Count the tasks; the plans of our statements do not depend on statistics."""
+        recount(Session(self._connection))
 
     def check_unused(self) -> None:
         """Do nothing: this process holds the dispatch lock."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from taskmill.errors import SchemaTooNew, StoreCorrupt
-from taskmill.store.sql.migrations import numbered_migrations
+from taskmill.store.sql.statements import numbered_migrations
 from taskmill.store.sqlite.connection import Connection, complete_statement
 
 MIGRATIONS = numbered_migrations(Path(__file__).with_name("migrations"))

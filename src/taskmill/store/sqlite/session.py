@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from taskmill.errors import StoreError
+from taskmill.model.commit import Commit
 from taskmill.store.sql.connection import Cursor
-from taskmill.store.sql.statements import load
+from taskmill.store.sql.statements import SQL, load
 from taskmill.store.sqlite.connection import Connection
 
 _LONGEST = 20
@@ -106,6 +107,15 @@ class Session:
 
     def be_alone(self) -> None:
         return
+
+    @property
+    def rows_changed(self) -> int:
+        return self.raw.total_changes
+
+    def note(self, commit: Commit, /) -> None:
+        # Ids ascend in the order of commits, so new tasks need no note.
+        if commit.moves_tasks:
+            self.execute(SQL["note_moves"])
 
     @contextmanager
     def snapshot(self) -> Generator[None, None, None]:

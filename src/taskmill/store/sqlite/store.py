@@ -6,21 +6,26 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
+from weakref import WeakSet
 
 from taskmill.core.ports import Clock, DispatchRight
-from taskmill.errors import AlreadyRunning, SubmissionError
+from taskmill.errors import AlreadyRunning, InvalidState, SubmissionError
 from taskmill.model.cluster import NodeAtWork
+from taskmill.model.commit import ANY_CHANGES, Changes
+from taskmill.model.controls import Declared
 from taskmill.model.records import TaskRecord
 from taskmill.model.task import NewTask, Stored
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox
 from taskmill.store.sql.connection import Connection as AnyConnection
+from taskmill.store.sql.connection import encoded
 from taskmill.store.sql.damage import find
+from taskmill.store.sql.group_commit import StoreThread
 from taskmill.store.sql.read_side import ReadSide
 from taskmill.store.sql.rows import View
-from taskmill.store.sql.thread import StoreThread
+from taskmill.store.sql.statements import SQL
 from taskmill.store.sql.write_side import WriteSide
 from taskmill.store.sqlite.connection import (
     MEMORY,
@@ -47,6 +52,7 @@ class SqliteStore(WriteSide, ReadSide):
     """A store in one database file, or in memory with ``":memory:"``."""
 
     is_cluster = False
+    _all_open: ClassVar[WeakSet[SqliteStore]] = WeakSet()
 
     def __init__(self, path: str | os.PathLike[str], durability: Durability, clock: Clock) -> None:
         super().__init__()
@@ -58,10 +64,15 @@ class SqliteStore(WriteSide, ReadSide):
         self._lost_ids = LostIds(self.name)
         self._held_right: FileLock | NoLock | None = None
         self._dispatching_since = 0
+        self._opened_in = 0
+        """The process that opened it."""
+        self._types: set[str] = set()
+        """The task types that this scheduler can run."""
 
     # Opening and closing
 
     async def open(self) -> None:
+        self._refuse_inherited_file()
         if self._in_memory:
             self._connection = self._reading = self._prepared()
             log = None
@@ -72,13 +83,29 @@ class SqliteStore(WriteSide, ReadSide):
             except BaseException:
                 await self._reader.close()
                 raise
-        self._seen_version = self._forced_version = self._data_version()
+        self._seen_version = self._forced_version = _data_version(Session(self._connection))
         self._reading_session = Session(self._reading)
         full = self._durability == "full"
         lost_ids = None if self._in_memory else self._lost_ids
         self._requests = self._writer = Writer(
             Session(self._connection, lost_ids), log, self.name, full=full, clock=self._clock
         )
+        self._all_open.add(self)
+
+    def _refuse_inherited_file(self) -> None:
+        """Raise ``InvalidState`` if a parent process had this file open when it forked this one.
+
+        SQLite notes which locks its process holds on a file. A forked process inherits the notes and not the locks, so
+        every connection that it opens may break the locking of the file, and with it the file.
+        """
+        for other in self._all_open:
+            if other._opened_in != os.getpid() and other.name != MEMORY and _is_same_file(other.name, self.name):
+                raise InvalidState(
+                    f"process {other._opened_in} had {self.name} open when it forked this process ({os.getpid()}), "
+                    "which therefore cannot open that file; close the scheduler before the fork, or start processes "
+                    "with the method 'spawn'"
+                )
+        self._opened_in = os.getpid()
 
     def _connections(self) -> tuple[Connection, Connection, LogFile]:
         """Open one connection to write, one to read and one to checkpoint the write-ahead log."""
@@ -108,13 +135,25 @@ class SqliteStore(WriteSide, ReadSide):
         return connection
 
     async def close(self) -> None:
+        self._all_open.discard(self)
         await self._writer.close()
         if not self._in_memory:
             await self._reader.close()
             self._reading.close()
         self._connection.close()
 
+    @property
+    def dispatches_alone(self) -> bool:
+        return self._held_right is not None and self._held_right.is_held
+
+    async def declare(self, declared: Declared) -> None:
+        await super().declare(declared)
+        if await self.handled_types() != frozenset(self._types):
+            types = encoded(sorted(self._types))
+            await self._write(lambda connection: connection.execute(SQL["note_handled_types"], (types,)).rowcount)
+
     async def publish_types(self, types: Mapping[str, str]) -> None:
+        self._types |= types.keys()
         # Opening a file must not write to it if every type is published already.
         if types.items() - (await self.published_types()).items():
             await super().publish_types(types)
@@ -155,7 +194,9 @@ class SqliteStore(WriteSide, ReadSide):
         connection.row_factory, connection.text_factory = None, str
         try:
             self._check_same_file(connection)
-            (answer,), commit = inbox.insert(Session(connection, self._lost_ids), [tasks], self._clock.now_ms())
+            session = Session(connection, self._lost_ids)
+            (answer,), commit = inbox.insert(session, [tasks], self._clock.now_ms())
+            session.note(commit)
             if commit.fresh:
                 self._lost_ids.give_out(commit.fresh[-1][0])
         except DatabaseError as wrong:
@@ -198,24 +239,20 @@ class SqliteStore(WriteSide, ReadSide):
 
         return await self._reader.run(read)
 
-    def _data_version(self) -> int:
-        version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
-        return version
-
-    async def foreign_changes(self) -> bool:
+    async def foreign_changes(self) -> Changes | None:
         if self._in_memory:
-            return False
+            return None
         self._writer.check_files()
         if isinstance(self._held_right, FileLock):
             self._held_right.check()
-        version = await self._write(lambda _: self._data_version(), rows=0)
+        version = await self._write(_data_version, rows=0)
         before, self._seen_version = self._seen_version, version
-        return before != version
+        return ANY_CHANGES if before != version else None
 
     async def durable(self) -> None:
         """Wait until all commits so far, including those of other processes, would survive a power cut."""
         if self._writer.must_sync:
-            version = await self._write(lambda _: self._data_version(), rows=0)
+            version = await self._write(_data_version, rows=0)
             if version != self._forced_version:
                 # Another process may hang or die between its commit and its sync, so sync the log on its behalf.
                 self._forced_version = version
@@ -235,6 +272,9 @@ class SqliteStore(WriteSide, ReadSide):
         slots = view.rules.declared.max_concurrency
         name = f"{socket.gethostname()}:{process}"
         return [NodeAtWork(None, name, since, view.now, True, slots, ids, is_here)]
+
+    def _own_node(self) -> int | None:
+        return 1 if self.dispatches_alone else None
 
     def dispatcher_is_alive(self) -> bool:
         return self.is_shared and holder(self.name) is not None
@@ -264,6 +304,19 @@ class SqliteStore(WriteSide, ReadSide):
             "durability": self._durability,
             **facts,
         }
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        return False
+
+
+def _data_version(connection: AnyConnection) -> int:
+    """Return a number that changes with every commit of another process."""
+    version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+    return version
 
 
 def _check_not_sealed(connection: Connection, name: str) -> None:

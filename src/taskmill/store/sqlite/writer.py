@@ -11,7 +11,7 @@ cancel, save) get their answer after the sync. The loop does not wait for it: a 
 committed, because a power cut that loses the claim also kills the handler. Decision 0003 has the measurements.
 
 A loop that is always busy starves the threads. In that case more work is done on the loop
-(:mod:`taskmill.store.sqlite.handover`).
+(:class:`taskmill.store.sqlite.disk_sync.Handover`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from __future__ import annotations
 import errno
 import random
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreBusy, StoreError, StoreLost
-from taskmill.store.sql.group_commit import Asked, GroupCommit, Request, guarded
+from taskmill.store.sql.group_commit import Batch, GroupCommit, guarded
 from taskmill.store.sqlite.connection import (
     LOG_BYTES_KEPT,
     DatabaseError,
@@ -34,14 +35,11 @@ from taskmill.store.sqlite.connection import (
     is_lack_of_space,
     translated,
 )
-from taskmill.store.sqlite.disk_sync import DiskSync
-from taskmill.store.sqlite.handover import Handover
+from taskmill.store.sqlite.disk_sync import DiskSync, Handover
 from taskmill.store.sqlite.log import LogFile, first_difference, is_intact
 from taskmill.store.sqlite.session import Session
 
 _chance = random.Random()  # noqa: S311 - jitter. The program may have seeded the module's own generator.
-
-T = TypeVar("T")
 
 INLINE_ROWS = 48
 BUSY_INLINE_ROWS = 512
@@ -57,6 +55,7 @@ class Writer(GroupCommit):
     """The writer of a database file, or with ``log=None`` of a database in memory."""
 
     largest_batch = LARGEST_BATCH
+    is_always_alone = True
 
     def __init__(self, session: Session, log: LogFile | None, path: str, *, full: bool, clock: Clock) -> None:
         super().__init__(path, clock)
@@ -80,20 +79,6 @@ class Writer(GroupCommit):
         if self._sync is not None:
             self._sync.counters = counters
 
-    def post(
-        self,
-        request: Request[T],
-        rows: int,
-        committed: Callable[[T], None],
-        failed: Callable[[Exception], None],
-        *,
-        alone: bool = False,  # noqa: ARG002 - SQLite has only one writer at a time
-    ) -> None:
-        if self.lost is not None:
-            failed(self.lost)
-            return
-        super().post(request, rows, committed, failed)
-
     def kick(self) -> None:
         """Write the waiting requests: small batches now on the loop, a large one in the thread, the rest after it."""
         self._kicked = False
@@ -115,32 +100,32 @@ class Writer(GroupCommit):
                     self._write_in_thread(batch)
         self._check_idle()
 
-    def _belongs_on_loop(self, batch: Sequence[Asked]) -> bool:
+    def _belongs_on_loop(self, batch: Batch) -> bool:
         """True if the batch is to be written on the loop; its transaction, if it needs one, has then begun."""
-        rows = sum(asked.rows for asked in batch)
-        if rows == 0 or self._log is None:
+        if batch.rows == 0 or self._log is None:
             return True
-        return rows <= (BUSY_INLINE_ROWS if self._handover.loop_is_busy else INLINE_ROWS) and self._begin_now()
+        most = BUSY_INLINE_ROWS if self._handover.loop_is_busy else INLINE_ROWS
+        return batch.rows <= most and self._begin_now()
 
-    def _transaction(self, batch: Sequence[Asked]) -> list[Any]:
+    def _transaction(self, batch: Batch) -> list[Any]:
         self._begin_patiently()
         return self._finish_transaction(batch)
 
     def _translated(self, wrong: Exception) -> Exception:
         return translated(wrong, self._name) if isinstance(wrong, DatabaseError) else wrong
 
-    def _batch_failed(self, batch: list[Asked], wrong: Exception) -> None:
+    def _batch_failed(self, batch: Batch, wrong: Exception) -> None:
         """Try the batch once more if the disk is full or a sync has failed; otherwise report the error."""
         lacks_space = is_lack_of_space(wrong) and time.monotonic() >= self._no_room_before
         if self._log is None or not (lacks_space or is_failed_sync(wrong)):
             super()._batch_failed(batch, wrong)
-        elif batch[0].again:
+        elif batch.asked[0].again:
             self._no_room_before = time.monotonic() + ROOM_PATIENCE
             super()._batch_failed(batch, wrong)
         else:
             # The kernel reports a failed sync once per descriptor, so SQLite's next try would succeed. It reports the
             # failure to the descriptor of LogFile too, and that leads to a rewrite of the log.
-            self._asked[:0] = [asked._replace(again=True) for asked in batch]
+            self._asked[:0] = [asked._replace(again=True) for asked in batch.asked]
             if lacks_space:
                 self._working = True
                 self._thread.start(self._make_room, self._checkpointed)
@@ -151,10 +136,10 @@ class Writer(GroupCommit):
         self._is_short_of_room = True
         self._checkpoint()
 
-    def _batch_committed(self, batch: list[Asked], results: list[Any], took: float) -> None:
-        if any(asked.rows for asked in batch):
+    def _batch_committed(self, batch: Batch, results: list[Any], took: float) -> None:
+        if batch.rows:
             if self._sync is not None:
-                self._sync.committed()
+                self._sync.has_unsynced = True
             else:
                 try:
                     self.check_files()
@@ -193,7 +178,7 @@ class Writer(GroupCommit):
     def committed_elsewhere(self) -> None:
         """Record that another process has committed something that it may not have synced yet."""
         if self._sync is not None:
-            self._sync.committed()
+            self._sync.has_unsynced = True
 
     def sync_soon(self) -> None:
         if self._sync is not None:
@@ -203,18 +188,17 @@ class Writer(GroupCommit):
 
     def _mend(self, sync: DiskSync) -> None:
         """Rewrite the log after a failed sync; only then does a successful sync prove that it is on the disk."""
-
-        def done(_result: Any, refused: BaseException | None) -> None:
-            self._working = False
-            if refused is None:
-                sync.succeeded()
-            else:
-                self._not_mended(sync, refused)
-            self.kick()
-
         self._working = True
-        sync.mending_begins()
-        self._thread.start(lambda: self._write_again(sync.log), done)
+        sync.cover_commits()
+        self._thread.start(partial(self._write_again, sync.log), partial(self._mended, sync))
+
+    def _mended(self, sync: DiskSync, _result: Any, refused: BaseException | None) -> None:
+        self._working = False
+        if refused is None:
+            sync.succeeded()
+        else:
+            self._not_mended(sync, refused)
+        self.kick()
 
     def _not_mended(self, sync: DiskSync, refused: BaseException) -> None:
         why = f"the disk refused to keep what was committed ({refused})"
@@ -235,7 +219,7 @@ class Writer(GroupCommit):
     def _lose(self, why: StoreLost) -> None:
         """Close the store for good and fail every waiting request with ``why``."""
         if self.lost is None:
-            self.lost = why
+            self.lost = self._closed = why
             logger.critical("%s", why)
         if self._sync is not None:
             self._sync.refused(self.lost, for_good=True)
@@ -295,15 +279,14 @@ class Writer(GroupCommit):
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _finish_transaction(self, batch: Sequence[Asked]) -> list[Any]:
+    def _finish_transaction(self, batch: Batch) -> list[Any]:
         """Run the requests in one transaction, or without one if all of them only read."""
-        if not any(asked.rows for asked in batch):
-            return [asked.request(self._session) for asked in batch]
         try:
-            if not self._connection.in_transaction:
+            if batch.rows and not self._connection.in_transaction:
                 self._connection.execute("BEGIN IMMEDIATE")
-            results = [asked.request(self._session) for asked in batch]
-            self._commit()
+            results = [asked.request(self._session) for asked in batch.asked]
+            if batch.rows:
+                self._commit()
         except BaseException:
             self._roll_back()
             raise

@@ -24,7 +24,7 @@ SELECT json_row(
         SELECT json_list(json_row(
             id, urgency, started_at, coalesce(renewed_at, queued_at), coalesce(node_id, 0),
             stop IS NOT NULL OR preempted > 0) ORDER BY id)
-        FROM taskmill_task WHERE status = 'running'
+        FROM taskmill_task WHERE status = 'running' AND started_at IS NOT NULL
     ),
     (
         SELECT json_list(json_row(id, slots, types::json) ORDER BY id)

@@ -1,8 +1,8 @@
 -- name: situation
 -- Return everything about task $1 that can hold it back.
 SELECT json_row(
-    t.id, t.type, t.group_name, t.priority, t.urgency, t.status, t.stop, t.created_at, t.queued_at, t.renewed_at, t.due_at,
-    t.expires_at, t.started_at, t.attempt, t.last_error, t.gate_id, t.held, t.parent_id,
+    t.id, t.type, t.group_name, t.priority, t.urgency, {status_begun}, t.stop, t.created_at, t.queued_at, t.renewed_at, t.due_at,
+    t.expires_at, t.started_at, {attempts_begun}, t.last_error, t.gate_id, t.held, t.parent_id,
     (SELECT max_children FROM taskmill_task WHERE id = t.parent_id),
     (SELECT json_list(on_id ORDER BY on_id) FROM taskmill_dependency WHERE task_id = t.id AND open = true)::json,
     t.children - t.children_ended,
@@ -12,73 +12,48 @@ SELECT json_row(
 FROM taskmill_task AS t
 WHERE t.id = $1::bigint;
 
--- name: running
--- Return [group, type, count] of running tasks.
-SELECT json_list(json_row(group_name, type, n)) FROM (
-    SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'running' GROUP BY group_name, type
-) AS counted;
-
--- name: waiting
--- Return [group, type, count] of tasks that may start, with one or more rows for each pair: grouping in the order of
--- the queue's index avoids a sort.
-SELECT json_list(json_row(group_name, type, n)) FROM (
-    SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'pending' AND stop IS NULL
-    GROUP BY group_name, urgency, type
-) AS counted;
-
--- name: expired_waiting
--- Return [group, type, count] of the tasks that "waiting" counts although they have expired.
-SELECT json_list(json_row(group_name, type, n)) FROM (
-    SELECT group_name, type, count(*) AS n FROM taskmill_task AS t
-    WHERE status = 'pending' AND {is_expired} GROUP BY group_name, type
-) AS counted;
-
--- name: ahead
--- Count, for group $1 or for every group, the waiting tasks that are more urgent than effective priority E, those
--- equally urgent that began to wait before ($2, $3), and all that are equally urgent. $4 says for each urgency how long
--- its tasks must have waited: since "more_since" to be more urgent than E, since "equal_since" to be equally urgent.
--- Tasks of the paused groups $5 and the paused domains $6 are left out.
--- sqlite: the rows of $4 are unpacked once, not once per waiting task.
-WITH given AS MATERIALIZED (
-    SELECT urgency, more_since, equal_since FROM rows($4, urgency smallint, more_since bigint, equal_since bigint) AS row
+-- name: in_spans
+-- Count the waiting tasks in each given span of a lane, at most $2 of each; return [n, count]. A span begins after the
+-- time "since" and ends before the place (end_at, end_place). The rows of $1 are unpacked once, not once per task.
+WITH span AS MATERIALIZED (
+    SELECT * FROM rows($1,
+        n bigint, group_name text, urgency smallint, type text, renewed boolean, since bigint, end_at bigint,
+        end_place bigint
+    ) AS row
 )
-SELECT json_list(json_row(group_name, more_urgent, equal_before, equal)) FROM (
-    SELECT
-        t.group_name,
-        sum(coalesce(t.renewed_at, t.queued_at) <= given.more_since) AS more_urgent,
-        sum(coalesce(t.renewed_at, t.queued_at) > given.more_since
-            AND coalesce(t.renewed_at, t.queued_at) <= given.equal_since
-            AND (t.queued_at, {place}) < ($2, $3)) AS equal_before,
-        sum(coalesce(t.renewed_at, t.queued_at) > given.more_since
-            AND coalesce(t.renewed_at, t.queued_at) <= given.equal_since) AS equal
-    FROM taskmill_task AS t
-    JOIN given ON t.urgency = given.urgency
-    WHERE t.status = 'pending' AND t.stop IS NULL AND ($1 IS NULL OR t.group_name = $1)
-        AND t.group_name NOT IN (SELECT value FROM json_each($5))
-        AND ($6 = '[]' OR {domain} NOT IN (SELECT value FROM json_each($6)))
-    GROUP BY t.group_name
-);
--- postgres:
-SELECT json_list(json_row(group_name, more_urgent, equal_before, equal)) FROM (
-    SELECT
-        t.group_name,
-        count(*) FILTER (WHERE coalesce(t.renewed_at, t.queued_at) <= given.more_since) AS more_urgent,
-        count(*) FILTER (WHERE coalesce(t.renewed_at, t.queued_at) > given.more_since
-            AND coalesce(t.renewed_at, t.queued_at) <= given.equal_since
-            AND (t.queued_at, {place}) < ($2::bigint, $3::bigint)) AS equal_before,
-        count(*) FILTER (WHERE coalesce(t.renewed_at, t.queued_at) > given.more_since
-            AND coalesce(t.renewed_at, t.queued_at) <= given.equal_since) AS equal
-    FROM taskmill_task AS t
-    JOIN rows($4, urgency smallint, more_since bigint, equal_since bigint) AS given ON t.urgency = given.urgency
-    WHERE t.status = 'pending' AND t.stop IS NULL AND ($1::text IS NULL OR t.group_name = $1::text)
-        AND t.group_name NOT IN (SELECT jsonb_array_elements_text($5::jsonb))
-        AND {domain} NOT IN (SELECT jsonb_array_elements_text($6::jsonb))
-    GROUP BY t.group_name
-) AS rivals;
+SELECT json_list(json_row(span.n, (SELECT count(*) FROM (
+    SELECT 1 FROM taskmill_task
+    WHERE status = 'pending' AND stop IS NULL AND group_name = span.group_name AND urgency = span.urgency
+        AND type = span.type AND (renewed_at IS NOT NULL) = span.renewed
+        AND queued_at > span.since AND queued_at < span.end_at
+    UNION ALL
+    SELECT 1 FROM taskmill_task
+    WHERE status = 'pending' AND stop IS NULL AND group_name = span.group_name AND urgency = span.urgency
+        AND type = span.type AND (renewed_at IS NOT NULL) = span.renewed
+        AND queued_at = span.end_at AND {place} < span.end_place
+    LIMIT $2::bigint
+) AS found)))
+FROM span;
 
--- name: urgencies
-SELECT json_list(DISTINCT urgency) FROM taskmill_task
-WHERE status = 'pending' AND stop IS NULL AND ($1::text IS NULL OR group_name = $1::text);
+-- name: in_renewed_spans
+-- Look at the first $2 tasks of each given lane of tasks whose aging was restarted, up to the place (end_at,
+-- end_place). Return [n, number of tasks looked at, number of those whose age began after "since", up to "until"].
+WITH span AS MATERIALIZED (
+    SELECT * FROM rows($1,
+        n bigint, group_name text, urgency smallint, type text, since bigint, until bigint, end_at bigint,
+        end_place bigint
+    ) AS row
+)
+SELECT json_list(json_row(span.n, (
+    SELECT json_row(count(*), count(CASE WHEN renewed_at > span.since AND renewed_at <= span.until THEN 1 END)) FROM (
+        SELECT renewed_at FROM taskmill_task
+        WHERE status = 'pending' AND stop IS NULL AND group_name = span.group_name AND urgency = span.urgency
+            AND type = span.type AND (renewed_at IS NOT NULL) = true
+            AND queued_at <= span.end_at AND (queued_at < span.end_at OR {place} < span.end_place)
+        ORDER BY queued_at, {place} LIMIT $2::bigint
+    ) AS first
+)::json))
+FROM span;
 
 -- name: heads
 -- Return [group, type, urgency, aged_from, paused_at] of the first task of each lane in $1.

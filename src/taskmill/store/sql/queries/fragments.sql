@@ -230,11 +230,12 @@ json_row(
 -- postgres:
 claimed AS (
     UPDATE taskmill_task AS t SET
-        status = 'running', attempt = t.attempt + 1, started_at = $2::bigint,
+        status = 'running', attempt = t.attempt + 1,
+        started_at = CASE WHEN NOT free.prefetched THEN $2::bigint END,
         expires_at = coalesce(t.expires_at, $2::bigint + t.ttl_ms),
         node_id = {this_node}, preempted = 0
     FROM free WHERE t.id = free.id
-    RETURNING t.*
+    RETURNING t.*, free.prefetched
 );
 
 -- name: attempt
@@ -242,12 +243,34 @@ claimed AS (
 -- postgres:
 json_row(
     id, attempt, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
-    created_at, queued_at, due_at, expires_at, started_at, parent_id, saved, replaced, stop,
+    created_at, queued_at, due_at, expires_at, $2::bigint, parent_id, saved, replaced, stop,
     last_error, urgency,
     CASE WHEN children > 0 OR finalizing
         THEN json_row(children, finalizing::int, outcome::json ->> 1) END,
     (awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children > 0 OR cron IS NOT NULL)::int,
-    renewed_at, {place}, io, cron);
+    renewed_at, {place}, io, cron, prefetched::int);
+
+-- name: is_prefetched
+-- True if a task is claimed and has not begun, because no slot is free yet.
+(status = 'running' AND started_at IS NULL);
+
+-- name: prefetched_in_groups
+-- Group, type and 1 for each prefetched task that has not begun; there are few.
+SELECT group_name, type, 1 AS n FROM taskmill_task WHERE {is_prefetched} AND stop IS NULL;
+
+-- name: status_begun
+-- The status of a task. A prefetched task that has not begun is still pending.
+CASE WHEN {is_prefetched} THEN 'pending' ELSE status END;
+
+-- name: attempts_begun
+-- How many attempts of a task have begun.
+attempt - CASE WHEN {is_prefetched} THEN 1 ELSE 0 END;
+
+-- name: may_prefetch
+-- True if a task may be claimed at $2 before a slot is free. A task with a key may be replaced, and one that was
+-- attempted, has a deadline soon, or belongs to a series or a cron task has more to account for than a new one.
+(attempt = 0 AND key IS NULL AND series_id IS NULL AND cron IS NULL AND ttl_ms IS NULL
+    AND (expires_at IS NULL OR expires_at > $2::bigint + 1000));
 
 -- name: awaited
 -- Recursive CTE: the given tasks and every task that they wait for, directly or indirectly. A task waits for its
@@ -334,6 +357,12 @@ main.;
 (SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task');
 -- postgres:
 (SELECT last_value FROM taskmill_task_id);
+
+-- name: on_this_node
+-- Condition that a task is claimed by the node of this session, to put after another one.
+-- sqlite: a file has no nodes.
+-- postgres:
+AND node_id IS NOT DISTINCT FROM {this_node};
 
 -- name: no_node
 -- Assignment that takes a task from its node, to put after another one.

@@ -67,3 +67,16 @@ ON CONFLICT (name) DO UPDATE SET defaults = excluded.defaults WHERE known.defaul
 
 -- name: published_types
 SELECT json_map(name, defaults) FROM taskmill_type;
+
+-- name: handled_types
+-- Return the names of the task types that have a handler on a dispatching node; null if that is not known.
+-- sqlite: the last dispatcher has noted them.
+SELECT (SELECT value FROM taskmill_setting WHERE name = 'handled_types');
+-- postgres: every node has noted its own.
+SELECT json_list(DISTINCT type) FROM taskmill_node, json_array_elements_text(types::json) AS type
+WHERE NOT stopped AND seen_at <> '-infinity';
+
+-- name: note_handled_types
+-- Note the types of the dispatcher of a file. A node of a cluster has them in its own row.
+INSERT INTO taskmill_setting (name, value) VALUES ('handled_types', $1)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;

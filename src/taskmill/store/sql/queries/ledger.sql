@@ -30,18 +30,32 @@ FROM rows($1,
 ) AS given
 WHERE t.id = given.id;
 
+-- name: note_begun
+-- Store when prefetched tasks began.
+UPDATE taskmill_task AS t SET started_at = given.began_at
+FROM rows($1, id bigint, attempt integer, began_at bigint) AS given
+WHERE t.id = given.id AND t.attempt = given.attempt AND t.status = 'running' AND t.started_at IS NULL;
+
 -- name: unclaim
--- Return tasks that were claimed but not started to the queue.
-UPDATE taskmill_task AS t SET status = 'pending' {no_node}
+-- Return tasks that were claimed but not started to the queue. The claim of a prefetched task does not count as an
+-- attempt.
+UPDATE taskmill_task AS t SET
+    status = 'pending', attempt = CASE WHEN t.started_at IS NULL THEN t.attempt - 1 ELSE t.attempt END {no_node}
 FROM rows($1, id bigint, attempt integer) AS given
-WHERE t.id = given.id AND t.attempt = given.attempt AND t.status = 'running';
+WHERE t.id = given.id AND t.attempt = given.attempt AND t.status = 'running' {on_this_node};
+
+-- name: stopped_unbegun
+-- Return [id, stop request] of those of the given tasks that were asked to stop and have never begun.
+SELECT json_list(json_row(id, stop)) FROM taskmill_task
+WHERE id IN ids($1) AND status = 'pending' AND stop IS NOT NULL AND attempt = 0;
 
 -- name: unclaim_others
 -- Return every task claimed by this node to the queue, except the given ones. The answer to a claim was lost, so the
 -- node does not know which tasks it claimed.
 -- sqlite: nothing to do; a claim in a file never succeeds without the dispatcher knowing it.
 -- postgres:
-UPDATE taskmill_task SET status = 'pending', node_id = NULL
+UPDATE taskmill_task SET
+    status = 'pending', attempt = CASE WHEN started_at IS NULL THEN attempt - 1 ELSE attempt END, node_id = NULL
 WHERE status = 'running' AND node_id = {this_node} AND id <> ALL (taskmill_ids($1));
 
 -- name: save
@@ -56,12 +70,12 @@ WHERE t.id = given.id AND t.attempt = given.attempt AND t.status = 'running';
 -- Return the tasks that are marked as running although their dispatcher has died or left.
 -- sqlite:
 SELECT json_list(json_row(
-    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, false))
+    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, false, started_at IS NOT NULL))
 FROM taskmill_task WHERE status = 'running';
 -- postgres: the row of their node is gone.
 SELECT json_list(json_row(
     id, retries, crashes, stop, finalizing, children > children_ended, children > 0,
-    node_id IS NOT DISTINCT FROM 0) ORDER BY id)
+    node_id IS NOT DISTINCT FROM 0, started_at IS NOT NULL) ORDER BY id)
 FROM taskmill_task AS t
 WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node AS node WHERE node.id = t.node_id);
 

@@ -27,6 +27,48 @@ SELECT json_row(
     )
 );
 
+-- name: newest
+-- Return [highest id that a task has had, how often other processes have changed places of stored tasks].
+-- sqlite:
+SELECT json_row(coalesce({last_id}, 0), coalesce((SELECT CAST(value AS bigint) FROM taskmill_setting WHERE name = 'moves'), 0));
+-- postgres: nothing to do; ids are not committed in order, so they do not show what is new.
+
+-- name: newer
+-- Return at most $2 active tasks with ids above $1, as [id, group, urgency, type, queued_at, renewed_at, due_at,
+-- expires_at, place, budget]; due_at is NULL for tasks in the queue.
+-- sqlite:
+SELECT json_list(json_row(
+    id, group_name, urgency, type, queued_at, renewed_at, CASE WHEN status = 'scheduled' THEN due_at END, expires_at,
+    {place}, {budget}))
+FROM (
+    SELECT * FROM taskmill_task
+    WHERE id > $1 AND status IN ('pending', 'scheduled') AND stop IS NULL ORDER BY id LIMIT $2
+);
+-- postgres: nothing to do; other nodes name their new tasks.
+
+-- name: queued_elsewhere
+-- Return [those of the given tasks that wait, as in newer; true if any of them was asked to stop or preempted].
+-- sqlite: nothing to do; new tasks are found by their ids.
+-- postgres: rows are found by id first, as in in_queue.
+WITH given AS MATERIALIZED (SELECT * FROM taskmill_task WHERE id IN ids($1))
+SELECT json_row(
+    (
+        SELECT json_list(json_row(
+            id, group_name, urgency, type, queued_at, renewed_at, CASE WHEN status = 'scheduled' THEN due_at END,
+            expires_at, {place}, {budget}) ORDER BY id)
+        FROM given
+        WHERE status IN ('pending', 'scheduled') AND stop IS NULL
+    ),
+    EXISTS (SELECT 1 FROM given WHERE stop IS NOT NULL OR preempted > 0)
+);
+
+-- name: note_moves
+-- Note that this process, which does not dispatch, may have changed the places of stored tasks.
+-- sqlite:
+INSERT INTO taskmill_setting (name, value) VALUES ('moves', '1')
+ON CONFLICT (name) DO UPDATE SET value = CAST(value AS bigint) + 1;
+-- postgres: nothing to do; notifications tell it.
+
 -- name: front_of_lanes
 -- Return the first $2 tasks of each given lane. Skip tasks whose deadline has passed at $3: the expiry sweep has not
 -- reached them yet, and they must not block the tasks behind them.
@@ -106,7 +148,8 @@ UPDATE taskmill_task SET
 WHERE (due_is_relative = true OR due_at IS NULL OR status <> 'scheduled');
 
 -- name: claimable
--- Return what is needed to run those of the given tasks that still wait, with their new attempt tokens.
+-- Return what is needed to run those of the given tasks that still wait at $2, with their new attempt tokens. $3 names
+-- those among them that are prefetched.
 -- sqlite:
 SELECT json_list(json_row(
     id, attempt + 1, type, key, label, group_name, priority, payload, tags, overrides, retries, crashes,
@@ -114,16 +157,18 @@ SELECT json_list(json_row(
     last_error, urgency,
     json(CASE WHEN children OR finalizing THEN json_row(children, finalizing, outcome ->> 1) END),
     awaited OR parent_id IS NOT NULL OR series_id IS NOT NULL OR children OR cron IS NOT NULL, renewed_at,
-    {place}, io, cron))
+    {place}, io, cron, id IN ids($3)))
 FROM taskmill_task
 WHERE id IN ids($1) AND status = 'pending'
-    AND (expires_at IS NULL OR expires_at > $2 OR stop IS NOT NULL OR interrupted);
+    AND (expires_at IS NULL OR expires_at > $2 OR stop IS NOT NULL OR interrupted)
+    AND ({may_prefetch} OR NOT id IN ids($3));
 -- postgres: this claims them too, for the node of this session. Skip tasks that another node is claiming at the moment.
 -- Rows are locked first and updated by id, so that a claim never waits.
 WITH free AS MATERIALIZED (
-    SELECT id FROM taskmill_task
+    SELECT id, id IN ids($3) AS prefetched FROM taskmill_task
     WHERE id IN ids($1) AND status = 'pending'
         AND (expires_at IS NULL OR expires_at > $2::bigint OR stop IS NOT NULL OR interrupted)
+        AND ({may_prefetch} OR NOT id IN ids($3))
         AND {may_claim}
     FOR UPDATE SKIP LOCKED
 ), {claimed}
@@ -132,22 +177,32 @@ FROM claimed;
 
 -- name: claim_fronts
 -- Claim from the front of lanes: the first n tasks queued at or after "since", skipping tasks that another node is
--- claiming and tasks whose deadline has passed at $2. Tasks with an IO budget are claimed by id only.
+-- claiming and tasks whose deadline has passed at $2. There are slots for the first of them; the others are prefetched.
+-- Tasks with an IO budget are claimed by id only.
 -- sqlite: nothing to do; only nodes that claim from the same lanes need it.
 -- postgres:
 WITH free AS MATERIALIZED (
-    SELECT front.id
-    FROM rows($1, group_name text, urgency smallint, type text, renewed boolean, n bigint, since bigint) AS lane
-    CROSS JOIN LATERAL (
-        SELECT t.id FROM taskmill_task AS t
-        WHERE t.status = 'pending' AND t.stop IS NULL AND t.group_name = lane.group_name AND t.urgency = lane.urgency
-            AND t.type = lane.type AND (t.renewed_at IS NOT NULL) = lane.renewed AND t.io IS NULL
-            AND t.queued_at >= lane.since
-            AND (t.expires_at IS NULL OR t.expires_at > $2::bigint OR t.interrupted)
-        ORDER BY t.queued_at, {place} LIMIT lane.n
-        FOR UPDATE SKIP LOCKED
-    ) AS front
-    WHERE {may_claim}
+    SELECT id, prefetched FROM (
+        SELECT
+            front.*,
+            row_number() OVER (PARTITION BY lane.number ORDER BY front.queued_at, front.place) > lane.slots AS prefetched
+        FROM (
+            SELECT given.*, row_number() OVER () AS number
+            FROM rows($1,
+                group_name text, urgency smallint, type text, renewed boolean, n bigint, slots bigint, since bigint
+            ) AS given
+        ) AS lane
+        CROSS JOIN LATERAL (
+            SELECT t.id, t.queued_at, {place} AS place, {may_prefetch} AS may_prefetch FROM taskmill_task AS t
+            WHERE t.status = 'pending' AND t.stop IS NULL AND t.group_name = lane.group_name
+                AND t.urgency = lane.urgency AND t.type = lane.type AND (t.renewed_at IS NOT NULL) = lane.renewed
+                AND t.io IS NULL AND t.queued_at >= lane.since
+                AND (t.expires_at IS NULL OR t.expires_at > $2::bigint OR t.interrupted)
+            ORDER BY t.queued_at, {place} LIMIT lane.n
+            FOR UPDATE SKIP LOCKED
+        ) AS front
+    ) AS first
+    WHERE (may_prefetch OR NOT prefetched) AND {may_claim}
 ), {claimed}
 SELECT json_list({attempt} ORDER BY urgency, queued_at, {place})
 FROM claimed;
@@ -155,7 +210,9 @@ FROM claimed;
 -- name: claim
 -- sqlite:
 UPDATE taskmill_task SET
-    status = 'running', attempt = attempt + 1, started_at = $2, expires_at = coalesce(expires_at, $2 + ttl_ms)
+    status = 'running', attempt = attempt + 1, started_at = CASE WHEN NOT id IN ids($3) THEN $2 END,
+    expires_at = coalesce(expires_at, $2 + ttl_ms)
 WHERE id IN ids($1) AND status = 'pending'
-    AND (expires_at IS NULL OR expires_at > $2 OR stop IS NOT NULL OR interrupted);
+    AND (expires_at IS NULL OR expires_at > $2 OR stop IS NOT NULL OR interrupted)
+    AND ({may_prefetch} OR NOT id IN ids($3));
 -- postgres: nothing to do; claimable has claimed the tasks already.

@@ -4,8 +4,8 @@
 -- value is true if its deadline still applies. The caller fills in {where} and {order}.
 SELECT json_list(record::json) FROM (
     SELECT json_row(
-        id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,
-        started_at, parent_id, progress, last_error, io, status, urgency,
+        id, type, key, label, group_name, priority, payload, tags, {attempts_begun}, retries, created_at, due_at,
+        expires_at, started_at, parent_id, progress, last_error, io, {status_begun}, urgency,
         (CASE WHEN children > 0 THEN json_row(children, children_ended, (
             SELECT sum((child.progress::json ->> 'fraction')::float8) FROM taskmill_task AS child
             WHERE child.parent_id = t.id AND child.progress IS NOT NULL)) END)::json,
@@ -52,21 +52,21 @@ WITH taskmill_history AS NOT MATERIALIZED (
 SELECT EXISTS (SELECT 1 FROM taskmill_task AS t WHERE {is_expired});
 
 -- name: shown_status
--- Fragment: the status to show for an active task. It is 'paused' for a pending task whose scheduler, domain or group
--- is paused, and 'expired' for a task that has expired and is not in history yet.
-CASE WHEN {is_expired} THEN 'expired' WHEN status = 'pending' AND EXISTS (
+-- Fragment: the status to show for an active task. It is 'pending' for a prefetched task that has not begun, 'paused' for
+-- a pending task whose scheduler, domain or group is paused, and 'expired' for a task that has expired and is not in
+-- history yet.
+CASE WHEN {is_expired} THEN 'expired' WHEN {is_prefetched} THEN 'pending' WHEN status = 'pending' AND EXISTS (
     SELECT 1 FROM taskmill_control AS control
     WHERE {pauses_it} AND (control.resume_at IS NULL OR control.resume_at > {now}::bigint)
 ) THEN 'paused' ELSE status END;
 
+-- name: plain_status
+-- Fragment: the same while nothing is paused and nothing has expired.
+{status_begun};
+
 -- name: among_ids
 -- Fragment: the tasks of a list of ids.
 id IN ids(?);
-
--- name: active_counts
-SELECT json_map(shown, n) FROM (
-    SELECT {status} AS shown, count(*) AS n FROM taskmill_task AS t GROUP BY 1
-) AS counted;
 
 -- name: ended_counts
 SELECT json_map(ending, n) FROM (
@@ -84,3 +84,30 @@ SELECT value, count(*) FROM taskmill_task_tag WHERE name = $1 GROUP BY value ORD
 
 -- name: ended_among
 SELECT json_list(id ORDER BY id) FROM taskmill_history WHERE id IN ids($1);
+
+-- name: running_elsewhere
+-- Return [id, attempt, started_at, progress] of the tasks that begun attempts of other nodes than $1 run.
+-- sqlite: one process runs tasks; if it is this one, $1 is not null.
+SELECT json_list(json_row(id, attempt, started_at, progress))
+FROM taskmill_task WHERE status = 'running' AND started_at IS NOT NULL AND $1 IS NULL;
+-- postgres:
+SELECT json_list(json_row(id, attempt, started_at, progress) ORDER BY id)
+FROM taskmill_task WHERE status = 'running' AND started_at IS NOT NULL AND node_id IS DISTINCT FROM $1::bigint;
+
+-- name: count_ended_since
+-- Count the tasks that ended at $1 or later. Each kind of ending has its own part of the index.
+SELECT sum(n)::bigint FROM (
+    SELECT count(*) AS n FROM taskmill_history WHERE ending = 'completed' AND ended_at >= $1
+    UNION ALL
+    SELECT count(*) AS n FROM taskmill_history WHERE ending = 'failed' AND ended_at >= $1
+    UNION ALL
+    SELECT count(*) AS n FROM taskmill_history WHERE ending = 'dead_letter' AND ended_at >= $1
+    UNION ALL
+    SELECT count(*) AS n FROM taskmill_history WHERE ending = 'cancelled' AND ended_at >= $1
+    UNION ALL
+    SELECT count(*) AS n FROM taskmill_history WHERE ending = 'superseded' AND ended_at >= $1
+    UNION ALL
+    SELECT count(*) AS n FROM taskmill_history WHERE ending = 'expired' AND ended_at >= $1
+    UNION ALL
+    SELECT count(*) AS n FROM taskmill_history WHERE ending = 'dependency_failed' AND ended_at >= $1
+) AS counted;

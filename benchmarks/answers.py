@@ -1,0 +1,76 @@
+"""``explain_1m_ms``, ``snapshot_1m_ms`` and ``status_1m_s``: answers about a file with 1,000,000 waiting tasks.
+
+``explain`` is asked about a task in the middle of the queue and about the last one, with 1 and with 1,000 groups, with
+aging and without. ``taskmill status`` is a fresh process, from its start to its end. Each number is the slowest median.
+Nothing dispatches meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from pathlib import Path
+
+from benchmarks.backlog import deep_file, grouped_file
+from benchmarks.measuring import Report, Settings, Target, run_child, summary
+from benchmarks.workload import domain
+from taskmill import Aging, Scheduler
+
+GROUPS = 1_000
+ASKED = 15
+"""How often each question is asked; the first answer also fills caches and does not count."""
+
+
+def measure(settings: Settings) -> Report:
+    report = Report()
+    files = {"1_group": deep_file(settings), f"{GROUPS}_groups": grouped_file(settings, GROUPS)}
+    slowest = 0.0
+    for name, file in files.items():
+        for aging in (None, Aging()):
+            for where, id in (("middle", settings.backlog // 2), ("end", settings.backlog)):
+                took = asyncio.run(_explain(file, aging, id))
+                with_aging = "" if aging is None else "_aging"
+                report.about[f"explain_{where}_{name}{with_aging}_ms"] = summary(took)
+                slowest = max(slowest, statistics.median(took))
+    report.add("explain_1m_ms", slowest, Target("<=", 50))
+    snapshots = {name: asyncio.run(_snapshot(file)) for name, file in files.items()}
+    statuses = {name: [_status(file) for _ in range(settings.rounds + 1)][1:] for name, file in files.items()}
+    for name in files:
+        report.about[f"snapshot_{name}_ms"] = summary(snapshots[name])
+        report.about[f"status_{name}_s"] = summary(statuses[name])
+    report.add("snapshot_1m_ms", max(map(statistics.median, snapshots.values())), Target("<=", 100))
+    report.add("status_1m_s", max(map(statistics.median, statuses.values())), Target("<=", 0.3))
+    report.about |= {"waiting": settings.backlog, "groups": GROUPS}
+    return report
+
+
+async def _explain(file: Path, aging: Aging | None, id: int) -> list[float]:
+    """Milliseconds of each answer."""
+    async with Scheduler(file, domains=[domain], aging=aging) as scheduler:
+        took: list[float] = []
+        for _ in range(ASKED + 1):
+            began = time.perf_counter()
+            await scheduler.explain(id)
+            took.append((time.perf_counter() - began) * 1000)
+    return took[1:]
+
+
+async def _snapshot(file: Path) -> list[float]:
+    """Milliseconds of each answer."""
+    async with Scheduler(file, domains=[domain]) as scheduler:
+        took: list[float] = []
+        for _ in range(ASKED + 1):
+            began = time.perf_counter()
+            snapshot = await scheduler.snapshot()
+            took.append((time.perf_counter() - began) * 1000)
+    if snapshot.counts["pending"] != sum(group.pending for group in snapshot.groups.values()):
+        raise AssertionError(f"the groups do not add up to {snapshot.counts}")
+    return took[1:]
+
+
+def _status(file: Path) -> float:
+    """Seconds."""
+    began = time.perf_counter()
+    run_child(["-m", "taskmill", "status", str(file)])
+    return time.perf_counter() - began

@@ -1,0 +1,212 @@
+"""Prefetch: claim tasks before a slot is free, so that the next one starts the moment a handler ends.
+
+A turn costs about the same whether it claims one task or fifty. With handlers of a fraction of a millisecond, slots
+would be empty most of the time. So a turn claims, beyond the free slots, about as many tasks as end within
+:data:`HORIZON`, judged by how long the last tasks of the type took. Of a type whose handlers take longer than twice
+that, or of one that has not run yet, nothing is prefetched.
+
+A prefetched task still waits, for everything that users can see or do: it has no start, it uses no slot, and a more
+urgent task starts before it. It begins in the order of the queue. If it cannot begin soon, or if a rule changes, it
+returns to the queue as if it had never been claimed. Tasks that a limit concerns are not prefetched, nor those that
+:file:`fragments.sql` excludes (``may_prefetch``), so every limit stays exact (docs/decisions/0033).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from taskmill.model.task import Claimed
+
+HORIZON = 0.005
+"""Seconds of work to claim ahead. A commit to a file takes a tenth of that."""
+CLUSTER_HORIZON = 0.020
+"""The same for a server: a round trip to it takes longer."""
+LEAST_COST = 0.00008
+"""Seconds that a task costs the event loop, however short its handler is."""
+UNKNOWN = 1.0
+"""The assumed duration, in seconds, of a task that cannot be prefetched."""
+FORGETTING = 0.1
+"""How much one shorter run lowers the estimate for its type. A longer run raises it at once."""
+
+
+Rank = tuple[int, int, int]
+
+
+def rank(task: Claimed) -> Rank:
+    """Return the position of a task in the queue; the lowest starts first."""
+    return task.effective, task.queued_at, task.place_id
+
+
+class WaitingFront(NamedTuple):
+    """The waiting tasks that prefetched ones must not overtake."""
+
+    effective: int | None = None
+    """The effective priority of the most urgent one; None if no task waits that may start."""
+    ranks: Mapping[str, Rank] = {}
+    """By group: the rank of the first one."""
+
+    def comes_before(self, task: Claimed) -> bool:
+        """True if a task waits that starts before a prefetched one."""
+        if self.effective is not None and self.effective < task.effective:
+            return True
+        return (first := self.ranks.get(task.group)) is not None and first < rank(task)
+
+    def plus(self, tasks: Iterable[tuple[str, Rank]]) -> WaitingFront:
+        """Return the same with more waiting tasks, each given by its group and its rank."""
+        effective, ranks = self.effective, dict(self.ranks)
+        for group, added in tasks:
+            effective = added[0] if effective is None else min(effective, added[0])
+            ranks[group] = min(added, ranks.get(group, added))
+        return WaitingFront(effective, ranks)
+
+
+NOTHING_WAITS = WaitingFront()
+
+
+class Room:
+    """How much more a turn may prefetch."""
+
+    def __init__(self, durations: dict[str, float], slots: int, seconds: float) -> None:
+        self._durations = durations
+        self._slots = slots
+        self._left = seconds
+        self._longest = 2 * seconds
+        """The longest duration, in seconds, of tasks that are prefetched."""
+
+    def most(self, type: str) -> int:
+        """Return how many tasks of a type there is room for."""
+        return max(int(self._left / self._cost(type)), 0)
+
+    def take(self, type: str) -> bool:
+        """Take room for a task of a type; return False if there is none."""
+        cost = self._cost(type)
+        if cost > self._left:
+            return False
+        self._left -= cost
+        return True
+
+    def _cost(self, type: str) -> float:
+        seconds = self._durations.get(type, UNKNOWN)
+        return max(seconds / self._slots, LEAST_COST) if seconds <= self._longest else math.inf
+
+
+class Prefetch:
+    """The prefetched tasks that have not begun, and how many there should be."""
+
+    def __init__(self, *, in_cluster: bool) -> None:
+        self._horizon = CLUSTER_HORIZON if in_cluster else HORIZON
+        self._durations: dict[str, float] = {}
+        """Estimated seconds per attempt, by task type."""
+        self.tasks: list[Claimed] = []
+        """In the order in which they begin."""
+        self.is_held = False
+        """True if none of them begins before the next turn."""
+        self.first_waiting = NOTHING_WAITS
+        self._claimed_at: dict[int, float] = {}
+        """When each of them was claimed, on the monotonic clock."""
+        self._begun: dict[int, tuple[float, Claimed]] = {}
+        """Tasks that have begun, of which the store does not know that, the first to begin first."""
+        self._in_cluster = in_cluster
+        self._full = 0
+        """How many there were after the last claims."""
+
+    @property
+    def is_plentiful(self) -> bool:
+        """True if slots stay busy for a while without another turn.
+
+        A turn on a server runs beside the handlers, so it begins while half of the tasks are left.
+        """
+        return len(self.tasks) > (self._full // 2 if self._in_cluster else 0)
+
+    @property
+    def may_begin(self) -> bool:
+        """True if there are tasks, and nothing that is known to wait starts before the first of them."""
+        return bool(self.tasks) and not self.is_held and not self.first_waiting.comes_before(self.tasks[0])
+
+    def ended(self, task: Claimed, seconds: float) -> None:
+        """Learn from an attempt that has ended how long tasks of its type take."""
+        self._begun.pop(task.id, None)
+        before = self._durations.get(task.type, 0.0)
+        self._durations[task.type] = seconds if seconds >= before else before + FORGETTING * (seconds - before)
+
+    def refused(self, types: Iterable[str]) -> None:
+        """Prefetch no tasks of these types for a while."""
+        for type in types:
+            self._durations[type] = UNKNOWN
+
+    def room(self, free: int, running: Iterable[tuple[str, float]]) -> Room | None:
+        """Return the room beyond the tasks that are prefetched already.
+
+        ``running`` has the type of each running task and the seconds since it began. Only slots that are free or soon
+        will be count.
+        """
+        longest = 2 * self._horizon
+        has_enough = len(self.tasks) > self._full // 2
+        if has_enough or not any(seconds <= longest for seconds in self._durations.values()):
+            return None
+        soon = free + sum(
+            seconds < longest and self._durations.get(type, UNKNOWN) <= longest for type, seconds in running
+        )
+        if not soon:
+            return None
+        room = Room(self._durations, soon, self._horizon)
+        return room if all(room.take(task.type) for task in self.tasks) else None
+
+    def add(self, tasks: Iterable[Claimed], now: float) -> None:
+        """Add tasks that were claimed at ``now``."""
+        for task in tasks:
+            insort(self.tasks, task, key=rank)
+            self._claimed_at[task.id] = now
+        self._full = len(self.tasks)
+
+    def begin(self, now: float) -> Claimed:
+        """Remove and return the task that begins next."""
+        task = self.tasks.pop(0)
+        del self._claimed_at[task.id]
+        self._begun[task.id] = now, task
+        return task
+
+    def remove(self, id: int) -> Claimed | None:
+        """Remove a task; return None if it is not among them."""
+        if self._claimed_at.pop(id, None) is None:
+            return None
+        at = next(at for at, task in enumerate(self.tasks) if task.id == id)
+        return self.tasks.pop(at)
+
+    def take_all(self) -> list[Claimed]:
+        """Remove and return all tasks."""
+        tasks = self.tasks.copy()
+        self.tasks.clear()
+        self._claimed_at.clear()
+        return tasks
+
+    def is_overdue(self, now: float) -> bool:
+        """True if tasks should have begun by now, and so return to the queue."""
+        return bool(self._claimed_at) and min(self._claimed_at.values()) + 2 * self._horizon <= now
+
+    def to_store(self, now: float = math.inf) -> list[tuple[int, int, int]]:
+        """Return ``(id, attempt, began at)`` of running tasks whose beginning has to be stored.
+
+        A task that began just now is likely to end soon, and then its beginning is stored with its end. Without
+        ``now``, all are returned.
+        """
+        return [
+            (task.id, task.attempt, task.started_at)
+            for began, task in self._begun.values()
+            if began + 2 * self._horizon <= now
+        ]
+
+    def stored(self, begun: Iterable[tuple[int, int, int]]) -> None:
+        """Note that the store knows of these beginnings."""
+        for id, _, _ in begun:
+            if (known := self._begun.pop(id, None)) is not None:
+                known[1].prefetched = 0
+
+    def next_at(self) -> float | None:
+        """Return when a turn is needed, on the monotonic clock: to return tasks, or to store that some have begun."""
+        began = (began for began, _ in self._begun.values())
+        first = min((*self._claimed_at.values(), *began), default=None)
+        return None if first is None else first + 2 * self._horizon

@@ -1,0 +1,50 @@
+"""The JSON form of public values, for programs and for the command line.
+
+Instants are ISO 8601 in UTC, durations are seconds, enums are their values. A number that JSON does not have (infinity,
+not a number) becomes ``null``. An event starts with its kind, under ``event``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence, Set
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import msgspec
+
+
+def to_json(value: object) -> str:
+    """Return a record, event, snapshot or explanation, or a list or mapping of them, as JSON text on one line.
+
+    It is the JSON that the command line prints with ``--json``.
+    """
+    return msgspec.json.encode(plain(value)).decode()
+
+
+def to_indented_json(value: object) -> str:
+    """Return the same JSON on several lines, for people."""
+    return msgspec.json.format(to_json(value), indent=2)
+
+
+def plain(value: object) -> Any:
+    """Return the value as mappings, lists, texts and numbers."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        # Imported here, because the event classes take a third of the time to import taskmill.
+        from taskmill.model.events import Event
+
+        kind = {"event": type(value).__name__} if isinstance(value, Event) else {}
+        return {**kind, **{field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}}
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, Set) or (isinstance(value, Sequence) and not isinstance(value, str | bytes)):
+        return [plain(item) for item in cast("Sequence[object]", value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)

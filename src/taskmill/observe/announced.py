@@ -1,0 +1,76 @@
+"""Which starts and endings were announced, so that none is announced twice.
+
+A start or an ending of a task reaches listeners in one of two ways: this process committed it, or it was read from the
+store because another process did. A commit of this process may be read from the store before it is announced, so
+both ways ask here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+KEPT_MS = 30_000
+"""How long starts and endings are remembered. Reads of the store look back for less than that."""
+
+ENDINGS = frozenset(
+    {
+        "TaskCompleted",
+        "TaskFailed",
+        "TaskDeadLettered",
+        "TaskCancelled",
+        "TaskSuperseded",
+        "TaskExpired",
+        "TaskDependencyFailed",
+    }
+)
+
+
+class Announced:
+    """The starts and endings that were announced lately; instants are in milliseconds."""
+
+    def __init__(self) -> None:
+        self._starts: dict[int, tuple[int, int]] = {}
+        """The last announced attempt of each task, and when it was announced."""
+        self._ended_here: dict[int, int] = {}
+        """When the ending of a task, committed here, was announced."""
+        self._ended_elsewhere: dict[int, int] = {}
+        """When a task ended whose ending was read from the store."""
+
+    def is_news_of_this_process(self, kind: str, id: int, now: int, details: Mapping[str, Any]) -> bool:
+        """Note an event of this process; return False if it was announced because it was read from the store."""
+        if kind == "TaskDispatched":
+            self._starts[id] = (details["attempt"], now)
+        if kind not in ENDINGS or details.get("will_retry"):
+            # The task is active; if it had ended, it was revived.
+            self._ended_elsewhere.pop(id, None)
+            return True
+        if id in self._ended_elsewhere:
+            return False
+        self._ended_here[id] = now
+        return True
+
+    def is_new_start(self, id: int, attempt: int, now: int) -> bool:
+        """Note a start that was read from the store; return False if it was announced before."""
+        known = self._starts.get(id)
+        self._starts[id] = (attempt, now)
+        return known is None or known[0] < attempt
+
+    def may_be_new_ending(self, id: int, ended_at: int) -> bool:
+        """True if an ending that was read from the store was not announced before."""
+        here, elsewhere = self._ended_here.get(id), self._ended_elsewhere.get(id)
+        return (here is None or here < ended_at) and (elsewhere is None or elsewhere < ended_at)
+
+    def is_new_ending(self, id: int, ended_at: int) -> bool:
+        """Note an ending that was read from the store; return False if it was announced before."""
+        is_new = self.may_be_new_ending(id, ended_at)
+        if is_new:
+            self._ended_elsewhere[id] = ended_at
+        return is_new
+
+    def forget(self, now: int, running: frozenset[int]) -> None:
+        """Forget what is too old to be read from the store again; the starts of running tasks are kept."""
+        before = now - KEPT_MS
+        self._starts = {id: start for id, start in self._starts.items() if start[1] >= before or id in running}
+        self._ended_here = {id: at for id, at in self._ended_here.items() if at >= before}
+        self._ended_elsewhere = {id: at for id, at in self._ended_elsewhere.items() if at >= before}

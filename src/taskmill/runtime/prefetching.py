@@ -1,0 +1,134 @@
+"""When prefetched tasks begin (:mod:`taskmill.dispatch.prefetch`): in the order of the queue, as slots become free.
+
+Three things come before a prefetched task. A more urgent task: nothing prefetched begins until that has its slot. An
+attempt that did not succeed, or that other tasks wait for: it keeps its slot until its verdict is committed.
+A changed rule, rising pressure, a deadline or a stalled slot: the tasks return to the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from taskmill.core.ports import Clock
+from taskmill.dispatch.backpressure import Backpressure
+from taskmill.dispatch.waiting import WaitingTasks
+from taskmill.model.attempt import Outcome, StopReason, Succeeded
+from taskmill.model.commit import Commit
+from taskmill.model.status import Status
+from taskmill.model.task import Claimed
+from taskmill.model.turn import Turn, TurnResult
+from taskmill.runtime.attempt import Attempt
+from taskmill.runtime.attempts import Attempts
+from taskmill.runtime.planning import Planner, is_past
+
+
+def _keeps_slot(attempt: Attempt, outcome: Outcome) -> bool:
+    """True if the task may run again at once, or if others wait for it; they start before prefetched ones.
+
+    Children do not count: the last of many releases their parent, and all others would keep their slots for nothing.
+    """
+    return not isinstance(outcome, Succeeded) or (bool(attempt.task.is_tied) and attempt.task.parent_id is None)
+
+
+class Prefetching:
+    """Begins prefetched tasks, stops them, and returns them to the queue."""
+
+    def __init__(
+        self,
+        waiting: WaitingTasks,
+        planner: Planner,
+        attempts: Attempts,
+        backpressure: Backpressure,
+        clock: Clock,
+        slots: Callable[[], int],
+        may_start: Callable[[], bool],
+        start: Callable[[Claimed, float], None],
+    ) -> None:
+        self._waiting = waiting
+        self._prefetch = waiting.prefetch
+        self._planner = planner
+        self._attempts = attempts
+        self._backpressure = backpressure
+        self._clock = clock
+        self._slots = slots
+        self._may_start = may_start
+        self._start = start
+        self._slots_kept = 0
+        """Slots of attempts that have ended and are not judged yet, and whose verdicts come first."""
+        self._is_beginning = False
+
+    def follow(self, commit: Commit) -> None:
+        """Note the tasks that a commit has put into the queue."""
+        if not self._prefetch.tasks:
+            return
+        awaited = {on for _, task in commit.fresh if task.links is not None for on in task.links.depends_on}
+        for prefetched in self._prefetch.tasks if awaited else ():
+            prefetched.is_tied = prefetched.is_tied or prefetched.id in awaited
+        fresh = (
+            (task.group, (task.priority, task.queued_at, task.place_id or id))
+            for id, task in commit.fresh
+            if task.status is Status.PENDING
+        )
+        released = ((task.group, task[:3]) for task in commit.released)
+        self._prefetch.first_waiting = self._prefetch.first_waiting.plus((*fresh, *released))
+        if commit.reordered:
+            # A task that waits for prefetched ones may have made them more urgent.
+            self._planner.return_prefetched()
+
+    def attempt_ended(self, attempt: Attempt, outcome: Outcome) -> None:
+        self._slots_kept += _keeps_slot(attempt, outcome)
+        self.begin()
+
+    async def let_short_handlers_end(self) -> None:
+        """Let tasks run one after the other, as long as some end at once: one turn commits all their verdicts."""
+        while self._prefetch.is_plentiful and self._prefetch.may_begin:
+            before = len(self._planner.outcomes)
+            # A handler that never waits needs two iterations of the event loop: to run, and to report its end.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if len(self._planner.outcomes) == before:
+                return
+
+    def turn_committed(self, turn: Turn, result: TurnResult) -> None:
+        """Add the tasks that a turn has prefetched, and begin as many as there are free slots."""
+        self._prefetch.stored(turn.begun)
+        self._prefetch.add((task for task in result.claimed if task.prefetched), self._clock.monotonic())
+        self._slots_kept = sum(_keeps_slot(attempt, outcome) for attempt, outcome in self._planner.outcomes)
+        if result.controls is not None:
+            self._planner.return_prefetched()
+        self.begin_after_turn()
+
+    def begin_after_turn(self) -> None:
+        """Begin tasks that waited for a turn, unless others start before them."""
+        self._waiting.hold_prefetched(self._slots(), self._clock.now_ms())
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin tasks in the free slots."""
+        tasks = self._prefetch.tasks
+        if self._is_beginning or not self._prefetch.may_begin:
+            return
+        self._is_beginning = True  # A handler that cannot start ends at once, and leads here again.
+        free = self._slots() - self._attempts.slots_taken - self._slots_kept
+        while free > 0 and self._prefetch.may_begin:
+            now, monotonic = self._clock.now_ms(), self._clock.monotonic()
+            if is_past(self._waiting.next_due, now):
+                # The next turn releases tasks that may be more urgent.
+                break
+            is_held_back = self._backpressure.holds_back(tasks[0].effective)
+            if is_past(tasks[0].expires_at, now) or is_held_back or not self._may_start():
+                self._planner.return_prefetched()
+                break
+            task = self._prefetch.begin(monotonic)
+            task.started_at = now
+            self._start(task, monotonic)
+            free -= 1
+        self._is_beginning = False
+
+    def stop(self, id: int, reason: StopReason) -> bool:
+        """End a task that has not begun; return False if there is none with this id."""
+        task = self._prefetch.remove(id) if reason.ends_task else None
+        if task is not None:
+            self._attempts.stop_prefetched(task, reason, self._clock.monotonic())
+        return task is not None

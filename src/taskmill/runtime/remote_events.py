@@ -1,0 +1,209 @@
+"""Announce starts, progress and endings of tasks that other processes run, derived from the store.
+
+No process writes a row for an event. While something listens, and another process has committed, the running tasks and
+the latest rows of history are compared with what was read before. One read follows another after
+:data:`LOOK_INTERVAL` at the earliest, and each is bounded: what does not fit is counted as ``EventsMissed``.
+
+An ending becomes visible some time after its instant: a transaction takes time, and the clocks of machines differ. So
+each read looks back for :data:`LOOK_BACK_MS`, and :class:`Announced` drops what was announced before, here or by an
+earlier read. An ending is announced once it is durable, like one of this process.
+
+While this process dispatches an SQLite file, no other process runs tasks of it, and nothing is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from taskmill.core.logs import logger
+from taskmill.core.ports import Clock, Store
+from taskmill.errors import StoreError
+from taskmill.model.attempt import StoredProgress, TaskProgress, readable_progress
+from taskmill.model.cluster import WorkElsewhere
+from taskmill.model.records import HistoryRecord
+from taskmill.model.status import Ending
+from taskmill.observe.announced import Announced
+from taskmill.observe.bus import EventBus
+from taskmill.runtime.neighbours import Neighbours
+
+LOOK_INTERVAL = 0.1
+"""Seconds between two reads, at least."""
+LOOK_ANYWAY = 0.5
+"""Seconds after which this process checks whether it has begun or stopped to dispatch, and whether anything listens."""
+LOOK_BACK_MS = 10_000
+"""How far back each read looks for endings that have become visible late."""
+MOST_ANNOUNCED = 1_000
+"""The most endings that are announced after one read; earlier ones are missed."""
+
+_decode_progress = msgspec.json.Decoder(StoredProgress).decode
+
+
+class _Seen(NamedTuple):
+    """What the last read has found."""
+
+    since: int
+    """When listening began; what happened before is not announced."""
+    looked_at: int
+    progress: dict[int, str | None]
+    """The progress of each running task."""
+
+
+class RemoteEvents:
+    """Reads the work of other processes while something listens."""
+
+    def __init__(
+        self, store: Store, clock: Clock, bus: EventBus, neighbours: Neighbours, is_dispatching: Callable[[], bool]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._bus = bus
+        self._neighbours = neighbours
+        self._is_dispatching = is_dispatching
+        self._following: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self._since = 0
+        self._seen: _Seen | None = None
+
+    def follow(self) -> None:
+        """Start to read; this stops by itself some time after the last listener has left."""
+        if self._following is None and self._store.is_shared:
+            self._since = self._clock.now_ms()
+            self._bus.announced = Announced()
+            self._following = asyncio.get_running_loop().create_task(self._follow(), name="taskmill-remote-events")
+            self._neighbours.heard = self._woken.set
+            self._neighbours.watch()
+
+    async def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+
+    async def _follow(self) -> None:
+        try:
+            while self._bus.is_heard:
+                self._woken.clear()
+                await self._look()
+                await asyncio.sleep(LOOK_INTERVAL)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_ANYWAY):
+                        await self._woken.wait()
+        finally:
+            self._following = self._seen = self._neighbours.heard = self._bus.announced = None
+
+    async def _look(self) -> None:
+        try:
+            await self._look_once()
+        except StoreError as wrong:
+            logger.error("events of other processes could not be read, trying again: %s", wrong)
+            self._woken.set()
+
+    async def _look_once(self) -> None:
+        is_alone = self._is_dispatching() and not self._store.is_cluster
+        if is_alone and self._seen is None:
+            # Endings of this process are announced when they are committed. Another one may take over at any time.
+            self._since = self._clock.now_ms()
+            self._announced.forget(self._since, frozenset())
+            return
+        now = self._clock.now_ms()
+        seen = self._seen or _Seen(self._since, self._since, {})
+        found = await self._store.work_elsewhere(seen.looked_at - LOOK_BACK_MS, seen.looked_at)
+        await self._announce(found, seen, now)
+        # After this process has taken over, one last read has found what the one before has done.
+        self._seen = None if is_alone else _Seen(seen.since, now, {task.id: task.progress for task in found.running})
+        if self._seen is not None:
+            self._announced.forget(now, frozenset(self._seen.progress))
+
+    @property
+    def _announced(self) -> Announced:
+        assert self._bus.announced is not None  # noqa: S101 - set while events are followed
+        return self._bus.announced
+
+    async def _announce(self, found: WorkElsewhere, seen: _Seen, now: int) -> None:
+        endings = await self._new_endings(found, seen)
+        started = {
+            task.id for task in found.running if self._is_new_start(task.id, task.attempt, task.started_at, seen)
+        }
+        moved = {task.id: task.progress for task in found.running if task.progress != seen.progress.get(task.id)}
+        if not self._seen:
+            # Progress from before listening began is not news.
+            moved = {id: progress for id, progress in moved.items() if id in started}
+        ids = [*endings, *started, *moved]
+        if not ids:
+            return
+        records = await self._store.records(sorted(set(ids)))
+        for id, ended_at in endings.items():
+            record = records.get(id)
+            if isinstance(record, HistoryRecord) and self._announced.is_new_ending(id, ended_at):
+                self._announce_end(record, seen, now)
+        for task in found.running:
+            record = records.get(task.id)
+            if record is None:
+                continue
+            if task.id in started:
+                self._bus.about_elsewhere("TaskDispatched", record, attempt=task.attempt)
+            if task.id in moved and (progress := _readable(task.progress)) is not None:
+                self._bus.about_elsewhere("TaskProgressed", record, progress=progress)
+
+    async def _new_endings(self, found: WorkElsewhere, seen: _Seen) -> dict[int, int]:
+        """Return when the tasks ended whose endings are to be announced, the first to end first."""
+        new = [
+            (ended_at, id)
+            for ended_at, id in found.ended
+            if ended_at > seen.since and self._announced.may_be_new_ending(id, ended_at)
+        ]
+        missed = len(new[MOST_ANNOUNCED:]) + found.left_out
+        for ended_at, id in new[MOST_ANNOUNCED:]:
+            self._announced.is_new_ending(id, ended_at)
+        if new:
+            await self._store.durable()
+        if missed:
+            self._bus.announce("EventsMissed", count=missed)
+        return {id: ended_at for ended_at, id in reversed(new[:MOST_ANNOUNCED])}
+
+    def _is_new_start(self, id: int, attempt: int, started_at: int, seen: _Seen) -> bool:
+        return self._announced.is_new_start(id, attempt, self._clock.now_ms()) and started_at > seen.since
+
+    def _announce_end(self, record: HistoryRecord, seen: _Seen, now: int) -> None:
+        about, bus = record, self._bus
+        if record.started_at is not None:
+            started_at = round(record.started_at.timestamp() * 1000)
+            # An attempt that began and ended between two reads. One that began earlier was announced, and may be
+            # forgotten already.
+            if started_at > max(seen.since, now - 2 * LOOK_BACK_MS) and self._is_new_start(
+                record.id, record.attempt, started_at, seen
+            ):
+                bus.about_elsewhere("TaskDispatched", about, attempt=record.attempt)
+            if record.progress is not None and record.progress != _readable(seen.progress.get(record.id)):
+                bus.about_elsewhere("TaskProgressed", about, progress=record.progress)
+        match record.ending:
+            case Ending.COMPLETED:
+                duration = record.duration or timedelta()
+                bus.about_elsewhere("TaskCompleted", about, result=record.result, duration=duration)
+            case Ending.FAILED | Ending.DEAD_LETTER:
+                error = record.error or ""
+                bus.about_elsewhere("TaskFailed", about, error=error, will_retry=False, retry_after=None)
+                if record.ending is Ending.DEAD_LETTER:
+                    bus.about_elsewhere("TaskDeadLettered", about, error=record.error)
+            case Ending.CANCELLED:
+                bus.about_elsewhere("TaskCancelled", about)
+            case Ending.SUPERSEDED:
+                bus.about_elsewhere("TaskSuperseded", about, new_task_id=None)
+            case Ending.EXPIRED:
+                age = record.ended_at - record.created_at
+                bus.about_elsewhere("TaskExpired", about, dedup_key=record.key, age=age)
+            case Ending.DEPENDENCY_FAILED:
+                bus.about_elsewhere("TaskDependencyFailed", about, error=record.error or "")
+
+
+def _readable(stored: str | None) -> TaskProgress | None:
+    """Return stored progress; None if there is none or it is damaged."""
+    try:
+        return None if stored is None else readable_progress(_decode_progress(stored))
+    except (msgspec.MsgspecError, UnicodeError):
+        return None

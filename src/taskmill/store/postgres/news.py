@@ -1,0 +1,139 @@
+"""What nodes tell each other: which tasks their commits have put into the queue (docs/decisions/0035).
+
+A notification names the node that sends it, the number of its commits since the last one, and the tasks that these have
+queued. Everything else that a dispatcher has to know is reported as "more", and leads to a survey.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import msgspec
+
+from taskmill.model.commit import ANY_CHANGES, NO_CHANGES, Changes
+
+LONGEST = 7900
+"""The largest number of bytes in a notification; the server refuses 8000."""
+
+PATIENCE = 0.2
+"""Seconds for which a commit that was counted may wait for its notification."""
+LOOK_AGAIN = 1.0
+"""Seconds after which a commit that was counted is surely visible."""
+
+
+class Notification(msgspec.Struct, array_like=True):
+    """What one node tells the others. Older versions of taskmill send the name of the sender alone."""
+
+    sender: str
+    commits: int
+    queued: list[tuple[int, int]] | None
+    """The first and the last of ids that follow each other; None if more has changed than the places of tasks."""
+
+    @property
+    def changes(self) -> Changes:
+        if self.queued is None:
+            return ANY_CHANGES
+        return Changes(frozenset(id for first, last in self.queued for id in range(first, last + 1)))
+
+
+_decode = msgspec.json.Decoder(Notification).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def notification(sender: str, changes: Changes, commits: int) -> str:
+    """Return the text of a notification."""
+    runs = None if changes.more else _runs(changes.queued)
+    text = _encode(Notification(sender, commits, runs)).decode()
+    return text if len(text) <= LONGEST else _encode(Notification(sender, commits, None)).decode()
+
+
+def read_notification(text: str) -> Notification:
+    """Return what was told. If it is not understood, anything may have changed."""
+    try:
+        return _decode(text)
+    except msgspec.DecodeError:
+        return Notification(text, 0, None)
+
+
+def _runs(ids: Iterable[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for id in sorted(ids):
+        if runs and runs[-1][1] == id - 1:
+            runs[-1] = (runs[-1][0], id)
+        else:
+            runs.append((id, id))
+    return runs
+
+
+class WaitingChanges:
+    """Changes that one thread adds and another takes, and the number of commits that made them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: tuple[Changes, int] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self._pending is None
+
+    def add(self, changes: Changes, commits: int = 0) -> None:
+        with self._lock:
+            before, count = self._pending or (NO_CHANGES, 0)
+            self._pending = before.joined(changes), count + commits
+
+    def take(self) -> tuple[Changes, int] | None:
+        """Return the changes since the last call, and the number of commits; None if there were none."""
+        with self._lock:
+            pending, self._pending = self._pending, None
+        return pending
+
+
+class CommitCounter:
+    """Finds commits of other nodes that no notification has told of.
+
+    A sequence grows with each commit, a moment before it is visible. This process knows how many of these commits are
+    its own, and how many the notifications of the others have covered.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        """Seconds for which a commit that was counted may wait for its notification."""
+        self._counted: int | None = None
+        """How many commits of other nodes there were at least; None before the first count."""
+        self._told = 0
+        """How many of them are known."""
+        self._look_again = False
+        self.check_at: float | None = None
+        """When :meth:`has_missed` has to be asked."""
+
+    def tell(self, commits: int) -> None:
+        """Note that a notification has covered commits of other nodes."""
+        self._told += commits
+
+    def count(self, total: int, own: int, now: float, *, anew: bool = False) -> None:
+        """Note the value of the sequence. ``own`` is the largest number of own commits in it.
+
+        ``anew`` corrects the numbers after transactions that failed and notifications that came late.
+        """
+        foreign = total - own
+        if self._counted is None:
+            self._told = foreign
+        if self._counted is None or anew:
+            self._counted = foreign
+            self._told = min(self._told, foreign)
+        else:
+            self._counted = max(self._counted, foreign)
+        if self._counted > self._told and self.check_at is None:
+            self.check_at = now + self._patience
+
+    def has_missed(self, now: float) -> bool:
+        """True if something was committed that no notification has told of in time, so that a survey has to find it."""
+        if self._counted is None or self.check_at is None or now < self.check_at:
+            return False
+        is_missing = self._counted > self._told
+        # A change that was counted may not have been visible yet, so it is reported once more.
+        has_missed, self._look_again = is_missing or self._look_again, is_missing
+        self._told = max(self._told, self._counted)
+        self.check_at = now + LOOK_AGAIN if is_missing else None
+        return has_missed

@@ -1,0 +1,149 @@
+"""Counting the tasks ahead of a waiting task, in a time that does not grow with the queue.
+
+Each lane is in the order of the queue, so the tasks ahead are a span of each lane: those that are more urgent now, and
+those that are as urgent and have an earlier place. Spans are counted in the index of the queue. Counting stops at
+:data:`MOST_AHEAD`: a larger number takes long to count, and means the same to a reader (docs/decisions/0032).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from taskmill.model.controls import EVERYTHING
+from taskmill.model.explanation import Situation
+from taskmill.model.task import Lane
+from taskmill.policy.aging import effective_priority, wait_until_ms
+from taskmill.policy.paused_time import clocks
+from taskmill.policy.rules import Rules
+from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
+from taskmill.store.sql.statements import SQL
+
+MOST_AHEAD = 100_000
+"""The largest number of tasks ahead that is counted; an index has about 100,000 entries in 10 ms."""
+MOST_LOOKED_AT = 10_000
+"""How many tasks are read, one by one, in lanes where the order of the queue is not that of age."""
+FOREVER = 2**62
+_END = (FOREVER, 0)
+
+_decode_lanes = msgspec.json.Decoder(list[Lane]).decode
+_decode_looks = msgspec.json.Decoder(list[tuple[int, tuple[int, int]]]).decode
+
+
+class Ahead(NamedTuple):
+    """The number of tasks ahead, or the largest that is counted if there are more."""
+
+    number: int
+    is_exact: bool
+
+
+class _Span(NamedTuple):
+    """The tasks of a lane whose age began after ``since``, up to ``until``, and whose place is before ``before``."""
+
+    lane: Lane
+    since: int
+    until: int
+    before: tuple[int, int] = _END
+
+    @property
+    def depends_on_age(self) -> bool:
+        """True if the span is only a part of a lane that is not in the order of age."""
+        return self.lane.renewed and (self.since, self.until) != (-1, FOREVER)
+
+    def in_index(self) -> tuple[int, int, int]:
+        """Return the time after which the span begins in the index, and the place before which it ends."""
+        return self.since, *min(self.before, (self.until + 1, 0))
+
+
+def count_ahead(connection: Connection, situation: Situation, rules: Rules, now: int) -> Ahead:
+    """Count the waiting tasks that would start before this one now."""
+    own = situation.group
+    effective = effective_priority(rules.declared.aging, situation.urgency, clocks(situation, rules, now).waited)
+    more, equal, others = list[_Span](), list[_Span](), list[_Span]()
+    for lane in _decode_lanes(one(connection, SQL["lanes"])):
+        if (rules.is_shared and lane.group != own) or _is_paused(lane, rules, now):
+            continue
+        more_since, equal_since = (_since(rules, lane.urgency, level, now) for level in (effective - 1, effective))
+        more.append(_Span(lane, -1, more_since))
+        if lane.group == own:
+            equal.append(_Span(lane, more_since, equal_since, (situation.queued_at, situation.place_id)))
+        else:
+            others.append(_Span(lane, more_since, equal_since))
+    counting = _Counting(connection)
+    counting.count(more)
+    before = counting.count(equal)
+    # Equally urgent tasks of different groups start alternately.
+    counting.count(others, most_of_group=before)
+    return Ahead(min(counting.total, MOST_AHEAD), counting.is_exact and counting.total <= MOST_AHEAD)
+
+
+def _is_paused(lane: Lane, rules: Rules, now: int) -> bool:
+    """True if the group or the domain of a lane is paused. A pause of the scheduler holds all tasks alike."""
+    pauses = rules.pauses(lane.group, lane.type).items()
+    return any(scope != EVERYTHING and pause.holds(now) for scope, pause in pauses)
+
+
+def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
+    """Return when a task of this urgency must have begun to wait, at the latest, to be as urgent as ``level`` now."""
+    if urgency <= level:
+        return FOREVER
+    aging = rules.declared.aging
+    wait = None if aging is None else wait_until_ms(aging, urgency, level)
+    return -1 if wait is None else now - wait
+
+
+class _Counting:
+    """Counts tasks until there are more than :data:`MOST_AHEAD`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.total = 0
+        self.is_exact = True
+        """False if some lanes were not read to the end of the span."""
+
+    def count(self, spans: Iterable[_Span], most_of_group: int = FOREVER) -> int:
+        """Count the tasks of some spans, at most ``most_of_group`` of each group, and add them to the total.
+
+        One round counts the same number of tasks in each span, together about as many as are missing. The next
+        round counts the spans that have more.
+        """
+        wanted = MOST_AHEAD + 1 - self.total
+        if wanted <= 0 or not most_of_group:
+            return 0
+        spans = [span for span in spans if span.since < span.until]
+        counted = self._look_at([span for span in spans if span.depends_on_age])
+        unfinished: list[_Span] = [span for span in spans if not span.depends_on_age]
+        most, number = 0, _total(counted, most_of_group)
+        while unfinished and number < wanted:
+            most = min(most + math.ceil((wanted - number) / len(unfinished)), most_of_group)
+            rows = [(n, *span.lane, *span.in_index()) for n, span in enumerate(unfinished)]
+            for n, found in decode_pairs(one(self._connection, SQL["in_spans"], encoded(rows), most)):
+                counted[unfinished[n]] = found
+            unfinished = [span for span in unfinished if counted[span] == most < most_of_group]
+            number = _total(counted, most_of_group)
+        self.total += number
+        return number
+
+    def _look_at(self, spans: Sequence[_Span]) -> dict[_Span, int]:
+        """Count tasks by reading them, a limited number of each lane."""
+        if not spans:
+            return {}
+        most = max(MOST_LOOKED_AT // len(spans), 1)
+        rows = [
+            (n, span.lane.group, span.lane.urgency, span.lane.type, span.since, span.until, *span.before)
+            for n, span in enumerate(spans)
+        ]
+        looks = dict(_decode_looks(one(self._connection, SQL["in_renewed_spans"], encoded(rows), most)))
+        self.is_exact = self.is_exact and all(looked < most for looked, _ in looks.values())
+        return {span: looks[n][1] for n, span in enumerate(spans)}
+
+
+def _total(counted: dict[_Span, int], most_of_group: int) -> int:
+    groups = Counter[str]()
+    for span, found in counted.items():
+        groups[span.lane.group] += found
+    return sum(min(found, most_of_group) for found in groups.values())

@@ -1,0 +1,65 @@
+"""Counting active tasks by group, type and status, as their records show them now."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from taskmill.model.status import Ending, Status
+from taskmill.policy.rules import Rules
+from taskmill.store.sql import expiring
+from taskmill.store.sql.connection import Connection, one
+from taskmill.store.sql.rows import View
+from taskmill.store.sql.statements import SQL
+
+_decode_pairs = msgspec.json.Decoder(list[tuple[str, str, int]]).decode
+_decode_load = msgspec.json.Decoder(list[tuple[str, str, str, int]]).decode
+
+
+def load_of_groups(connection: Connection, view: View) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """Count running tasks, and tasks that may start, by group and type."""
+    waiting = Counter[tuple[str, str]]()
+    for group, type, n in _decode_pairs(one(connection, SQL["waiting"])):
+        waiting[group, type] += n
+    for group, type, status, n in _expired(connection, view):
+        if status == Status.PENDING:
+            waiting[group, type] -= n
+    return running_in_groups(connection), +waiting
+
+
+def running_in_groups(connection: Connection) -> Counter[tuple[str, str]]:
+    """Count running tasks by group and type."""
+    return Counter({(group, type): n for group, type, n in _decode_pairs(one(connection, SQL["running"]))})
+
+
+def running(connection: Connection) -> Counter[tuple[str, str, str]]:
+    """Count running tasks by group, type and status."""
+    return Counter({(*pair, Status.RUNNING): n for pair, n in running_in_groups(connection).items()})
+
+
+def shown(connection: Connection, view: View) -> Counter[tuple[str, str, str]]:
+    """Count active tasks by group, type and the status that their records show; some have expired already."""
+    rules = view.rules.at(view.now)
+    counted = running(connection)
+    for group, type, n in _decode_pairs(one(connection, SQL["prefetched"])):
+        counted[group, type, _shown_status(rules, group, type, Status.PENDING)] += n
+    for group, type, status, n in _decode_load(one(connection, SQL["load"])):
+        counted[group, type, _shown_status(rules, group, type, status)] += n
+    for group, type, status, n in _expired(connection, view):
+        counted[group, type, _shown_status(rules, group, type, status)] -= n
+        counted[group, type, Ending.EXPIRED] += n
+    return counted
+
+
+def _shown_status(rules: Rules, group: str, type: str, status: str) -> str:
+    """Return the status to show: a pending task is paused with its scheduler, domain or group."""
+    return Status.PAUSED if status == Status.PENDING and rules.pauses(group, type) else status
+
+
+def _expired(connection: Connection, view: View) -> list[tuple[str, str, str, int]]:
+    """Count the tasks that have expired and are not in history yet."""
+    if not expiring.any_expired(connection, view):
+        return []
+    text, moments = expiring.at_present(connection.text(SQL["expired_load"]), view)
+    return _decode_load(one(connection, text, *moments))

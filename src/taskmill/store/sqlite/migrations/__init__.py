@@ -1,1 +1,0 @@
-"""Numbered migration scripts. A released script is never edited; later changes go into a new one."""

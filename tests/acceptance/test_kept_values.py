@@ -1,0 +1,161 @@
+"""A parameter without an annotation takes only values that JSON keeps; for others the error names the annotation."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum, IntEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+
+from taskmill import Domain, Scheduler, Submission, SubmissionError
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Pair(NamedTuple):
+    left: int
+
+
+CHANGED: list[tuple[Any, str]] = [
+    (b"abc", "bytes"),
+    ((1, "a"), "tuple[int, str]"),
+    ((1, 2, 3, 4, 5), "tuple[int, ...]"),
+    ((), "tuple[()]"),
+    ({1, 2}, "set[int]"),
+    (frozenset({"a"}), "frozenset[str]"),
+    ({1: "a"}, "dict[int, str]"),
+    ({"a": {2: None}}, "dict[str, dict[int, None]]"),
+    ([1, (2, 3)], "list[int | tuple[int, int]]"),
+    (Decimal("1.10"), "Decimal"),
+    (datetime(2030, 1, 1, tzinfo=UTC), "datetime"),
+    (date(2030, 1, 1), "date"),
+    (timedelta(seconds=5), "timedelta"),
+    (UUID(int=7), "UUID"),
+    (Path("a"), "Path"),
+    (Colour.RED, "Colour"),
+    (Point(1), "Point"),
+    (Pair(1), "Pair"),
+    ([{"deep": [b"x"]}], "list[dict[str, list[bytes]]]"),
+]
+KEPT: list[Any] = [None, True, 0, -5, 2**53, 1.5, "text", [], {}, [1, [2.5, None]], {"a": {"b": ["c"]}}]
+KEPT += [Level.LOW, OrderedDict(a=1), "päth"]
+
+domain = Domain("loose")
+
+
+@domain.task
+async def bare(value) -> Any:  # type: ignore[no-untyped-def]
+    return value
+
+
+@domain.task
+async def anything(value: Any) -> Any:
+    return value
+
+
+@domain.task
+async def an_object(value: object) -> Any:
+    return value
+
+
+@domain.task
+async def starred(*value: Any) -> Any:
+    return list(value)
+
+
+@domain.task
+async def named(**value: Any) -> Any:
+    return value
+
+
+@domain.task
+async def in_a_list(value: list[Any]) -> Any:
+    return value
+
+
+@domain.task
+async def in_a_dict(value: dict[str, Any]) -> Any:
+    return value
+
+
+@pytest.mark.one_engine("it is refused before the store is asked")
+@pytest.mark.parametrize("task", [bare, anything, an_object], ids=lambda task: task.name)
+@pytest.mark.parametrize(("value", "annotation"), CHANGED, ids=[annotation for _, annotation in CHANGED])
+def test_a_value_that_json_would_change_is_refused_with_the_annotation_to_use(
+    task: Any, value: Any, annotation: str
+) -> None:
+    with pytest.raises(SubmissionError) as refusal:
+        task.prepare(value)
+    said = str(refusal.value)
+    assert said.startswith(f"{task.name}: argument 'value': a ")
+    assert said.endswith(f"annotate it, for example as value: {annotation}")
+
+
+@pytest.mark.one_engine("it is refused before the store is asked")
+@pytest.mark.parametrize(("value", "annotation"), CHANGED, ids=[annotation for _, annotation in CHANGED])
+def test_so_it_is_inside_stars_and_containers_of_any(value: Any, annotation: str) -> None:
+    cases: tuple[Callable[[], object], ...] = (
+        lambda: starred.prepare(1, value),
+        lambda: named.prepare(one=1, two=value),
+        lambda: in_a_list.prepare([1, value]),
+        lambda: in_a_dict.prepare({"one": value}),
+    )
+    for prepare in cases:
+        with pytest.raises(SubmissionError, match=r"argument 'value': a \w+ .*annotate it"):
+            prepare()
+    assert annotation
+
+
+@pytest.mark.one_engine("it is refused before the store is asked")
+def test_the_error_says_what_would_have_happened() -> None:
+    with pytest.raises(SubmissionError, match="a tuple would come back as a list"):
+        bare.prepare([{"a": (1, 2)}])
+    with pytest.raises(SubmissionError, match="keys are not strings"):
+        bare.prepare({"a": {1: 2}})
+    with pytest.raises(SubmissionError, match="a bytes would come back as a str"):
+        bare.prepare(b"")
+
+
+async def test_a_payload_by_name_is_checked_as_well() -> None:
+    async with Scheduler(domains=[domain]) as scheduler:
+        with pytest.raises(SubmissionError, match="tuple"):
+            await scheduler.submit(Submission("loose::bare", {"value": (1, 2)}))
+        assert await scheduler.count() == 0
+
+
+async def test_plain_json_values_are_kept() -> None:
+    async with Scheduler(domains=[domain]) as scheduler:
+        handles = [await task.submit(value) for task in (bare, anything, an_object) for value in KEPT]
+        handles += [await starred.submit(*KEPT), await named.submit(a=KEPT[0], b=KEPT[-1])]
+        await scheduler.run_until_idle(timeout=20)
+        results = [await handle.result() for handle in handles]
+    assert results == [*KEPT, *KEPT, *KEPT, KEPT, {"a": KEPT[0], "b": KEPT[-1]}]
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_an_annotation_that_the_error_names_is_accepted() -> None:
+    values = [(each, said) for each, said in CHANGED if said != "tuple[()]"]
+    for number, (value, annotation) in enumerate(values):
+
+        async def take(value: Any) -> None: ...
+
+        take.__annotations__ = {"value": eval(annotation, globals())}
+        domain.task(name=f"annotated-{number}")(take).prepare(value)

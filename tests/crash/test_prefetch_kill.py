@@ -1,0 +1,75 @@
+"""A process that drains short tasks, killed again and again: none is lost, and none is blamed without having begun."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from taskmill import Scheduler
+from tests.crash.children import ROOT
+from tests.crash.draining_victim import domain, short
+from tests.crash.evidence import SEED, rounds_or
+
+ROUNDS = rounds_or(20)
+BATCH = 400
+MOST_CRASHES = 3
+
+
+def _begun(journal: Path) -> tuple[Counter[int], Counter[tuple[int, int]]]:
+    """Return how often each task has begun, and how often each attempt."""
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    tokens = [(int(id), int(attempt)) for id, attempt in (line.split() for line in lines)]
+    return Counter(id for id, _ in tokens), Counter(tokens)
+
+
+def _check(file: Path, journal: Path, total: int) -> int:
+    """Check the file as a killed process has left it; return how many tasks were prefetched and had not begun."""
+    starts, tokens = _begun(journal)
+    assert max(tokens.values(), default=0) <= 1, "an attempt has begun twice"
+    with closing(sqlite3.connect(file)) as rows:
+        active = rows.execute("SELECT id, status, started_at, attempt, crashes FROM taskmill_task").fetchall()
+        ended = rows.execute("SELECT id, ending, attempt FROM taskmill_history").fetchall()
+    assert len(active) + len(ended) == total
+    for id, _, _, attempt, crashes in active:
+        assert crashes <= starts[id], f"task {id} began {starts[id]} times and crashed {crashes} times"
+        assert starts[id] <= attempt
+    for id, ending, attempt in ended:
+        assert 1 <= starts[id] <= attempt
+        assert ending == "completed" or starts[id] >= MOST_CRASHES
+    return sum(status == "running" and started_at is None and not starts[id] for id, status, started_at, *_ in active)
+
+
+@pytest.mark.timeout(120 + 5 * ROUNDS)
+async def test_no_short_task_is_lost_or_blamed_when_its_process_is_killed(tmp_path: Path) -> None:
+    file, journal, chance = tmp_path / "tasks.db", tmp_path / "journal", random.Random(SEED)
+    total = prefetched = 0
+    for _ in range(ROUNDS):
+        async with Scheduler(file, domains=[domain]) as scheduler:
+            if await scheduler.count() < BATCH:
+                await scheduler.submit_many([short.prepare() for _ in range(BATCH)])
+                total += BATCH
+        victim = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.draining_victim", str(file), str(journal)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+        )
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == b"open\n"
+        time.sleep(chance.uniform(0, 0.1))
+        victim.kill()
+        victim.wait()
+        victim.stdout.close()
+        prefetched += _check(file, journal, total)
+    assert prefetched, "no process died with prefetched tasks"
+    subprocess.run([sys.executable, "-m", "tests.crash.draining_victim", file, journal], cwd=ROOT, check=True)
+    _check(file, journal, total)
+    with closing(sqlite3.connect(file)) as rows:
+        assert rows.execute("SELECT count(*) FROM taskmill_task").fetchone() == (0,)

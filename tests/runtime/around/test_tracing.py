@@ -1,0 +1,261 @@
+"""``Scheduler(tracing=True)``: a producer span for each submission and a consumer span for each attempt."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+import taskmill.observe
+from taskmill import ConfigError, Context, Domain, Retry, Scheduler, Submission
+from taskmill.testing import ManualClock
+from taskmill.testing.plugin import SchedulerFactory
+from tests.runtime.around import handlers
+
+
+class Spans:
+    """The spans of one test, in the order of their ends."""
+
+    def __init__(self, exporter: InMemorySpanExporter) -> None:
+        self._exporter = exporter
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self._exporter.get_finished_spans() if span.name == name]
+
+    def one(self, name: str) -> ReadableSpan:
+        (span,) = self.named(name)
+        return span
+
+    @property
+    def names(self) -> list[str]:
+        return [span.name for span in self._exporter.get_finished_spans()]
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> TracerProvider:
+    provider = TracerProvider()
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    return provider
+
+
+@pytest.fixture
+def spans(provider: TracerProvider) -> Iterator[Spans]:
+    exporter = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    yield Spans(exporter)
+    provider.shutdown()
+
+
+def is_child(span: ReadableSpan, of: ReadableSpan) -> bool:
+    return span.parent is not None and span.parent.span_id == _id(of) and _trace(span) == _trace(of)
+
+
+def is_linked(span: ReadableSpan, to: ReadableSpan) -> bool:
+    return [link.context.span_id for link in span.links] == [_id(to)]
+
+
+def _id(span: ReadableSpan) -> int:
+    return span.get_span_context().span_id  # type: ignore[union-attr]
+
+
+def _trace(span: ReadableSpan) -> int:
+    return span.get_span_context().trace_id  # type: ignore[union-attr]
+
+
+async def test_the_span_of_an_attempt_is_linked_to_that_of_its_submission(
+    spans: Spans, provider: TracerProvider
+) -> None:
+    domain = Domain("d")
+
+    @domain.task(group="g")
+    async def work() -> None:
+        with provider.get_tracer("program").start_as_current_span("inside"):
+            pass
+
+    async with Scheduler(domains=[domain], tracing=True) as scheduler:
+        with provider.get_tracer("program").start_as_current_span("request"):
+            handle = await work.submit()
+        await scheduler.run_until_idle()
+    producer, consumer = spans.one("submit d::work"), spans.one("process d::work")
+    assert (producer.kind, consumer.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
+    assert is_child(producer, spans.one("request"))
+    assert is_child(consumer, producer)
+    assert is_linked(consumer, producer)
+    assert is_child(spans.one("inside"), consumer)
+    assert producer.attributes == {
+        "messaging.system": "taskmill",
+        "messaging.operation.name": "submit",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "d::work",
+        "messaging.message.id": str(handle.id),
+    }
+    assert consumer.attributes == {
+        "messaging.system": "taskmill",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "d::work",
+        "messaging.message.id": str(handle.id),
+        "taskmill.attempt": 1,
+        "taskmill.group": "g",
+    }
+
+
+async def test_the_context_is_stored_so_that_another_process_finds_it(spans: Spans, tmp_path: Path) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> None: ...
+
+    async with Scheduler(tmp_path / "tasks.db", tracing=True) as submitter:
+        await submitter.submit(Submission("d::work", check=False, retry=Retry.none()))
+    async with Scheduler(tmp_path / "tasks.db", domains=[domain], tracing=True) as scheduler:
+        await scheduler.run_until_idle()
+    assert is_child(spans.one("process d::work"), spans.one("submit d::work"))
+
+
+async def test_each_attempt_has_a_span_and_a_failed_one_has_its_error(spans: Spans) -> None:
+    domain = Domain("d", retry=Retry.constant(1, delay=0))
+
+    @domain.task
+    async def fail() -> None:
+        raise ValueError("boom")
+
+    async with Scheduler(domains=[domain], tracing=True) as scheduler:
+        handle = await fail.submit()
+        await scheduler.run_until_idle()
+        assert (await handle.wait()).retries == 1
+    attempts = spans.named("process d::fail")
+    assert [_attributes(span)["taskmill.attempt"] for span in attempts] == [1, 2]
+    for span in attempts:
+        assert is_child(span, spans.one("submit d::fail"))
+        assert span.status.status_code is StatusCode.ERROR
+        assert _attributes(span)["error.type"] == "ValueError"
+
+
+def _attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+async def test_many_submissions_in_one_call_have_one_span(spans: Spans) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def one() -> None: ...
+
+    @domain.task
+    async def other() -> None: ...
+
+    async with Scheduler(domains=[domain], tracing=True) as scheduler:
+        await scheduler.submit_many([one.prepare(), one.prepare()])
+        await scheduler.submit_many([one.prepare(), other.prepare()])
+        await scheduler.submit_many([])
+        await scheduler.run_until_idle()
+    same, mixed = spans.one("submit d::one"), spans.one("submit")
+    assert _attributes(same)["messaging.batch.message_count"] == 2
+    assert "messaging.message.id" not in _attributes(same)
+    assert "messaging.destination.name" not in _attributes(mixed)
+    parents = [span.parent.span_id for span in spans.named("process d::one") if span.parent is not None]
+    assert sorted(parents) == sorted([_id(same), _id(same), _id(mixed)])
+
+
+@pytest.mark.parametrize("kind", ["loop", "thread", "process"])
+async def test_a_child_is_traced_to_the_attempt_that_spawned_it(spans: Spans, kind: str) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def on_loop(ctx: Context) -> None:
+        await ctx.spawn(handlers.on_loop.prepare(1))
+
+    @domain.task
+    def in_thread(ctx: Context) -> None:
+        ctx.spawn(handlers.on_loop.prepare(1))
+
+    parent: Any = {"loop": on_loop, "thread": in_thread, "process": handlers.parent_in_process}[kind]
+    async with Scheduler(domains=[domain, handlers.work], tracing=True) as scheduler, scheduler.running():
+        for _ in range(2):  # The second time in the same worker process.
+            await (await parent.submit()).wait()
+    attempts = [span for span in spans.named(f"process {parent.name}") if _attributes(span)["taskmill.attempt"] == 1]
+    submitted, children = spans.named("submit work::on_loop"), spans.named("process work::on_loop")
+    assert len(attempts) == 2
+    for attempt, submission, child in zip(attempts, submitted, children, strict=True):
+        assert is_child(submission, attempt)
+        assert is_child(child, submission)
+
+
+async def test_occurrences_of_a_series_are_linked_and_not_children(
+    spans: Spans, provider: TracerProvider, taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def beat() -> None: ...
+
+    scheduler = await taskmill_scheduler(domains=[domain], tracing=True)
+    await beat.options(every=60, max_runs=2, timeout=9).submit()
+    with provider.get_tracer("program").start_as_current_span("serve"):
+        async with scheduler.running():
+            await manual_clock.advance(120)
+    occurrences = spans.named("process d::beat")
+    assert len(occurrences) == 2
+    for span in occurrences:
+        assert is_linked(span, spans.one("submit d::beat"))
+        assert span.parent is None
+
+
+@pytest.mark.one_engine("the rows of a file are read")
+@pytest.mark.parametrize("tracing", [True, False])
+async def test_the_context_is_stored_only_if_tracing_is_on(spans: Spans, tmp_path: Path, tracing: bool) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> None: ...
+
+    async with Scheduler(tmp_path / "tasks.db", domains=[domain], tracing=tracing):
+        await work.submit()
+        await work.options(retry=Retry.none()).submit()
+    with sqlite3.connect(tmp_path / "tasks.db") as file:
+        stored = [overrides for (overrides,) in file.execute("SELECT overrides FROM taskmill_task ORDER BY id")]
+    file.close()
+    assert [row is not None and "traceparent" in row for row in stored] == [tracing, tracing]
+    assert stored[0] is not None if tracing else stored[0] is None
+    assert '"retry"' in stored[1]
+    assert bool(spans.names) is tracing
+
+
+async def test_without_a_provider_nothing_is_recorded_and_tasks_run() -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> int:
+        return 1
+
+    async with Scheduler(domains=[domain], tracing=True) as scheduler:
+        handle = await work.submit()
+        await scheduler.run_until_idle()
+        assert await handle.result() == 1
+
+
+@pytest.mark.one_engine("it is refused before there is a store")
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "taskmill.observe.tracing", raising=False)
+    monkeypatch.delattr(taskmill.observe, "tracing", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ConfigError, match=r'tracing=True needs OpenTelemetry: pip install "taskmill\[otel\]"'):
+        Scheduler(tracing=True)
+    with pytest.raises(ConfigError, match="tracing must be True or False"):
+        Scheduler(tracing=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.one_engine("nothing is submitted")
+def test_opentelemetry_is_imported_only_if_tracing_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    Scheduler(tracing=False)
