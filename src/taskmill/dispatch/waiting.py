@@ -195,9 +195,10 @@ class WaitingTasks:
         """
         picker, rules, prefetched = self.picker, self.picker.rules, self.prefetch.tasks
         self.picks = picks = picker.pick(slots, free, now, before=prefetched[0]) if prefetched else []
-        self.prefetch.is_held = self.prefetch.is_held or bool(picks)
+        overtakes = bool(picks)
+        self.prefetch.is_held = self.prefetch.is_held or overtakes
         free = max(free - len(prefetched), len(picks))
-        if not picks:
+        if not overtakes:
             room = self.prefetch.room(free, running()) if self._may_prefetch() else None
             self.picks = picks = picker.pick(slots, free, now, room=room)
         if self._holds is not None:
@@ -208,11 +209,12 @@ class WaitingTasks:
         admission: Admission | None = None
         if self.in_cluster:
             # Claim by lane only where any first task will do: with restarted aging the first task may not be the most
-            # urgent, and a budget belongs to one task.
+            # urgent, and a budget belongs to one task. Tasks that start before prefetched ones are claimed by id: if
+            # such a task is gone, the first of its lane may come after the prefetched ones.
             lanes = {
                 task.id: (task.lane, task.queued_at)
                 for task in picks
-                if not task.lane.renewed and task.place.io is None
+                if not overtakes and not task.lane.renewed and task.place.io is None
             }
             if picks and rules.limits_anything:
                 admission = self._admission(slots)

@@ -11,7 +11,7 @@ again in the next turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, Store
@@ -103,9 +103,22 @@ class DispatchLoop:
     def wake(self) -> None:
         self.woken.set()
 
-    def prefetched_among(self, ids: Collection[int]) -> list[int]:
-        """Return those of the given tasks that are prefetched and have not begun."""
-        return [task.id for task in self._waiting.prefetch.tasks if task.id in ids]
+    def withhold_prefetched(self, ids: Collection[int]) -> list[Claimed]:
+        """Remove and return those of the given tasks that are prefetched and have not begun, so that they never do."""
+        withheld = [task for task in self._waiting.prefetch.tasks if task.id in ids]
+        for task in withheld:
+            self._waiting.prefetch.remove(task.id)
+            self.load.end(task.group, task.type, task.budget)
+        return withheld
+
+    def return_withheld(self, tasks: Sequence[Claimed]) -> None:
+        """Return withheld tasks to the queue with the next turn, where they end if they were asked to stop.
+
+        All other prefetched tasks return too, so that none of them begins before an older one.
+        """
+        self._planner.returns += tasks
+        self._planner.return_prefetched()
+        self.woken.set()
 
     async def store_beginnings(self) -> None:
         """Store the beginnings of running tasks that only this process knows of, before it reads what runs."""

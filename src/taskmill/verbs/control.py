@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from taskmill.errors import ConfigError, InvalidState
+from taskmill.core.logs import logger
+from taskmill.errors import ConfigError, InvalidState, StoreError
 from taskmill.handle import Handle
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
 from taskmill.model.settings import PRUNE_BITE, Retention
-from taskmill.model.task import Stored
+from taskmill.model.task import Claimed, Stored
 from taskmill.verbs.components import checked_id
 from taskmill.verbs.reading import ReadMethods
 
@@ -45,13 +46,31 @@ class ControlMethods(ReadMethods):
         return sorted(cancelled)
 
     async def _cancel(self, ids: Sequence[int]) -> CancelResult:
-        """Cancel tasks, and wait for those that were prefetched: they end at once, as waiting tasks do."""
-        result = await self._store.cancel(ids, self._clock.now_ms())
-        prefetched = [] if self._loop is None else self._loop.prefetched_among(result.ids)
+        """Cancel tasks. Prefetched ones end at once, as waiting tasks do."""
+        result = await self._cancel_withheld(ids, self._withhold(ids))
+        late = self._withhold(result.ids)
         self._follow(result.commit)
-        for id in prefetched:
-            await self.wait(id)
+        if late:
+            # A turn that was under way has claimed them.
+            try:
+                self._follow((await self._cancel_withheld([task.id for task in late], late)).commit)
+            except StoreError:
+                # The request to stop them is stored, so they end with the next turn that the store accepts.
+                logger.warning("%d cancelled tasks end once the store accepts writes again", len(late))
         return result
+
+    def _withhold(self, ids: Sequence[int]) -> list[Claimed]:
+        return [] if self._loop is None else self._loop.withhold_prefetched(ids)
+
+    async def _cancel_withheld(self, ids: Sequence[int], withheld: Sequence[Claimed]) -> CancelResult:
+        """Cancel tasks of which some were prefetched and cannot begin any more."""
+        tokens = [(task.id, task.attempt) for task in withheld]
+        try:
+            return await self._store.cancel(ids, self._clock.now_ms(), tokens)
+        except BaseException:
+            if self._loop is not None and withheld:
+                self._loop.return_withheld(withheld)
+            raise
 
     async def retry_dead(self, id: int) -> Handle[Any]:
         """Return a dead letter to the queue under its own id, with a fresh retry counter."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from taskmill import Context, Domain, Priority, Retry, Scheduler
+from taskmill import Context, Domain, Priority, Retry, Scheduler, StoreError
 from taskmill.events import TaskDispatched
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
@@ -49,7 +49,7 @@ class Scene:
     @property
     def prefetched(self) -> list[int]:
         assert self.scheduler._loop is not None
-        return self.scheduler._loop.prefetched_among(range(100_000))
+        return [task.id for task in self.scheduler._loop._waiting.prefetch.tasks]
 
 
 @pytest.fixture
@@ -280,3 +280,51 @@ async def test_tasks_dispatched_are_those_that_began(held: Scene) -> None:
         event = await anext(events)
         assert isinstance(event, TaskDispatched)
         assert event.task_id == held.ids[n]
+
+
+async def test_a_task_that_expired_before_it_started_lets_none_behind_the_prefetched_overtake(
+    scene: Scene, manual_clock: ManualClock
+) -> None:
+    prepared = [scene.step.prepare(n) for n in range(MANY)]
+    for n in range(HELD + 1, MANY, 2):
+        # A task with a close deadline or with a key is not prefetched.
+        prepared[n] = scene.step.options(ttl="2ms").prepare(n) if n < 20 else scene.step.options(key=f"{n}").prepare(n)
+    await scene.scheduler.submit_many(prepared)
+    async with scene.scheduler.running():
+        await asyncio.wait_for(scene.reached.wait(), 10)
+        await manual_clock.advance(0)
+        assert scene.prefetched
+        await manual_clock.advance(0.003)
+        scene.go_on.set()
+        await all_done(scene)
+    assert scene.started == [n for n in range(MANY) if n <= HELD or n >= 20 or n % 2]
+
+
+async def test_a_prefetched_task_can_be_cancelled_while_no_turn_can_be_committed(
+    held: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(turn: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(held.scheduler._store, "turn", refuse)
+        assert await asyncio.wait_for(held.scheduler.cancel(held.ids[10]), 10)
+        assert (await held.scheduler.get(held.ids[10])).state == "cancelled"
+    held.go_on.set()
+    await all_done(held)
+    assert 10 not in held.started
+
+
+async def test_a_cancellation_that_the_store_refuses_leaves_the_prefetched_task_waiting(
+    held: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as full:
+        full.setattr(held.scheduler._store, "cancel", refuse)
+        with pytest.raises(StoreError):
+            await held.scheduler.cancel(held.ids[10])
+    held.go_on.set()
+    await all_done(held)
+    assert held.started == list(range(MANY))

@@ -77,7 +77,7 @@ async def test_tasks_of_a_type_that_takes_longer_are_not_prefetched(
         for _ in range(5):
             await manual_clock.advance(0.031)
             assert scheduler._loop is not None
-            assert not scheduler._loop.prefetched_among(range(1000))
+            assert not scheduler._loop._waiting.prefetch.tasks
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ async def at_work(
         await asyncio.wait_for(scene.reached.wait(), 10)
         await manual_clock.advance(0)
         assert scene.scheduler._loop is not None
-        assert scene.scheduler._loop.prefetched_among(scene.ids[10:]), "nothing is prefetched"
+        assert scene.scheduler._loop._waiting.prefetch.tasks, "nothing is prefetched"
         yield scene
         scene.go_on.set()
 
@@ -192,7 +192,7 @@ async def test_prefetched_tasks_are_untouched_after_a_shutdown(at_work: AtWork) 
 async def test_a_stalled_slot_gives_prefetched_tasks_back(at_work: AtWork, manual_clock: ManualClock) -> None:
     await manual_clock.advance(1)
     assert at_work.scheduler._loop is not None
-    assert not at_work.scheduler._loop.prefetched_among(at_work.ids)
+    assert not at_work.scheduler._loop._waiting.prefetch.tasks
     assert await at_work.scheduler.count(status="pending") == MANY - 10
     at_work.go_on.set()
     await asyncio.wait_for(at_work.done.wait(), 10)

@@ -61,7 +61,7 @@ def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
         _commit_verdicts(connection, turn.judged, result)
         machine.learn_io(connection, turn.judged, result.lost)
     if turn.returns:
-        _return_unstarted(connection, turn.returns, result)
+        _return_unstarted(connection, [(task.id, task.attempt) for task in turn.returns], now, result.commit)
         result.commit.returned += [task.id for task in turn.returns]
     if turn.at_work is not None:
         connection.execute(SQL["unclaim_others"], (encoded(turn.at_work),))
@@ -79,13 +79,13 @@ def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
     return result
 
 
-def _return_unstarted(connection: Connection, tasks: Sequence[Claimed], result: TurnResult) -> None:
+def _return_unstarted(connection: Connection, tokens: Sequence[tuple[int, int]], now: int, commit: Commit) -> None:
     """Return claimed tasks that were not started to the queue, and end those that were asked to stop meanwhile."""
-    connection.execute(SQL["unclaim"], (encoded([(task.id, task.attempt) for task in tasks]),))
-    if stopped := _decode_stopped(_one(connection, "stopped_unbegun", encoded([task.id for task in tasks]))):
+    connection.execute(SQL["unclaim"], (encoded(tokens),))
+    if stopped := _decode_stopped(_one(connection, "stopped_unbegun", encoded([id for id, _ in tokens]))):
         connection.be_alone()
-        endings = [EndingRow(id, ENDING_OF_STOP[stop], result.now, None, None, None) for id, stop in stopped]
-        end_tasks(connection, endings, result.now, result.commit)
+        endings = [EndingRow(id, ENDING_OF_STOP[stop], now, None, None, None) for id, stop in stopped]
+        end_tasks(connection, endings, now, commit)
 
 
 def _keep_up(connection: Connection, upkeep: TurnUpkeep, now: int, commit: Commit) -> None:
@@ -359,9 +359,14 @@ def _claim(
         result.claimed.sort(key=lambda task: place.get(task.id, 0))
 
 
-def cancel(connection: Connection, ids: Sequence[int], now: int) -> CancelResult:
-    """End waiting tasks and ask running ones to stop, descendants first."""
+def cancel(connection: Connection, ids: Sequence[int], now: int, prefetched: Sequence[tuple[int, int]]) -> CancelResult:
+    """End waiting tasks and ask running ones to stop, descendants first.
+
+    ``prefetched`` has the tokens of tasks that were claimed and cannot begin any more; they return to the queue first.
+    """
     result = CancelResult()
+    if prefetched:
+        _return_unstarted(connection, prefetched, now, result.commit)
     expire_among(connection, ids, now, result.commit)
     result.ids = [task.id for task in describe(connection, ids)]
     end_tasks(

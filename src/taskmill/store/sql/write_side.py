@@ -268,10 +268,10 @@ class WriteSide(Locating):
             lambda connection: connection.execute(SQL["save"], (id, attempt, saved)).rowcount == 1
         )
 
-    async def cancel(self, ids: Sequence[int], now: int) -> CancelResult:
+    async def cancel(self, ids: Sequence[int], now: int, prefetched: Sequence[tuple[int, int]] = ()) -> CancelResult:
         # Each task may have a tree of descendants.
         rows = max(len(ids), CANCEL_ROWS)
-        return await self._write(lambda connection: ledger.cancel(connection, ids, now), rows)
+        return await self._write(lambda connection: ledger.cancel(connection, ids, now, prefetched), rows)
 
     async def revive(self, id: int, now: int) -> Described | None:
         return await self._write(lambda connection: history.revive(connection, id, now))
