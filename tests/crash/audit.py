@@ -48,6 +48,8 @@ class Known:
     revived: int = 0
     crashed: set[int] = field(default_factory=set)
     """Attempts that were running when their process died."""
+    prefetched: set[int] = field(default_factory=set)
+    """Attempts that were claimed and had not begun when their process died."""
 
 
 class Auditor:
@@ -212,7 +214,12 @@ class Auditor:
             self._expect(not running, f"running after a clean end: {[row['id'] for row in running]}")
             return
         for row in running:
-            self.tasks[row["id"]].crashed.add(row["attempt"])
+            id, attempt, task = row["id"], row["attempt"], self.tasks[row["id"]]
+            if row["started_at"] is not None or (id, attempt) in self.contents.begun:
+                task.crashed.add(attempt)
+            else:
+                task.prefetched.add(attempt)
+                self._expect(task.started < attempt, f"task {id}: attempt {attempt} began without a trace")
 
     def _check_submissions(self) -> None:
         active, ended = self.contents.active, self.contents.ended
@@ -285,13 +292,14 @@ class Auditor:
         # One that was being cancelled gets as many tries again, for its hook.
         most = MOST_CRASHES if row["stop"] is None else 2 * MOST_CRASHES
         self._expect(row["crashes"] < most, f"task {id} is active after {row['crashes']} crashes")
-        spent = row["retries"] + row["crashes"] + (row["status"] == "running")
+        is_running = row["status"] == "running"
+        spent = row["retries"] + row["crashes"] + (is_running and attempt not in task.prefetched)
         self._expect(
-            any(attempt == base + spent for base in task.bases),
+            any(attempt - _since(base, task.prefetched) == base + spent for base in task.bases),
             f"task {id}: attempt {attempt} after {row['retries']} retries and {row['crashes']} crashes",
         )
         if alone and not task.revived:
-            seen = len(task.crashed) - (row["status"] == "running")
+            seen = len(task.crashed) - (is_running and attempt in task.crashed)
             self._expect(row["crashes"] == seen, f"task {id} counts {row['crashes']} crashes of {seen}")
 
     def _check_ended(self, row: Row, alone: bool) -> None:
@@ -310,9 +318,9 @@ class Auditor:
         if not alone:
             return
         # An attempt that was still open when the task ended is the one more than its retries and crashes.
+        lost = task.crashed | task.prefetched
         fits = any(
-            attempt - base - row["retries"] - sum(crashed > base for crashed in task.crashed)
-            in _attempts_of_ending(ending, quarantined)
+            attempt - base - row["retries"] - _since(base, lost) in _attempts_of_ending(ending, quarantined)
             for base in task.bases
         )
         self._expect(
@@ -321,10 +329,10 @@ class Auditor:
             f" and crashes in {sorted(task.crashed)}",
         )
         if quarantined:
-            crashes = {sum(crashed > base for crashed in task.crashed) for base in task.bases}
+            crashes = {_since(base, task.crashed) for base in task.bases}
             self._expect(MOST_CRASHES in crashes, f"task {id} is quarantined after {crashes} crashes")
         was_running = row["ending"] == "cancelled" and not any(
-            attempt - base == row["retries"] + sum(crashed > base for crashed in task.crashed) for base in task.bases
+            attempt - base == row["retries"] + _since(base, lost) for base in task.bases
         )
         if was_running and row["type"] in workload.WITH_HOOK:
             self._expect(task.hooks > 0, f"task {id} was cancelled while running without on_cancel")
@@ -365,6 +373,11 @@ class Auditor:
             expected, retries = {"completed"}, payload.get("fails", fails.get(type, 0))
         self._expect(ending in expected, f"task {id} ({type}) ended as {ending}: {row['error']}")
         self._expect(row["retries"] == retries, f"task {id} ({type}) ended after {row['retries']} retries")
+
+
+def _since(base: int, attempts: set[int]) -> int:
+    """How many of some attempts came after the one at which the task began anew."""
+    return sum(attempt > base for attempt in attempts)
 
 
 def _attempts_of_ending(ending: str, quarantined: bool) -> set[int]:

@@ -8,6 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from taskmill.store.sqlite.dispatch_lock import beginnings
+
 Row = dict[str, Any]
 
 
@@ -23,6 +25,8 @@ class Contents:
         self.load: dict[tuple[str, str, str], int] = {}
         self.sequence = 0
         self.integrity = "ok"
+        self.begun = {(id, attempt) for id, attempt, _ in beginnings(str(file))}
+        """The tokens of prefetched tasks that are known to have begun."""
         copy = scratch / "copy.db"
         for suffix in ("", "-wal"):
             Path(f"{copy}{suffix}").unlink(missing_ok=True)

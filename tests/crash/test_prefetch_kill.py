@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from taskmill import Scheduler
+from taskmill.store.sqlite.dispatch_lock import beginnings
 from tests.crash.children import ROOT
 from tests.crash.draining_victim import domain, short
 from tests.crash.evidence import SEED, rounds_or
@@ -30,27 +31,40 @@ def _begun(journal: Path) -> tuple[Counter[int], Counter[tuple[int, int]]]:
     return Counter(id for id, _ in tokens), Counter(tokens)
 
 
-def _check(file: Path, journal: Path, total: int) -> int:
-    """Check the file as a killed process has left it; return how many tasks were prefetched and had not begun."""
+def _check(file: Path, journal: Path, total: int, blamed: set[tuple[int, int]]) -> int:
+    """Check the file as a killed process has left it; return how many tasks were prefetched and had not begun.
+
+    ``blamed`` has the tokens that earlier processes left running; those of this one are added.
+    """
     starts, tokens = _begun(journal)
+    known = {(id, attempt) for id, attempt, _ in beginnings(str(file))}
     assert max(tokens.values(), default=0) <= 1, "an attempt has begun twice"
     with closing(sqlite3.connect(file)) as rows:
         active = rows.execute("SELECT id, status, started_at, attempt, crashes FROM taskmill_task").fetchall()
         ended = rows.execute("SELECT id, ending, attempt FROM taskmill_history").fetchall()
     assert len(active) + len(ended) == total
-    for id, _, _, attempt, crashes in active:
-        assert crashes <= starts[id], f"task {id} began {starts[id]} times and crashed {crashes} times"
+    crashed = Counter(id for id, _ in blamed)
+    prefetched = 0
+    for id, status, started_at, attempt, crashes in active:
+        is_left = (id, attempt) in blamed
+        assert crashes == crashed[id] - (is_left and status == "running"), f"task {id} counts {crashes} crashes"
         assert starts[id] <= attempt
+        if status == "running" and (started_at is not None or (id, attempt) in known):
+            blamed.add((id, attempt))
+        elif status == "running":
+            assert not tokens[id, attempt], f"attempt {attempt} of task {id} began without a trace"
+            prefetched += 1
     for id, ending, attempt in ended:
         assert 1 <= starts[id] <= attempt
         assert ending == "completed" or starts[id] >= MOST_CRASHES
-    return sum(status == "running" and started_at is None and not starts[id] for id, status, started_at, *_ in active)
+    return prefetched
 
 
 @pytest.mark.timeout(120 + 5 * ROUNDS)
 async def test_no_short_task_is_lost_or_blamed_when_its_process_is_killed(tmp_path: Path) -> None:
     file, journal, chance = tmp_path / "tasks.db", tmp_path / "journal", random.Random(SEED)
     total = prefetched = 0
+    blamed: set[tuple[int, int]] = set()
     for _ in range(ROUNDS):
         async with Scheduler(file, domains=[domain]) as scheduler:
             if await scheduler.count() < BATCH:
@@ -67,9 +81,9 @@ async def test_no_short_task_is_lost_or_blamed_when_its_process_is_killed(tmp_pa
         victim.kill()
         victim.wait()
         victim.stdout.close()
-        prefetched += _check(file, journal, total)
+        prefetched += _check(file, journal, total, blamed)
     assert prefetched, "no process died with prefetched tasks"
     subprocess.run([sys.executable, "-m", "tests.crash.draining_victim", file, journal], cwd=ROOT, check=True)
-    _check(file, journal, total)
+    _check(file, journal, total, blamed)
     with closing(sqlite3.connect(file)) as rows:
         assert rows.execute("SELECT count(*) FROM taskmill_task").fetchone() == (0,)

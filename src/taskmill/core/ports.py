@@ -107,6 +107,13 @@ class Dispatches(Protocol):
         """Commit a turn; return once it is committed, before it is durable."""
         ...
 
+    def note_beginning(self, id: int, attempt: int, began_at: int) -> None:
+        """Note that a prefetched task begins, in a place that outlives this process, if there is one.
+
+        :meth:`recover` then counts the crash of a task whose beginning no transaction has stored.
+        """
+        ...
+
     async def note_begun(self, begun: Sequence[tuple[int, int, int]]) -> None:
         """Store when prefetched tasks began, for rows of ``(id, attempt, began at)``."""
         ...

@@ -393,6 +393,8 @@ class DispatchLoop:
     def _start(self, task: Claimed, now: float) -> None:
         registered = self._registry.find(task.type)
         if registered is not None:
+            if task.prefetched:
+                self._store.note_beginning(task.id, task.attempt, task.started_at)
             self._announcer.dispatched(task)
             self.attempts.launch(task, registered, now)
             return

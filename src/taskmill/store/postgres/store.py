@@ -234,6 +234,9 @@ class PostgresStore(WriteSide, ReadSide):
     async def foreign_changes(self) -> Changes | None:
         return self._heartbeat.take_changed()
 
+    def note_beginning(self, id: int, attempt: int, began_at: int) -> None:
+        """Note nothing: only the server outlives this machine, and a round trip per task would cost too much."""
+
     async def recover(self, now: int) -> Recovery:
         """Return the tasks of dead nodes to the queue."""
         recovery, dead = await self._write(lambda connection: self._rescue(connection, now), rows=ledger.BITE)

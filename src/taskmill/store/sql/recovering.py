@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from taskmill.model.attempt import Again, End, StopChildren
 from taskmill.model.commit import Recovery
 from taskmill.policy.verdicts import Orphan, after_death
 from taskmill.store.sql import cron, families, series
-from taskmill.store.sql.connection import Connection, one
+from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.endings import end_tasks
 from taskmill.store.sql.ledger import return_to_queue
 from taskmill.store.sql.rows import EndingRow
@@ -17,9 +19,14 @@ from taskmill.store.sql.statements import SQL
 _decode_orphans = msgspec.json.Decoder(list[Orphan], strict=False).decode
 
 
-def recover(connection: Connection, now: int) -> Recovery:
-    """Return the tasks of a dead dispatcher to the queue, except those that keep crashing their process."""
+def recover(connection: Connection, now: int, begun: Sequence[tuple[int, int, int]] = ()) -> Recovery:
+    """Return the tasks of a dead dispatcher to the queue, except those that keep crashing their process.
+
+    ``begun`` has ``(id, attempt, began at)`` of prefetched tasks that are known to have begun: they were running.
+    """
     recovery = Recovery()
+    if begun:
+        connection.execute(SQL["note_begun"], (encoded(begun),))
     series.notice_put_back(connection, now)
     returns: list[tuple[int, Again]] = []
     endings: list[EndingRow] = []

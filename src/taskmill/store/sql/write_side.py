@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from taskmill.core.cron_port import CronBeginning, CronDeclaration, Firings, Occasion
 from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreCorrupt, StoreError, SubmissionError
-from taskmill.model.commit import ANY_COMMIT, CancelResult, Commit, Recovery, SeriesChange, SetAside
+from taskmill.model.commit import ANY_COMMIT, CancelResult, Commit, SeriesChange, SetAside
 from taskmill.model.controls import Change, Declared, Scope
 from taskmill.model.machine import Machine
 from taskmill.model.settings import PruneRule
@@ -30,7 +30,6 @@ from taskmill.store.sql import (
     ledger,
     machine,
     paused_time,
-    recovering,
     series,
 )
 from taskmill.store.sql.connection import Connection, encoded
@@ -222,9 +221,6 @@ class WriteSide(Locating):
         result = ledger.commit_turn(connection, turn, now)
         self._note(connection, result.commit)
         return result
-
-    async def recover(self, now: int) -> Recovery:
-        return await self._write(lambda connection: recovering.recover(connection, now), rows=ledger.BITE)
 
     async def set_aside(self, now: int, *, running: bool) -> SetAside:
         return await self._write(

@@ -11,6 +11,10 @@ moment; a dispatcher that starts in that moment tries again.
 If the companion file is deleted while it is locked, the next process would create and lock another one. So the
 write-ahead log is locked as well: while any process has the database open, every other process finds the same log.
 SQLite does not lock the log itself. On Windows the log is not locked, because open files cannot be deleted there.
+
+The companion file also holds the last beginnings of prefetched tasks. A beginning is committed to the database only
+later, with the end of the task. Bytes that were written to a file survive the death of the process without a sync, so
+the next dispatcher finds which prefetched tasks the dead one had begun.
 """
 
 from __future__ import annotations
@@ -18,7 +22,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import struct
 import sys
+import time
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -30,6 +36,16 @@ UNKNOWN = "unknown"
 PATIENCE = 10.0
 """Longest time, in seconds, that a starting dispatcher waits for processes that hold the lock shared."""
 RETRY_AFTER = 0.005
+HEADER = 64
+"""Bytes at the start of the file: the process id of the dispatcher, and when it took the lock."""
+BEGINNINGS_AT = 8192
+"""Where the beginnings are in the file; on Windows a byte before them is locked."""
+BEGINNING = struct.Struct("<qqq")
+MOST_BEGINNINGS = 512
+"""A dispatcher prefetches fewer tasks than that before it commits their beginnings."""
+
+Beginning = tuple[int, int, int]
+"""The id of a task, its attempt, and when it began in milliseconds since the epoch."""
 
 
 class FileLock:
@@ -41,6 +57,8 @@ class FileLock:
     def __init__(self, path: str, descriptors: Sequence[int]) -> None:
         self._file = Identity(path, descriptors[0])
         self._descriptors = list(descriptors)
+        self._noted = 0
+        """How many beginnings this dispatcher has written."""
         self._all_held.add(self)
 
     def inheritable(self) -> list[int]:
@@ -50,6 +68,19 @@ class FileLock:
         """Raise ``StoreLost`` if the lock file was deleted, moved or replaced."""
         if self.is_held:
             self._file.check("the lock file")
+
+    def note_beginning(self, beginning: Beginning) -> None:
+        """Write that a prefetched task begins, over the oldest beginning; the first one removes all older ones.
+
+        A full disk must not stop the task. Its beginning is then known only once it is committed.
+        """
+        number, self._noted = self._noted % MOST_BEGINNINGS, self._noted + 1
+        data = BEGINNING.pack(*beginning)
+        with contextlib.suppress(OSError):
+            os.lseek(self._descriptors[0], BEGINNINGS_AT + number * BEGINNING.size, os.SEEK_SET)
+            os.write(
+                self._descriptors[0], data if self._noted > 1 else data.ljust(MOST_BEGINNINGS * BEGINNING.size, b"\0")
+            )
 
     def release(self) -> None:
         """Release the lock, even if another process still has a copy of the descriptor.
@@ -87,6 +118,9 @@ class NoLock:
 
     is_held = True
 
+    def note_beginning(self, beginning: Beginning) -> None:
+        """Write nothing: the tasks die with the process."""
+
     def inheritable(self) -> list[int]:
         return []
 
@@ -105,10 +139,9 @@ async def acquire(database: str) -> FileLock:
         for guard in _guards(database):
             descriptors.append(_opened(guard))
             await _lock_exclusively(descriptors[-1], guard)
-        # The process id is only shown to people, so a full disk must not prevent dispatching.
+        # This is only shown to people, so a full disk must not prevent dispatching.
         with contextlib.suppress(OSError):
-            os.truncate(descriptors[0], 0)
-            os.write(descriptors[0], str(os.getpid()).encode())
+            os.write(descriptors[0], f"{os.getpid()} {time.time_ns() // 1_000_000}".encode().ljust(HEADER))
         right = FileLock(path, descriptors)
     except OSError as wrong:
         _close_all(descriptors)
@@ -154,20 +187,39 @@ def holder(database: str) -> str | None:
 
 
 def held_since(database: str) -> int | None:
-    """Return when the last dispatcher took the lock, in milliseconds since the epoch, or ``None``.
-
-    This is the modification time of the lock file: a dispatcher writes its process id when it takes the lock.
-    """
+    """Return when the last dispatcher took the lock, in milliseconds since the epoch, or ``None``."""
     try:
-        return int(os.stat(database + LOCK).st_mtime * 1000)
+        with open(database + LOCK, "rb") as file:
+            _, since = _header(file.read(HEADER))
     except FileNotFoundError:
         return None
+    return since
+
+
+def beginnings(database: str) -> list[Beginning]:
+    """Return the last beginnings of prefetched tasks that a dispatcher has written, in no order."""
+    try:
+        with open(database + LOCK, "rb") as file:
+            file.seek(BEGINNINGS_AT)
+            data = file.read(MOST_BEGINNINGS * BEGINNING.size)
+    except FileNotFoundError:
+        return []
+    whole = data[: len(data) - len(data) % BEGINNING.size]
+    return [(id, attempt, at) for id, attempt, at in BEGINNING.iter_unpack(whole) if id]
 
 
 def _read_holder(descriptor: int, path: str) -> str:
     if not path.endswith(LOCK):
         return UNKNOWN
-    return os.read(descriptor, 32).decode("ascii", "replace").strip() or UNKNOWN
+    process, _ = _header(os.read(descriptor, HEADER))
+    return process
+
+
+def _header(data: bytes) -> tuple[str, int | None]:
+    """Return the process id of the dispatcher and when it took the lock, as far as the file tells."""
+    words = data.decode("ascii", "replace").split()
+    process = words[0] if words else UNKNOWN
+    return process, int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
 
 
 async def _lock_exclusively(descriptor: int, path: str) -> None:

@@ -25,7 +25,7 @@ from taskmill.store.sqlite.connection import (
     create_file,
     translated_errors,
 )
-from taskmill.store.sqlite.dispatch_lock import acquire, holder
+from taskmill.store.sqlite.dispatch_lock import acquire, beginnings, holder
 from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
 from taskmill.store.sqlite.session import LostIds, Session, raise_sequence
@@ -193,4 +193,4 @@ class SqliteEndpoint(Endpoint):
         """Do nothing: this process holds the dispatch lock."""
 
     def settle(self, now: int) -> None:
-        recover(Session(self._connection), now)
+        recover(Session(self._connection), now, beginnings(self.name))

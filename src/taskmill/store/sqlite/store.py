@@ -12,13 +12,13 @@ from weakref import WeakSet
 from taskmill.core.ports import Clock, DispatchRight
 from taskmill.errors import AlreadyRunning, InvalidState, SubmissionError
 from taskmill.model.cluster import NodeAtWork
-from taskmill.model.commit import ANY_CHANGES, Changes
+from taskmill.model.commit import ANY_CHANGES, Changes, Recovery
 from taskmill.model.controls import Declared
 from taskmill.model.records import TaskRecord
 from taskmill.model.task import NewTask, Stored
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
-from taskmill.store.sql import inbox
+from taskmill.store.sql import inbox, ledger, recovering
 from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sql.connection import encoded
 from taskmill.store.sql.damage import find
@@ -39,7 +39,14 @@ from taskmill.store.sqlite.connection import (
     translated,
     translated_errors,
 )
-from taskmill.store.sqlite.dispatch_lock import FileLock, NoLock, acquire, held_since, holder
+from taskmill.store.sqlite.dispatch_lock import (
+    FileLock,
+    NoLock,
+    acquire,
+    beginnings,
+    held_since,
+    holder,
+)
 from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
 from taskmill.store.sqlite.session import LostIds, Session
@@ -162,6 +169,14 @@ class SqliteStore(WriteSide, ReadSide):
         self._held_right = NoLock() if self._in_memory else await self._take_right()
         self._dispatching_since = self._clock.now_ms()
         return self._held_right
+
+    def note_beginning(self, id: int, attempt: int, began_at: int) -> None:
+        if self._held_right is not None:
+            self._held_right.note_beginning((id, attempt, began_at))
+
+    async def recover(self, now: int) -> Recovery:
+        begun = [] if self._in_memory else beginnings(self.name)
+        return await self._write(lambda connection: recovering.recover(connection, now, begun), rows=ledger.BITE)
 
     async def _take_right(self) -> FileLock:
         # A process that moves the queue holds the lock too. So check for a move both when the lock is refused and after
