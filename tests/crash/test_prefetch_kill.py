@@ -55,8 +55,8 @@ def _check(file: Path, journal: Path, total: int, blamed: set[tuple[int, int]]) 
             assert not tokens[id, attempt], f"attempt {attempt} of task {id} began without a trace"
             prefetched += 1
     for id, ending, attempt in ended:
-        assert 1 <= starts[id] <= attempt
-        assert ending == "completed" or starts[id] >= MOST_CRASHES
+        assert starts[id] <= attempt
+        assert starts[id] if ending == "completed" else crashed[id] == MOST_CRASHES
     return prefetched
 
 

@@ -11,7 +11,7 @@ again in the next turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, Store
@@ -76,7 +76,7 @@ class DispatchLoop:
         )
         self._waiting = WaitingTasks(load, self.attempts.knows, self.backpressure, in_cluster=store.is_cluster)
         self._planner = Planner(store, clock, settings, self._waiting, self.attempts, self.backpressure)
-        self._prefetching = Prefetching(
+        self.prefetching = Prefetching(
             self._waiting,
             self._planner,
             self.attempts,
@@ -101,23 +101,6 @@ class DispatchLoop:
     # Events from outside the loop
 
     def wake(self) -> None:
-        self.woken.set()
-
-    def withhold_prefetched(self, ids: Collection[int]) -> list[Claimed]:
-        """Remove and return those of the given tasks that are prefetched and have not begun, so that they never do."""
-        withheld = [task for task in self._waiting.prefetch.tasks if task.id in ids]
-        for task in withheld:
-            self._waiting.prefetch.remove(task.id)
-            self.load.end(task.group, task.type, task.budget)
-        return withheld
-
-    def return_withheld(self, tasks: Sequence[Claimed]) -> None:
-        """Return withheld tasks to the queue with the next turn, where they end if they were asked to stop.
-
-        All other prefetched tasks return too, so that none of them begins before an older one.
-        """
-        self._planner.returns += tasks
-        self._planner.return_prefetched()
         self.woken.set()
 
     async def store_beginnings(self) -> None:
@@ -165,7 +148,7 @@ class DispatchLoop:
         for _, task in commit.fresh:
             if task.links is not None:
                 self.attempts.note_awaited(task.links.depends_on)
-        self._prefetching.follow(commit)
+        self.prefetching.follow(commit)
         self._upkeep.tasks_ended(len(commit.ended))
         if self._waiting.in_turn:
             # The turn under way may have claimed some of these tasks, without having started them yet.
@@ -183,12 +166,12 @@ class DispatchLoop:
             if attempt.io is not None and succeeded:
                 self.backpressure.learn(attempt.task.type, attempt.io)
         self._planner.outcomes.append((attempt, outcome))
-        self._prefetching.attempt_ended(attempt, outcome)
+        self.prefetching.attempt_ended(attempt, outcome)
         self.woken.set()
 
     def _stop(self, id: int, reason: StopReason) -> None:
         """Ask a running task to stop, and end a prefetched one."""
-        if not self._prefetching.stop(id, reason):
+        if not self.prefetching.stop(id, reason):
             self.attempts.stop(id, reason)
 
     def _progress_noticed(self) -> None:
@@ -215,7 +198,7 @@ class DispatchLoop:
             await self._turn_or_sleep()
 
     async def _turn_or_sleep(self) -> None:
-        await self._prefetching.let_short_handlers_end()
+        await self.prefetching.let_short_handlers_end()
         self.woken.clear()
         self.attempts.enforce_deadlines()
         if step := await self._upkeep.follow_clock_step():
@@ -238,7 +221,7 @@ class DispatchLoop:
             await asyncio.sleep(0)
         turn = self._planner.plan()
         if turn.is_empty():
-            self._prefetching.begin_after_turn()
+            self.prefetching.begin_after_turn()
             self._announcer.reallocated(self._waiting.picker.shares.changes)
             if not self._planner.returns:
                 await self._clock.wait(self.woken, self._sleep_until())
@@ -345,7 +328,7 @@ class DispatchLoop:
             claimed.effective = effective_priority(aging, claimed.urgency, result.now - claimed.place.aged_from)
             if not claimed.prefetched:
                 self._start(claimed, now)
-        self._prefetching.turn_committed(turn, result)
+        self.prefetching.turn_committed(turn, result)
         # Pressure may have risen since the claims were planned.
         self._ease()
         self._announcer.reallocated(self._waiting.picker.shares.changes)

@@ -8,7 +8,7 @@ A changed rule, rising pressure, a deadline or a stalled slot: the tasks return 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from taskmill.core.ports import Clock
 from taskmill.dispatch.backpressure import Backpressure
@@ -125,6 +125,22 @@ class Prefetching:
             self._start(task, monotonic)
             free -= 1
         self._is_beginning = False
+
+    def withhold(self, ids: Collection[int]) -> list[Claimed]:
+        """Remove and return those of the given tasks that have not begun, so that they never do."""
+        withheld = [task for task in self._prefetch.tasks if task.id in ids]
+        for task in withheld:
+            self._prefetch.remove(task.id)
+            self._attempts.load.end(task.group, task.type, task.budget)
+        return withheld
+
+    def return_withheld(self, tasks: Sequence[Claimed]) -> None:
+        """Return withheld tasks to the queue with the next turn, where they end if they were asked to stop.
+
+        All other prefetched tasks return too, so that none of them begins before an older one.
+        """
+        self._planner.returns += tasks
+        self._planner.return_prefetched()
 
     def stop(self, id: int, reason: StopReason) -> bool:
         """End a task that has not begun; return False if there is none with this id."""

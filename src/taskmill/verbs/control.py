@@ -60,7 +60,7 @@ class ControlMethods(ReadMethods):
         return result
 
     def _withhold(self, ids: Sequence[int]) -> list[Claimed]:
-        return [] if self._loop is None else self._loop.withhold_prefetched(ids)
+        return [] if self._loop is None else self._loop.prefetching.withhold(ids)
 
     async def _cancel_withheld(self, ids: Sequence[int], withheld: Sequence[Claimed]) -> CancelResult:
         """Cancel tasks of which some were prefetched and cannot begin any more."""
@@ -69,7 +69,8 @@ class ControlMethods(ReadMethods):
             return await self._store.cancel(ids, self._clock.now_ms(), tokens)
         except BaseException:
             if self._loop is not None and withheld:
-                self._loop.return_withheld(withheld)
+                self._loop.prefetching.return_withheld(withheld)
+                self._loop.wake()
             raise
 
     async def retry_dead(self, id: int) -> Handle[Any]:
