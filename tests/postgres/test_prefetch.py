@@ -50,7 +50,9 @@ async def test_short_tasks_drain_on_two_nodes_at_once(postgres_store: str) -> No
     one, two = Node(postgres_store, 2), Node(postgres_store, 2)
     async with one.scheduler, two.scheduler:
         await one.scheduler.submit_many([one.short.prepare() for _ in range(MANY)])
+        await one.scheduler.pause()
         async with one.scheduler.running(), two.scheduler.running():
+            await one.scheduler.resume()
             await until_done(one.scheduler)
         assert await one.scheduler.count(status="completed") == MANY
     ran = Counter([*one.ran, *two.ran])
