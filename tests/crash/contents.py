@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from taskmill.store.sqlite.dispatch_lock import beginnings
+from taskmill.store.sqlite.dispatch_lock import beginnings_in
 
 Row = dict[str, Any]
 
@@ -25,7 +25,7 @@ class Contents:
         self.load: dict[tuple[str, str, str], int] = {}
         self.sequence = 0
         self.integrity = "ok"
-        self.begun = {(id, attempt) for id, attempt, _ in beginnings(str(file))}
+        self.begun = {(id, attempt) for id, attempt, _ in beginnings_in(Path(f"{file}-dispatch").read_bytes())}
         """The tokens of prefetched tasks that are known to have begun."""
         copy = scratch / "copy.db"
         for suffix in ("", "-wal"):

@@ -10,28 +10,42 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from taskmill import Domain, Scheduler, Submission
 
 forks = Domain("forks")
 
 
-def live_on() -> None:
+def live_on(told: int) -> None:
     """Be a child that outlives its parent."""
-    print(os.getpid(), flush=True)
+    os.write(sys.stdout.fileno(), f"{os.getpid()}\n".encode())
+    os.write(told, b".")
     signal.alarm(60)
     signal.pause()
 
 
+@contextmanager
+def child_heard() -> Iterator[int]:
+    """Wait until the child has printed its process id."""
+    heard, told = os.pipe()
+    yield told
+    os.read(heard, 1)
+    os.close(heard)
+    os.close(told)
+
+
 def fork() -> None:
-    if os.fork() == 0:
-        live_on()
-        os._exit(0)
+    with child_heard() as told:
+        if os.fork() == 0:
+            live_on(told)
+            os._exit(0)
 
 
 def fork_by_multiprocessing() -> None:
-    multiprocessing.get_context("fork").Process(target=live_on).start()
+    with child_heard() as told:
+        multiprocessing.get_context("fork").Process(target=live_on, args=(told,)).start()
 
 
 FORKS: dict[str, Callable[[], None]] = {"os": fork, "multiprocessing": fork_by_multiprocessing}

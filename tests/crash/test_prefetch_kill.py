@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from taskmill import Scheduler
-from taskmill.store.sqlite.dispatch_lock import beginnings
+from taskmill.store.sqlite.dispatch_lock import beginnings_in
 from tests.crash.children import ROOT
 from tests.crash.draining_victim import domain, short
 from tests.crash.evidence import SEED, rounds_or
@@ -37,7 +37,7 @@ def _check(file: Path, journal: Path, total: int, blamed: set[tuple[int, int]]) 
     ``blamed`` has the tokens that earlier processes left running; those of this one are added.
     """
     starts, tokens = _begun(journal)
-    known = {(id, attempt) for id, attempt, _ in beginnings(str(file))}
+    known = {(id, attempt) for id, attempt, _ in beginnings_in(Path(f"{file}-dispatch").read_bytes())}
     assert max(tokens.values(), default=0) <= 1, "an attempt has begun twice"
     with closing(sqlite3.connect(file)) as rows:
         active = rows.execute("SELECT id, status, started_at, attempt, crashes FROM taskmill_task").fetchall()

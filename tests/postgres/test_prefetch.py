@@ -22,7 +22,7 @@ LONG = 30
 class Node:
     """A scheduler that notes which tasks it ran."""
 
-    def __init__(self, address: str, slots: int, hangs_at: int | None = None) -> None:
+    def __init__(self, address: str, slots: int, hangs_at: int | None = None, duration: float = 0) -> None:
         self.ran: list[int] = []
         self.attempts: Counter[int] = Counter()
         self.hangs, self.go_on = asyncio.Event(), asyncio.Event()
@@ -32,6 +32,7 @@ class Node:
         async def short(ctx: Context) -> None:
             self.ran.append(ctx.task.id)
             self.attempts[ctx.attempt] += 1
+            await asyncio.sleep(duration)
             if len(self.ran) == hangs_at:
                 self.hangs.set()
                 await self.go_on.wait()
@@ -47,7 +48,7 @@ async def until_done(scheduler: Scheduler, left: int = 0) -> None:
 
 
 async def test_short_tasks_drain_on_two_nodes_at_once(postgres_store: str) -> None:
-    one, two = Node(postgres_store, 2), Node(postgres_store, 2)
+    one, two = (Node(postgres_store, 2, duration=0.002) for _ in range(2))
     async with one.scheduler, two.scheduler:
         await one.scheduler.submit_many([one.short.prepare() for _ in range(MANY)])
         await one.scheduler.pause()

@@ -6,25 +6,25 @@ consequences.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, Again, End, LeaveToChildren, Next, StopChildren, StopReason
-from taskmill.model.commit import UNREADABLE_ROW, CancelResult, Commit, SeriesChange
+from taskmill.model.commit import CancelResult, Commit, SeriesChange
 from taskmill.model.status import Ending
-from taskmill.model.task import Claimed, Lane, Place
-from taskmill.model.turn import Judged, Look, News, Starts, Turn, TurnResult, TurnUpkeep
+from taskmill.model.task import Lane, Place
+from taskmill.model.turn import Judged, Look, News, Turn, TurnResult, TurnUpkeep
 from taskmill.policy.aging import front_size
 from taskmill.policy.families import ENDING_OF_STOP
 from taskmill.policy.verdicts import after_attempt
-from taskmill.store.sql import cluster, controls, cron, families, load, machine, paused_time, series
+from taskmill.store.sql import claims, cluster, controls, cron, families, machine, paused_time, series
 from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.endings import LinkKinds, end_tasks, just_ends, leave_active
 from taskmill.store.sql.expiring import expire, expire_among
 from taskmill.store.sql.releasing import note_new, note_queued, note_queued_elsewhere, promote
-from taskmill.store.sql.rows import UNREADABLE, EndingRow, describe
+from taskmill.store.sql.rows import EndingRow, describe
 from taskmill.store.sql.statements import SQL
 
 MOST_NEWS = 500
@@ -34,9 +34,6 @@ BITE = 500
 
 
 _decode = msgspec.json.Decoder().decode
-_decode_claimed = msgspec.json.Decoder(list[Claimed]).decode
-_decode_one_claimed = msgspec.json.Decoder(Claimed).decode
-_decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_fronts = msgspec.json.Decoder(list[tuple[str, int, str, bool, list[Place]]]).decode
 _decode_stopped = msgspec.json.Decoder(list[tuple[int, StopReason]]).decode
 _decode_news = msgspec.json.Decoder(News).decode
@@ -69,10 +66,12 @@ def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
         result.commit.reordered = True
     if turn.upkeep.is_due():
         _keep_up(connection, turn.upkeep, now, result.commit)
-    version, is_owed = controls.version(connection)
-    if is_owed:
-        paused_time.settle_released(connection, result.commit)
-    _start(connection, turn.starts, result, version, is_owed=is_owed)
+    is_owed = False
+    if not claims.claim_if_unchanged(connection, turn, result):
+        version, is_owed = controls.version(connection)
+        if is_owed:
+            paused_time.settle_released(connection, result.commit)
+        claims.start(connection, turn.starts, result, version, is_owed=is_owed)
     if turn.starts.preempt is not None:
         cluster.preempt(connection, turn.starts.preempt, result)
     _look(connection, turn, result, is_owed=is_owed)
@@ -102,34 +101,6 @@ def _keep_up(connection: Connection, upkeep: TurnUpkeep, now: int, commit: Commi
             expire(connection, now, BITE, commit)
     if upkeep.skip:
         series.skip_passed(connection, now, BITE, commit)
-
-
-def _start(connection: Connection, starts: Starts, result: TurnResult, version: int, *, is_owed: bool) -> None:
-    """Claim the chosen tasks, unless the controls have changed since they were chosen.
-
-    While paused time ``is_owed``, each claim is credited its own first, since the stored places are out of date.
-    """
-    now, claims, rates = result.now, [*starts.hooks], starts.rates
-    if starts.controls_version in (None, version):
-        wanted = starts.claims
-        if starts.admission is not None:
-            wanted, rates = cluster.admit(connection, starts.admission, rates, result)
-        claims += [*wanted, *_released_first(starts, result)]
-    else:
-        result.controls = controls.read(connection)
-    if is_owed and claims:
-        paused_time.settle(connection, claims)
-    elif starts.lanes:
-        claims = _claim_fronts(connection, claims, starts, result)
-    if claims:
-        _claim(connection, claims, starts.prefetch, now, result)
-    cron.claimed(connection, result.claimed, now, result.commit)
-    if result.commit.released:
-        started = {task.id for task in result.claimed}
-        result.commit.released = [task for task in result.commit.released if task.id not in started]
-    if rates and result.claimed:
-        among_nodes = starts.admission is not None
-        controls.take_from(connection, rates, result.claimed, now, result, among_nodes=among_nodes)
 
 
 def _look(connection: Connection, turn: Turn, result: TurnResult, *, is_owed: bool) -> None:
@@ -297,66 +268,6 @@ def _sums(judged: Iterable[Judged]) -> str:
             total[0] += 1
             total[1] += each.duration_ms
     return encoded([(*key, *total) for key, total in sums.items()])
-
-
-def _released_first(starts: Starts, result: TurnResult) -> list[int]:
-    """Return the tasks released by this turn that may start at once, since nothing else waits."""
-    if not starts.spare or not result.commit.released:
-        return []
-    return [task.id for task in sorted(result.commit.released)[: starts.spare]]
-
-
-def _claim_fronts(connection: Connection, claims: Sequence[int], starts: Starts, result: TurnResult) -> list[int]:
-    """Claim the tasks that are now first in each lane, as many as were chosen; return the claims to make by id.
-
-    A task that was chosen to start and then asked to stop has left its lane, so its hook is claimed by id.
-    """
-    hooks = set(starts.hooks)
-    lanes = {id: lane for id, lane in (starts.lanes or {}).items() if id not in hooks}
-    wanted: dict[Lane, list[tuple[int, bool]]] = {}
-    for id in claims:
-        if id in lanes:
-            lane, queued_at = lanes[id]
-            wanted.setdefault(lane, []).append((queued_at, id not in starts.prefetch))
-    if wanted:
-        # An old snapshot keeps dead index entries alive; start scanning after them.
-        fronts = encoded(
-            [
-                (*lane, len(queued), sum(has_slot for _, has_slot in queued), min(queued)[0])
-                for lane, queued in wanted.items()
-            ]
-        )
-        result.claimed = _decode_claimed(_one(connection, "claim_fronts", fronts, result.now))
-    return [id for id in claims if id not in lanes]
-
-
-def _claim(
-    connection: Connection, claims: Sequence[int], prefetch: Collection[int], now: int, result: TurnResult
-) -> None:
-    ids, ahead = encoded(claims), encoded(list(prefetch))
-    damaged: list[int] = []
-    rows = _one(connection, "claimable", ids, now, ahead)
-    try:
-        result.claimed += _decode_claimed(rows)
-    except UNREADABLE:
-        # One damaged row must not block the others, so decode them one by one. Do not read them again: on PostgreSQL
-        # the statement that reads them has also claimed them.
-        for row in _decode_raw(rows.encode("utf-8", "surrogateescape")):
-            try:
-                result.claimed.append(_decode_one_claimed(row))
-            except UNREADABLE:
-                damaged.append(int(bytes(_decode_raw(row)[0])))
-    connection.execute(SQL["claim"], (ids, now, ahead))
-    if not damaged:
-        load.count_claimed(connection, result.claimed)
-    else:
-        connection.be_alone()
-        load.recount(connection)
-        rows = [EndingRow(id, Ending.DEAD_LETTER, now, None, None, UNREADABLE_ROW) for id in damaged]
-        end_tasks(connection, rows, now, result.commit)
-    if len(result.claimed) > 1:
-        place = {id: position for position, id in enumerate(claims)}
-        result.claimed.sort(key=lambda task: place.get(task.id, 0))
 
 
 def cancel(connection: Connection, ids: Sequence[int], now: int, prefetched: Sequence[tuple[int, int]]) -> CancelResult:

@@ -82,6 +82,11 @@ class FileLock:
                 self._descriptors[0], data if self._noted > 1 else data.ljust(MOST_BEGINNINGS * BEGINNING.size, b"\0")
             )
 
+    def beginnings(self) -> list[Beginning]:
+        """Return the last beginnings that a dispatcher has written, this one or the one before it."""
+        os.lseek(self._descriptors[0], 0, os.SEEK_SET)
+        return beginnings_in(os.read(self._descriptors[0], BEGINNINGS_AT + MOST_BEGINNINGS * BEGINNING.size))
+
     def release(self) -> None:
         """Release the lock, even if another process still has a copy of the descriptor.
 
@@ -120,6 +125,9 @@ class NoLock:
 
     def note_beginning(self, beginning: Beginning) -> None:
         """Write nothing: the tasks die with the process."""
+
+    def beginnings(self) -> list[Beginning]:
+        return []
 
     def inheritable(self) -> list[int]:
         return []
@@ -188,22 +196,23 @@ def holder(database: str) -> str | None:
 
 def held_since(database: str) -> int | None:
     """Return when the last dispatcher took the lock, in milliseconds since the epoch, or ``None``."""
+    path = database + LOCK
     try:
-        with open(database + LOCK, "rb") as file:
-            _, since = _header(file.read(HEADER))
+        descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return None
+    except OSError as wrong:
+        raise StoreError(f"{path} cannot be opened: {wrong.strerror}") from wrong
+    try:
+        _, since = _header(os.read(descriptor, HEADER))
+    finally:
+        os.close(descriptor)
     return since
 
 
-def beginnings(database: str) -> list[Beginning]:
-    """Return the last beginnings of prefetched tasks that a dispatcher has written, in no order."""
-    try:
-        with open(database + LOCK, "rb") as file:
-            file.seek(BEGINNINGS_AT)
-            data = file.read(MOST_BEGINNINGS * BEGINNING.size)
-    except FileNotFoundError:
-        return []
+def beginnings_in(file: bytes) -> list[Beginning]:
+    """Return the beginnings of prefetched tasks in the contents of a lock file, in no order."""
+    data = file[BEGINNINGS_AT:]
     whole = data[: len(data) - len(data) % BEGINNING.size]
     return [(id, attempt, at) for id, attempt, at in BEGINNING.iter_unpack(whole) if id]
 

@@ -25,7 +25,7 @@ from taskmill.store.sqlite.connection import (
     create_file,
     translated_errors,
 )
-from taskmill.store.sqlite.dispatch_lock import acquire, beginnings, holder
+from taskmill.store.sqlite.dispatch_lock import Beginning, acquire, holder
 from taskmill.store.sqlite.log import LogFile
 from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
 from taskmill.store.sqlite.session import LostIds, Session, raise_sequence
@@ -42,6 +42,8 @@ class SqliteEndpoint(Endpoint):
             raise ConfigError("a store in memory cannot be moved: it ends with its process")
         self.name = str(Path(path).absolute())
         self._closing = contextlib.ExitStack()
+        self._begun: list[Beginning] = []
+        """The prefetched tasks that a dead dispatcher had begun."""
         try:
             self._open(must_exist=must_exist)
         except BaseException:
@@ -76,6 +78,7 @@ class SqliteEndpoint(Endpoint):
                 "stop it, then run the same command again"
             ) from wrong
         self._closing.callback(right.release)
+        self._begun = right.beginnings()
 
     def _how_to_upgrade(self) -> str:
         return f"upgrade it with `taskmill status {self.name}`"
@@ -193,4 +196,4 @@ class SqliteEndpoint(Endpoint):
         """Do nothing: this process holds the dispatch lock."""
 
     def settle(self, now: int) -> None:
-        recover(Session(self._connection), now, beginnings(self.name))
+        recover(Session(self._connection), now, self._begun)

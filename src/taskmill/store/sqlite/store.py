@@ -43,7 +43,6 @@ from taskmill.store.sqlite.dispatch_lock import (
     FileLock,
     NoLock,
     acquire,
-    beginnings,
     held_since,
     holder,
 )
@@ -175,7 +174,7 @@ class SqliteStore(WriteSide, ReadSide):
             self._held_right.note_beginning((id, attempt, began_at))
 
     async def recover(self, now: int) -> Recovery:
-        begun = [] if self._in_memory else beginnings(self.name)
+        begun = [] if self._held_right is None else self._held_right.beginnings()
         return await self._write(lambda connection: recovering.recover(connection, now, begun), rows=ledger.BITE)
 
     async def _take_right(self) -> FileLock:

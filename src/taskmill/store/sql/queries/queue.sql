@@ -178,7 +178,7 @@ FROM claimed;
 -- name: claim_fronts
 -- Claim from the front of lanes: the first n tasks queued at or after "since", skipping tasks that another node is
 -- claiming and tasks whose deadline has passed at $2. There are slots for the first of them; the others are prefetched.
--- Tasks with an IO budget are claimed by id only.
+-- Tasks with an IO budget are claimed by id only. Nothing is claimed if the controls do not have version $3, if given.
 -- sqlite: nothing to do; only nodes that claim from the same lanes need it.
 -- postgres:
 WITH free AS MATERIALIZED (
@@ -202,7 +202,8 @@ WITH free AS MATERIALIZED (
             FOR UPDATE SKIP LOCKED
         ) AS front
     ) AS first
-    WHERE (may_prefetch OR NOT prefetched) AND {may_claim}
+    WHERE (may_prefetch OR NOT prefetched) AND {may_claim} AND ($3::bigint IS NULL OR EXISTS (
+        SELECT 1 FROM taskmill_setting WHERE name = 'controls_version' AND CAST(value AS bigint) = $3::bigint))
 ), {claimed}
 SELECT json_list({attempt} ORDER BY urgency, queued_at, {place})
 FROM claimed;
