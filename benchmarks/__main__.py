@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def _measured_before() -> dict[str, Any]:
-    """What other measurements have found: a run of some of them leaves the rest as it was."""
+    """Return the numbers of earlier runs: a run of some measurements keeps those of the others."""
     if not RESULTS.exists():
         return {}
     before: dict[str, Any] = json.loads(RESULTS.read_text())

@@ -1,6 +1,6 @@
 """``explain_1m_ms``, ``snapshot_1m_ms`` and ``status_1m_s``: answers about a file with 1,000,000 waiting tasks.
 
-``explain`` is asked about a task in the middle of the queue and about the last one, with 1 and with 1,000 groups, with
+``explain`` is called for a task in the middle of the queue and for the last one, with 1 and with 1,000 groups, with
 aging and without. ``taskmill status`` is a fresh process, from its start to its end. Each number is the slowest median.
 Nothing dispatches meanwhile.
 """
@@ -19,7 +19,7 @@ from taskmill import Aging, Scheduler
 
 GROUPS = 1_000
 ASKED = 15
-"""How often each question is asked; the first answer also fills caches and does not count."""
+"""How often each call is made; the first one also fills caches and does not count."""
 
 
 def measure(settings: Settings) -> Report:

@@ -1,12 +1,13 @@
 """``due_stream_vs_none_200_groups``: rate of dispatch while tasks come due, over the rate while none do.
 
 60,000 no-op tasks wait in 200 groups, and 20 others come due each second, spread over the groups. A task that comes due
-is put into its place in its lane; no other lane may be read again for it, so the rate stays what it is without them.
-``…_10k_groups`` is the same with 10,000 groups, ``retry_stream_vs_none_…`` with 20 tasks that fail each second and are
-tried again after one. ``pg_…`` is the same on a PostgreSQL server of its own. All settings have their defaults.
+is put into its place in its lane. No other lane should be read again for it, so the rate should be the same as without
+such tasks. ``…_10k_groups`` is the same with 10,000 groups, ``retry_stream_vs_none_…`` with 20 tasks that fail each
+second and are tried again after one. ``pg_…`` is the same on a PostgreSQL server of its own. All settings have their
+defaults.
 
-The clock runs from the first start of a no-op task for a fixed time. What was taken is put back, so that every round
-starts from the same depth.
+The clock runs from the first start of a no-op task for a fixed time. Tasks that have run are put back, so that every
+round starts from the same depth.
 """
 
 from __future__ import annotations

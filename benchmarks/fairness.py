@@ -5,7 +5,7 @@ and 200,000 waiting, those in 1,000 groups of different weights over all in one.
 rate of other tasks beside 100,000 that wait behind a closed rate limit, over the same without them.
 
 The clock runs from the start of the first handler to the start of the last, so neither opening nor submitting counts.
-What was taken is put back, so that every round starts from the same depth.
+Tasks that have run are put back, so that every round starts from the same depth.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""``io_gate_small_p99_ratio``: what the IO gate spares small urgent tasks while large ones write.
+"""``io_gate_small_p99_ratio``: how much the IO gate shortens small urgent tasks while large ones write.
 
 Sixteen large tasks of low priority write hundreds of megabytes each and force every part to the disk, as backups do.
-Small urgent ones write a few kilobytes meanwhile and wait for the disk. Measured is how long these take from start to
-end, with the gate against without, on the same disk and side by side; and how many bytes the large ones move per
+Small urgent ones write a few kilobytes meanwhile and wait for the disk. The benchmark measures how long these take from
+start to end, with the gate and without it, alternately on the same disk, and how many bytes the large ones move per
 second.
 
-What the disk can sustain is not told but seen: in a run before, all large tasks write at once, without budgets, while
-psutil watches. What was learned then is read from the file, as after a restart. A large task is what the disk moves in
-half a second, so that the gate lets three of them run at once.
+The capacity of the disk is not configured but learned: in a run before, all large tasks write at once, without budgets,
+while psutil watches. The learned capacity is then read from the file, as after a restart. A large task writes as much
+as the disk moves in half a second, so that the gate lets three of them run at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PART = 64 * MEGABYTE
 LARGE_TASKS = 16
 SECONDS_EACH = 0.5
 CALLERS = 4
-"""Who submit small tasks, one after the other."""
+"""Callers that submit small tasks, one after the other."""
 SLOTS = LARGE_TASKS + CALLERS
 PAUSE = 0.01
 """Seconds that they wait in between."""

@@ -1,8 +1,8 @@
 """``keyed_1m_vs_10k``: how long a keyed submit takes with 1,000,000 stored keys, over the same with 10,000.
 
 Every submit has a new key, in batches of 1,000, into copies of the two files. Ordered keys (``order-17``) fill one page
-of the index after the other. With random keys (``…_random``) each submit writes a page of the index of its own when the
-index is large: that is the price of an index, not of the queue, so it has no target.
+of the index after the other. With random keys (``…_random``) each submit writes a different page of the index when the
+index is large: that is the cost of an index, not of the queue, so it has no target.
 """
 
 from __future__ import annotations

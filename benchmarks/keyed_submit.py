@@ -3,8 +3,8 @@
 All sides submit with 200 callers as :mod:`benchmarks.concurrent_submit` does, into a file of their own, on the same
 disk. *Plain* tasks have no key. *Dedup* submits keys that are all held by waiting tasks, which stay (``skip``).
 *Supersede* submits keys that are all held by waiting tasks, each of which moves to history while its replacement is
-stored. The same one by one, by a single caller who waits for the disk each time, is reported beside it.
-Nothing is dispatched meanwhile; filling does not count.
+stored. The same one by one, by a single caller that waits for the disk each time, is reported beside it. Nothing is
+dispatched meanwhile; filling does not count.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """``memory_1m_mb``: how much a process grows when it opens a file with 1,000,000 waiting tasks and works on
 it.
 
-A fresh child imports taskmill, notes its resident memory, opens the file, dispatches some thousand tasks and
-reports the peak the kernel saw (``VmHWM``). The difference is everything the backlog costs: page cache of
-SQLite, glimpse, handlers. A second child does the same with as many waiting tasks as it dispatches, for
-comparison. ``memory_10k_groups_mb`` is the median growth of several children on a file whose 1,000,000 tasks are in
-10,000 groups.
+A fresh child imports taskmill, notes its resident memory, opens the file, dispatches some thousand tasks and reports
+the peak the kernel saw (``VmHWM``). The difference is everything that the backlog costs: SQLite's page cache, the front
+of the queue, handlers. A second child does the same with as many waiting tasks as it dispatches, for comparison.
+``memory_10k_groups_mb`` is the median growth of several children on a file whose 1,000,000 tasks are in 10,000 groups.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from benchmarks.pg_server import bench_server, new_database
 from taskmill import Scheduler
 
 PAUSE = 0.05
-"""Longer than changes are told together, so that each task finds an idle cluster."""
+"""Longer than the interval between notifications, so that each task finds an idle cluster."""
 
 
 def measure(settings: Settings) -> Report:

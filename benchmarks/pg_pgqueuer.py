@@ -1,7 +1,7 @@
 """PgQueuer at its defaults and at its best, for :mod:`benchmarks.pg_drain`.
 
-At its defaults it is one consumer on asyncpg and asyncio's own loop, with the batch size and the number of jobs at once
-that its ``run`` has.
+At its defaults it is one consumer on asyncpg and asyncio's own loop, with the default batch size and concurrency of its
+``run``.
 
 At its best it runs as its guide to performance says: asyncpg, which it names the faster of its drivers; uvloop, as its
 command line has it; its settings for autovacuum; larger batches where jobs are short; no limit on jobs at once. Its

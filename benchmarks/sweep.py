@@ -3,7 +3,7 @@
 The stale tasks were submitted before the others and stand in front of them in the queue, as after a night without a
 dispatcher: all of their deadlines have passed when dispatching starts. The clock runs from then until the last of them
 is in history; beside it no-op tasks of another group are dispatched, and their rate counts. The other side has only the
-other 150,000 tasks, and works on them for a fixed time. Both run with the defaults and with someone who waits for the
+other 150,000 tasks, and works on them for a fixed time. Both run with the defaults and with a caller that waits for the
 end of one task. ``sweep_s`` is how long the sweep takes beside that work, ``sweep_alone_s`` when there is nothing else
 to do; no turn of it may wait for a timer, so neither depends on one.
 """

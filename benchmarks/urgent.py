@@ -1,10 +1,10 @@
-"""``urgent_inversion_ms``: for how long less urgent tasks still start after a more urgent one was submitted.
+"""``urgent_inversion_ms``: how long less urgent tasks still start after a more urgent one was submitted.
 
 Thousands of tasks of 1 ms wait for the default of 8 slots. At random moments the same process submits a task of high
-priority, which does not preempt: it should get the next slot. Measured is the time from the return of ``submit`` to the
-last start of a less urgent task before the urgent one starts, or 0 if none started in between. The number is the 99th
-percentile of all trials; with fewer than 100 trials that is the worst. ``pg_…`` is the same on a PostgreSQL server of
-its own.
+priority, which does not preempt: it should get the next slot. The measured time is from the return of ``submit`` to the
+last start of a less urgent task before the urgent one starts; it is 0 if none started in between. The number is the
+99th percentile of all trials; with fewer than 100 trials that is the worst. ``pg_…`` is the same on a PostgreSQL server
+of its own.
 """
 
 from __future__ import annotations

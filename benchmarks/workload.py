@@ -11,7 +11,7 @@ from taskmill import Domain, Retention, Scheduler
 CHUNK = 1_000
 """Tasks per ``submit_many``."""
 DEFAULT_SLOTS: int = inspect.signature(Scheduler).parameters["max_concurrency"].default
-"""How many tasks a scheduler runs at once unless it is told otherwise."""
+"""How many tasks a scheduler runs at once by default."""
 
 domain = Domain("bench")
 

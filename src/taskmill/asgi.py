@@ -50,10 +50,10 @@ def lifespan(scheduler: Scheduler, *, standby: bool = True) -> Callable[[object]
 
 @contextlib.contextmanager
 def _called_on_shutdown(callback: Callable[[], None]) -> Generator[None, None, None]:
-    """Call ``callback`` on the event loop when a signal arrives that the server handles, besides the server's handler.
+    """Call ``callback`` on the event loop when a signal that the server handles arrives. The server's handler runs too.
 
-    A signal without a handler is left alone. Handlers that were added to the event loop are called as well: the loop
-    learns of signals in another way.
+    A signal without a handler is left alone. Handlers that were added with ``loop.add_signal_handler`` still run,
+    because the loop receives signals through a file descriptor.
     """
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread receives signals; the server has to be stopped in another way.

@@ -43,7 +43,7 @@ class TaskmillError(Exception):
     """The base class of all errors that taskmill raises."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The default calls the class with ``args``, which have the message only, and not with the other attributes.
+        # The default calls the class with ``args``, which contains only the message and not the other attributes.
         return _restored, (type(self), self.args), vars(self)
 
 
@@ -193,7 +193,7 @@ class InvalidState(TaskmillError):
 
 
 def _restored(kind: type[TaskmillError], args: tuple[Any, ...]) -> TaskmillError:
-    """Return a copied or pickled error without its attributes, which follow."""
+    """Recreate a copied or unpickled error without its attributes, which are restored afterwards."""
     return kind.__new__(kind, *args)
 
 

@@ -289,7 +289,7 @@ def _declared_cron(cron: object, domains: Iterable[Domain]) -> tuple[Sequence[Cr
 
 
 def _around_attempts(middleware: object, tracing: object) -> tuple[Sequence[Middleware], Tracing | None]:
-    """Return the middleware of a scheduler, with that of tracing as the outermost, and what traces submissions."""
+    """Return the middleware of a scheduler, with tracing as the outermost, and the tracing itself if it is on."""
     if not isinstance(tracing, bool):
         raise ConfigError(f"tracing must be True or False, got {tracing!r}")
     functions: Sequence[Middleware] = ()

@@ -108,7 +108,7 @@ class Dispatches(Protocol):
         ...
 
     def note_beginning(self, id: int, attempt: int, began_at: int) -> None:
-        """Note that a prefetched task begins, in a place that outlives this process, if there is one.
+        """Record that a prefetched task begins, where the record survives this process, if the store has such a place.
 
         :meth:`recover` then counts the crash of a task whose beginning no transaction has stored.
         """
@@ -159,7 +159,7 @@ class Submits(Protocol):
 
     async def published_types(self) -> Mapping[str, str]: ...
     async def handled_types(self) -> frozenset[str] | None:
-        """Return the types with a handler on a dispatching node; ``None`` if no dispatcher has noted its types."""
+        """Return the types with a handler on a dispatching node; ``None`` if no dispatcher has stored its types."""
         ...
 
     def add(self, tasks: Sequence[NewTask]) -> Awaitable[list[Stored]]: ...
@@ -255,8 +255,8 @@ class Shared(Protocol):
     async def work_elsewhere(self, ended_since: int, news_since: int) -> WorkElsewhere:
         """Return the tasks that other processes run, and those that ended at ``ended_since`` or later.
 
-        The number of ended tasks is limited; of those that are left out, the ones that ended at ``news_since`` or later
-        are counted.
+        If too many tasks have ended, the earliest are left out; those of them that ended at ``news_since`` or later are
+        counted.
         """
         ...
 

@@ -27,7 +27,7 @@ class TaskFields(Protocol):
 
 
 class CurrentTask(Protocol):
-    """An attempt whose code is running, seen from that code."""
+    """The attempt that the running code belongs to."""
 
     @property
     def task(self) -> TaskFields: ...

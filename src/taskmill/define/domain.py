@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound="Context | None")
-"""The first parameter of a handler that wants its Context."""
+"""The type of the first parameter of a handler that takes a Context."""
 
 TextOrFunction = str | Callable[..., str | None] | None
 
@@ -87,7 +87,7 @@ class SubmitsTasks(HandlesTasks, Protocol):
 
 
 class DefinitionListener(Protocol):
-    """A registry that has to follow when a function that it knows is defined again."""
+    """A registry that must be updated when one of its functions is defined again."""
 
     def redefined(self, domain: Domain, type: TaskType) -> None: ...
 
@@ -230,8 +230,8 @@ class Domain:
 def _is_same_function(old: Callable[..., Any], new: Callable[..., Any], code: CodeType) -> bool:
     """True if ``new`` is a later version of ``old``: a notebook cell that ran again, a module that was reloaded.
 
-    Both have the same module and qualified name then. Two functions of one name in one piece of code are a mistake,
-    however: ``code``, which contains the definition of ``new``, must not contain another one that made ``old``.
+    Both versions then have the same module and qualified name. Two functions with one name in the same code, however,
+    are a mistake: ``code``, which contains the definition of ``new``, must not also contain that of ``old``.
     """
     if (old.__module__, old.__qualname__) != (new.__module__, new.__qualname__):
         return False

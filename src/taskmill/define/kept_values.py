@@ -1,6 +1,6 @@
-"""Refuse arguments that JSON would change without a word, such as a tuple that comes back as a list.
+"""Refuse arguments that JSON would change silently, such as a tuple that comes back as a list.
 
-An annotation tells how a value is read back, so annotated parameters are safe. Without one, or with ``Any``, the
+An annotation determines how a value is read back, so annotated parameters are safe. Without one, or with ``Any``, the
 handler gets what JSON holds: lists, dicts with string keys, strings, numbers, booleans and None. A value for such a
 parameter must be equal to that.
 """
@@ -20,7 +20,7 @@ _FEW = 4
 
 
 def is_loose(annotation: Any) -> bool:
-    """True if values of this annotation are read back as plain JSON values somewhere inside."""
+    """True if a value with this annotation, or a part of it, is read back as plain JSON."""
     if annotation is Any or annotation is object or annotation in _JSON_CONTAINERS:
         return True
     parts = get_args(annotation)

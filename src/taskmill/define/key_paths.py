@@ -1,7 +1,7 @@
 """Keys made of paths into the parameters, such as ``key=("photo.path", "bucket")``.
 
-A path names a parameter and then attributes, fields or mapping keys inside it. It is checked against the annotations
-when the task is defined, as far as they tell. Behind a ``None`` everything is ``None``.
+A path names a parameter and then attributes, fields or mapping keys inside it. It is checked against the annotations,
+if there are any, when the task is defined. A path that leads into ``None`` has the value ``None``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Path = tuple[str, ...]
 
 
 def checked_paths(given: object, hints: Mapping[str, Any], type_name: str) -> tuple[Path, ...]:
-    """Return the paths of a key in their parts; ``hints`` has the annotations of all parameters of the payload."""
+    """Return the paths of a key, split into parts; ``hints`` has the annotations of all parameters of the payload."""
     if not isinstance(given, tuple) or not given:
         raise ConfigError(f"{type_name}: key must name at least one parameter, got {given!r}")
     paths: list[Path] = []
@@ -35,7 +35,7 @@ def checked_paths(given: object, hints: Mapping[str, Any], type_name: str) -> tu
 
 
 def key_from(paths: Sequence[Path], encode: Callable[[object], bytes]) -> Callable[[Any], str]:
-    """Return a function that makes the key from the decoded payload: a single text itself, otherwise a JSON list."""
+    """Return a function that makes the key from a payload: a single text is the key, else a JSON list of values."""
 
     def key(values: Any) -> str:
         found = [_value(values, path) for path in paths]
@@ -56,7 +56,7 @@ def _value(values: Any, path: Path) -> Any:
 
 
 def _inside(kind: Any, part: str, where: str) -> Any:
-    """Return the annotation of a part of a value, ``Any`` if it is unknown; refuse a part that cannot be there."""
+    """Return the annotation of a part of a value, ``Any`` if it is unknown; refuse a part that cannot exist."""
     origin = get_origin(kind)
     if origin is Annotated:
         return _inside(get_args(kind)[0], part, where)
@@ -81,7 +81,7 @@ def _inside(kind: Any, part: str, where: str) -> Any:
 
 
 def _fields(kind: Any) -> dict[str, Any] | None:
-    """Return the annotations of the fields of a dataclass, struct, model, named tuple or typed dict; None of others."""
+    """Return the annotations of the fields of a dataclass, struct, model, named tuple or typed dict; else None."""
     names: Sequence[str]
     if hasattr(kind, "__struct_fields__"):
         names = kind.__struct_fields__

@@ -1,7 +1,7 @@
 """Store pydantic models as JSON and read them back, without importing pydantic.
 
-A class counts as a model if it has what models of pydantic 2 have. A model is stored as its own JSON form, by alias,
-and read with its own validation, in the strict or lax mode that it chooses for JSON.
+A class counts as a model if it has the methods and attributes of pydantic 2 models. A model is stored as its own JSON
+form, by alias, and read with its own validation, in the strict or lax mode that it chooses for JSON.
 """
 
 from __future__ import annotations

@@ -136,12 +136,12 @@ class Registry:
             self._types[name] = registered
 
     def redefined(self, domain: Domain, type: TaskType) -> None:
-        """Run the new version of a function that was defined again from now on."""
+        """Replace a function that was defined again by its new version."""
         self._types = {name: each for name, each in self._types.items() if each.handler.name != type.name}
         self._register(domain, type)
 
     def provide(self, objects: Iterable[Any], domain: str | Domain | None) -> None:
-        """Add state for ``ctx.state``: of one domain, or of the scheduler."""
+        """Add objects for ``ctx.state`` to one domain, or to the scheduler."""
         if domain is None:
             self._shared = by_type(objects, self._shared)
         else:
@@ -360,7 +360,7 @@ def declared(
 
 
 def _domain_caps(registry: Registry) -> dict[str, int]:
-    """Return the caps of the domains. A domain that only aliases name has the cap of the domain that runs its tasks."""
+    """Return the caps of domains. A domain that only aliases mention has the cap of the domain that runs its tasks."""
     former = {domain_of(alias): each.domain.max_concurrency for each in registry for alias in each.handler.aliases}
     caps = {**former, **{domain.name: domain.max_concurrency for domain in registry.domains}}
     return {name: cap for name, cap in caps.items() if cap is not None}

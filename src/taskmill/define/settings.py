@@ -1,6 +1,6 @@
 """The settings of a scheduler as a type, for programs that pass them on: ``Scheduler("tasks.db", **settings)``.
 
-``Scheduler.__init__`` is the truth; a test compares both.
+``Scheduler.__init__`` is the source of truth; a test compares the two.
 """
 
 from __future__ import annotations

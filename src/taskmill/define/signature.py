@@ -59,7 +59,7 @@ json_encode = msgspec.json.Encoder(enc_hook=to_plain).encode
 
 
 class PayloadMismatch(ValueError):
-    """A stored payload does not fit the handler of today."""
+    """A stored payload does not fit the current handler."""
 
 
 class HandlerSignature:

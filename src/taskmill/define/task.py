@@ -143,7 +143,7 @@ class Task(Generic[P, R]):
         return await self.domain.scheduler().submit(self.prepare(*args, **kwargs))
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> BlockingHandle[R]:
-        """Store one task, from any thread but the event loop's own, and return when it is durable."""
+        """Store one task and return when it is durable. Call it from any thread except that of the event loop."""
         return self.domain.scheduler()._submit_sync(self.prepare(*args, **kwargs), self.name)
 
     def handle(self, id: int) -> Handle[R]:

@@ -1,6 +1,7 @@
 """Report a ``task.submit(...)`` that was called where nothing can await it, such as in a ``def`` handler.
 
-Python warns of every coroutine that is never awaited, but not which task was lost and what to call instead.
+Python itself warns about every coroutine that is never awaited, but that warning does not say which task was lost and
+what to call instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether this process is a worker process, which runs handlers for the scheduler that started it.
+"""The mark of a worker process, which runs handlers for the scheduler that started it.
 
 A worker imports the modules of the program to find a handler. They may construct schedulers, which is harmless; opening
 one is refused, because a second program would run inside the worker.

@@ -135,7 +135,7 @@ class Front:
 
     @property
     def has_unknown_lanes(self) -> bool:
-        """True if no task of some lane is known, although tasks wait in it."""
+        """True if some lane has waiting tasks, but none of them is in memory."""
         return any(not self.groups[lane.group][lane].places for lane in self.unread())
 
     def touch(self, groups: Iterable[str]) -> None:

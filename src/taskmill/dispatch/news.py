@@ -1,4 +1,4 @@
-"""What other processes have done to the queue since this one has read it, and what to read for it.
+"""Track what other processes have changed in the queue since this one last read it, and what to read because of it.
 
 On SQLite new tasks are found by their ids (docs/decisions/0034). Nodes on PostgreSQL name the tasks that they queue
 (docs/decisions/0035).
@@ -13,24 +13,24 @@ from taskmill.model.task import Lane
 from taskmill.model.turn import Look, News
 
 MOST_NEWS_READ = 1000
-"""After so many reads of news, a survey finds changes that did not come from a taskmill process."""
+"""A survey follows after this many changes by other processes, to find changes that were not made by taskmill."""
 
 
 class OthersNews:
-    """Changes of other processes that no survey is needed for."""
+    """Changes by other processes that can be read without a survey."""
 
     def __init__(self) -> None:
         self._known: News | None = None
-        """The changes that are known; None before the first survey, and where ids do not show what is new."""
+        """The known changes; None before the first survey, and on PostgreSQL, where ids do not show what is new."""
         self._is_wanted = False
-        """True if another process has committed since the news were read."""
+        """True if another process has committed since the news was read."""
         self._queued: frozenset[int] = frozenset()
         """Tasks that other nodes have put into the queue, and that were not read yet."""
         self._outdated: set[Lane] = set()
         """Lanes in which other nodes have claimed tasks that were picked here. They are read with the next turn, so
         that the order among lanes is right."""
         self._count = 0
-        """How often changes were heard of since the last survey."""
+        """How often changes were noted since the last survey."""
 
     @property
     def is_waiting(self) -> bool:
@@ -38,7 +38,7 @@ class OthersNews:
         return self._is_wanted or bool(self._queued)
 
     def hear(self, changes: Changes) -> bool:
-        """Note changes of other processes; return False if only a survey can show them."""
+        """Note changes by other processes; return False if only a survey can show them."""
         self._count += 1
         if self._count > MOST_NEWS_READ or (changes.more and self._known is None):
             return False
@@ -58,7 +58,7 @@ class OthersNews:
         self._outdated.update(lanes)
 
     def look(self, look: Look) -> Look:
-        """Add what there is to read to the reads of a turn."""
+        """Add the pending reads to a turn."""
         news, self._is_wanted = self._known if self._is_wanted else None, False
         queued, self._queued = self._queued, frozenset()
         refill = [*look.refill, *self._outdated.difference(look.refill)]
@@ -66,12 +66,12 @@ class OthersNews:
         return Look(look.survey, news, queued, refill, look.known_lanes, look.slots)
 
     def read(self, look: Look, news: News | None) -> None:
-        """Note that a turn has read what it was to read."""
+        """Note that a turn has made its reads."""
         self._known = news or self._known
         if look.survey:
             self._count = 0
             self._outdated.clear()
 
     def forget(self) -> None:
-        """Forget what was to be read, because a survey follows."""
+        """Drop the pending reads, because a survey follows."""
         self._is_wanted, self._queued = False, frozenset()

@@ -106,7 +106,7 @@ class Picker:
     ) -> list[Waiting]:
         """Take the next tasks to start out of the front, at most ``free``, in their order.
 
-        With ``before``, take only tasks that start before that prefetched one. With ``room``, go on beyond ``free``
+        With ``before``, take only tasks that start before that prefetched one. With ``room``, continue beyond ``free``
         while there is room to prefetch.
         """
         if self.backpressure.is_watching:
@@ -336,7 +336,7 @@ class Picker:
         return lane if not lane.renewed and self.limits.knows(lane.type) else None
 
     def _may_prefetch(self, lane: Lane) -> bool:
-        """True if no limit concerns the tasks of a lane."""
+        """True if no limit applies to the tasks of a lane."""
         group = self.rules.group(lane.group)
         return group.cap is None and group.rate is None and self.rules.limits_on_type(lane.type) is None
 
@@ -349,7 +349,7 @@ class Picker:
         return left > self._load.elsewhere.slots and room.take(lane.type)
 
     def _room_in(self, lane: Lane, free: int, room: Room) -> int:
-        """Return how many tasks of the only lane to prefetch; leave some for the slots of other nodes."""
+        """Return how many tasks of the only lane to prefetch. Leave some of them for the slots of other nodes."""
         left = len(self._front.of(lane.group)[lane].places) - free - self._load.elsewhere.slots
         return max(min(room.most(lane.type), left), 0)
 

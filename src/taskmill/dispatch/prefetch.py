@@ -2,13 +2,13 @@
 
 A turn costs about the same whether it claims one task or fifty. With handlers of a fraction of a millisecond, slots
 would be empty most of the time. So a turn claims, beyond the free slots, about as many tasks as end within
-:data:`HORIZON`, judged by how long the last tasks of the type took. Of a type whose handlers take longer than twice
-that, or of one that has not run yet, nothing is prefetched.
+:data:`HORIZON`, judged by how long the last tasks of the type took. Tasks of a type are not prefetched if its handlers
+take longer than twice that, or if it has not run yet.
 
-A prefetched task still waits, for everything that users can see or do: it has no start, it uses no slot, and a more
-urgent task starts before it. It begins in the order of the queue. If it cannot begin soon, or if a rule changes, it
-returns to the queue as if it had never been claimed. Tasks that a limit concerns are not prefetched, nor those that
-:file:`fragments.sql` excludes (``may_prefetch``), so every limit stays exact (docs/decisions/0033).
+To users, a prefetched task still waits: it has no start, it uses no slot, and a more urgent task starts before it. It
+begins in the order of the queue. If it cannot begin soon, or if a rule changes, it returns to the queue as if it had
+never been claimed. Tasks to which a limit applies are not prefetched, and neither are those that :file:`fragments.sql`
+excludes (``may_prefetch``), so every limit stays exact (docs/decisions/0033).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class WaitingFront(NamedTuple):
     """The waiting tasks that prefetched ones must not overtake."""
 
     effective: int | None = None
-    """The effective priority of the most urgent one; None if no task waits that may start."""
+    """The effective priority of the most urgent one; None if no task that may start is waiting."""
     ranks: Mapping[str, Rank] = {}
     """By group: the rank of the first one."""
 
     def comes_before(self, task: Claimed) -> bool:
-        """True if a task waits that starts before a prefetched one."""
+        """True if a waiting task starts before this prefetched one."""
         if self.effective is not None and self.effective < task.effective:
             return True
         return (first := self.ranks.get(task.group)) is not None and first < rank(task)
@@ -108,10 +108,10 @@ class Prefetch:
         self._claimed_at: dict[int, float] = {}
         """When each of them was claimed, on the monotonic clock."""
         self._begun: dict[int, tuple[float, Claimed]] = {}
-        """Tasks that have begun, of which the store does not know that, the first to begin first."""
+        """Tasks that have begun although the store does not know it yet, in the order in which they began."""
         self._in_cluster = in_cluster
         self._full = 0
-        """How many there were after the last claims."""
+        """The number of tasks right after the last claims."""
 
     @property
     def is_plentiful(self) -> bool:
@@ -123,7 +123,7 @@ class Prefetch:
 
     @property
     def may_begin(self) -> bool:
-        """True if there are tasks, and nothing that is known to wait starts before the first of them."""
+        """True if there are tasks, and no known waiting task starts before the first of them."""
         return bool(self.tasks) and not self.is_held and not self.first_waiting.comes_before(self.tasks[0])
 
     def ended(self, task: Claimed, seconds: float) -> None:
@@ -140,8 +140,8 @@ class Prefetch:
     def room(self, free: int, running: Iterable[tuple[str, float]]) -> Room | None:
         """Return the room beyond the tasks that are prefetched already.
 
-        ``running`` has the type of each running task and the seconds since it began. Only slots that are free or soon
-        will be count.
+        ``running`` has the type of each running task and the seconds since it began. Only slots that are free, or will
+        be soon, are considered.
         """
         longest = 2 * self._horizon
         has_enough = len(self.tasks) > self._full // 2

@@ -1,8 +1,8 @@
 """The waiting tasks as this process knows them: the front of the queue, the hooks that are due, the next instants.
 
-Every commit of this process updates them, and so do the tasks that other processes queue (``news.py``). Other changes
-of theirs are found by a survey: a read of all lanes with waiting tasks, which is requested whenever the known state may
-be out of date.
+Every commit of this process updates them, and so do the tasks that other processes queue (``news.py``). All other
+changes by other processes are found by a survey: a read of all lanes with waiting tasks, which is requested whenever
+the known state may be out of date.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class WaitingTasks:
         self.picker.shares.count_lent = lent
 
     def changed_elsewhere(self, changes: Changes) -> None:
-        """Look for changes by another process: queued tasks, or anything if only a survey can show it."""
+        """Request a read of the tasks that another process has queued, or a survey if only that shows its changes."""
         self._is_current = False
         if not self._news.hear(changes) or self._depends_on_others:
             self.survey_wanted = True
 
     @property
     def _depends_on_others(self) -> bool:
-        """True if what may start depends on tasks that run, or have ended, elsewhere."""
+        """True if tasks that run, or have ended, in other processes decide what may start here."""
         is_limited = self.picker.rules.limits_anything or self.has_preempted or self.has_eased
         return (self.in_cluster and is_limited) or self.picker.backpressure.holds_io
 
@@ -191,7 +191,7 @@ class WaitingTasks:
         """Choose the starts: every hook that is due, and tasks in at most ``free`` of all ``slots``.
 
         Tasks that the turn itself releases start in slots that are left over, if ``released_may_start``. ``running``
-        tells the type of each running task and the seconds since it began.
+        returns the type of each running task and the seconds since it began.
         """
         picker, rules, prefetched = self.picker, self.picker.rules, self.prefetch.tasks
         self.picks = picks = picker.pick(slots, free, now, before=prefetched[0]) if prefetched else []
@@ -233,7 +233,7 @@ class WaitingTasks:
         )
 
     def hold_prefetched(self, slots: int, now: int) -> None:
-        """Hold prefetched tasks back while tasks wait that start before them, or may do so."""
+        """Hold prefetched tasks back while there are waiting tasks that start, or may start, before them."""
         groups = {task.group for task in self.prefetch.tasks}
         if groups:
             self.prefetch.first_waiting = self.picker.first_waiting(groups, slots, now)
@@ -277,7 +277,7 @@ class WaitingTasks:
             self.has_preempted = self.has_preempted or not upkeep.resume_preempted
 
     def _settle_slots(self, claimed: Iterable[Claimed]) -> None:
-        """Give the slots of picks that were not claimed back, and take slots for claimed tasks that were not picked."""
+        """Give back the slots of picks that were not claimed, and take slots for claimed tasks that were not picked."""
         picks = {task.id: task for task in self.picks}
         self.picks = []
         for task in claimed:
@@ -309,7 +309,7 @@ class WaitingTasks:
         self._front.doubt([lane for lane in {task.lane for task in lost} if begun[lane] < meant[lane]])
 
     def _note_refused(self, starts: Starts, claimed: Iterable[Claimed]) -> None:
-        """Put tasks that could not be prefetched back; each of them needs a slot first."""
+        """Put back tasks that could not be prefetched; each of them has to wait for a slot."""
         started = {task.id for task in claimed}
         refused = [task for task in self.picks if task.id in starts.prefetch and task.id not in started]
         for task in refused:

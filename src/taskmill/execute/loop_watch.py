@@ -1,8 +1,8 @@
 """Warn of an ``async def`` handler that blocks the event loop: nothing else runs there while it computes or sleeps.
 
-While handlers run on the loop, a thread looks at it eight times a second; otherwise that thread sleeps. Each step of a
-handler adds one to :attr:`LoopWatch.steps`. If several looks find the same number, and a handler inside a step, then
-that step has lasted since the first of them.
+While handlers run on the loop, a thread checks it eight times a second; otherwise that thread sleeps. Each step of a
+handler adds one to :attr:`LoopWatch.steps`. If several checks in a row find the same number, and a handler inside a
+step, that step has lasted since the first of these checks.
 
 The times are real, also under a manual clock. C code that keeps the interpreter lock stops this thread as well, so a
 handler that blocks there is not reported.
@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from taskmill.core.logs import about, logger
 
 LOOK_INTERVAL = 0.125
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 LOOKS = 5
-"""How many looks must find the same step: the step has then lasted for at least half a second."""
+"""How many checks must find the same step: the step has then lasted for at least half a second."""
 
 
 class WatchedStep(NamedTuple):
@@ -86,7 +86,7 @@ class LoopWatch:
     def _sleep(self) -> None:
         """Sleep until a handler begins."""
         self._is_asleep = True
-        # A handler that began before it could see the flag is counted already.
+        # A handler that began before the flag was set is already counted in `_alive`.
         while not self._alive and not self._closed.is_set():
             self._wake.wait()
             self._wake.clear()
@@ -98,7 +98,8 @@ class LoopWatch:
         frame: FrameType | None = getattr(current and current.coroutine, "cr_frame", None)
         if current is None or frame is None or innermost is None or self.steps != step:
             return
-        # With middleware, the handler is below the outermost frame; its own code tells places apart.
+        # With middleware, the outermost frame is not that of the handler, so the innermost code identifies the place
+        # too.
         place = current.type, frame.f_lineno, innermost.f_code
         if place in self._warned:
             return

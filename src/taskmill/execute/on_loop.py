@@ -112,7 +112,7 @@ class LoopRunning:
             logger.warning("%s raised %s when it was closed", self.task.get_name(), error_text(wrong))
 
     async def _run(self) -> RawOutcome:
-        # In the context of this asyncio task alone.
+        # Set only in the context of this asyncio task.
         current.set(self._running)
         try:
             return self._outcome(await self._steps())

@@ -139,7 +139,7 @@ class GaveUp(msgspec.Struct, frozen=True, gc=False):
 class Unrunnable(msgspec.Struct, frozen=True, gc=False):
     """The handler could not be called: the stored task does not fit it, or a worker process cannot import it.
 
-    Another attempt would fail as well. Fixed code can revive the task.
+    Another attempt would fail as well. The task can be revived once the code is fixed.
     """
 
     error: str

@@ -34,7 +34,7 @@ class RunningElsewhere(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WorkElsewhere(msgspec.Struct, frozen=True):
-    """What other processes do: the tasks that they run, and the tasks of all processes that ended lately."""
+    """The tasks that other processes run, and the tasks of all processes that ended recently."""
 
     running: Sequence[RunningElsewhere]
     ended: Sequence[tuple[int, int]]

@@ -28,19 +28,19 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 MOST_QUEUED = 500
-"""How many queued tasks are named to other processes; for more, a survey costs less."""
+"""At most this many queued tasks are named to other processes; for more, a survey costs less."""
 
 
 class Changes(NamedTuple):
-    """What transactions changed in the queue, as far as the dispatchers of other processes have to know it."""
+    """What transactions changed in the queue, as far as dispatchers in other processes need to know."""
 
     queued: frozenset[int] = frozenset()
     """Tasks that were stored, released or returned to the queue. They may have left it since."""
     more: bool = False
-    """True if anything else may have changed that a dispatcher acts on."""
+    """True if anything else that a dispatcher acts on may have changed."""
 
     def joined(self, other: Changes) -> Changes:
-        """Return both together. Too many tasks, or tasks beside other changes, are not named."""
+        """Return both changes combined. Tasks are not named if there are too many, or if anything else has changed."""
         queued = self.queued | other.queued
         return ANY_CHANGES if self.more or other.more or len(queued) > MOST_QUEUED else Changes(queued)
 
@@ -105,13 +105,13 @@ class Commit(msgspec.Struct):
 
     @property
     def changes(self) -> Changes:
-        """What other processes that dispatch have to know."""
+        """The changes that dispatchers in other processes need to know."""
         if len(self.fresh) > MOST_QUEUED:
             return ANY_CHANGES
         queued = {id for id, _ in self.fresh}
         queued.update(task.id for task in self.released)
         queued.update(self.returned)
-        # The place of a replaced task would let the next task of its lane start too early, and is to be forgotten.
+        # A survey must remove the place of a replaced task: it would let the next task of its lane start too early.
         return Changes(frozenset(queued), self._changes_more or bool(self.successors))
 
     @property

@@ -30,7 +30,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     ended_at: int = 0
     """When the attempt ended, on the wall clock."""
     began_at: int | None = None
-    """When the attempt of a prefetched task began. Other rows have it already."""
+    """When the attempt of a prefetched task began. For other tasks the row already has it."""
     io: str | None = None
     """What the attempt has read, written and sent, as a budget in JSON."""
     stopped: bool = False
@@ -65,7 +65,7 @@ class Starts(msgspec.Struct, frozen=True, gc=False):
     """Tasks that were asked to stop and whose hooks are due. No limit holds a hook back."""
     claims: Sequence[int] = ()
     prefetch: Collection[int] = ()
-    """Those of the claims for which no slot is free yet."""
+    """The claims for which no slot is free yet."""
     controls_version: int | None = None
     """The version of the controls used to choose the claims. If it is outdated, nothing is claimed."""
     lanes: Mapping[int, tuple[Lane, int]] | None = None
@@ -90,7 +90,7 @@ NO_STARTS = Starts()
 
 
 class News(NamedTuple):
-    """Up to which point the changes made by other processes are known."""
+    """The point up to which changes by other processes are known."""
 
     last_id: int
     """The highest id that a task has had."""
@@ -104,7 +104,7 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     survey: bool = False
     """True to look for lanes, times and stop requests that another process may have changed."""
     news: News | None = None
-    """The news that are known, if another process has committed since. The tasks that it has stored are read."""
+    """Set if another process has committed: the known news. Tasks that were stored after it are read."""
     queued: Collection[int] = ()
     """Tasks that other nodes have put into the queue. Their places are read."""
     refill: Sequence[Lane] = ()
@@ -175,11 +175,11 @@ class TurnResult(msgspec.Struct):
     lanes: list[Lane] | None = None
     """Found by a survey: all lanes with waiting tasks."""
     news: News | None = None
-    """The news up to this turn, if they were read."""
+    """The news up to this turn, if it was read."""
     seen: Commit | None = None
     """Tasks that other processes have put into the queue, if they were read."""
     needs_survey: bool = False
-    """True if other processes have done more than to store a few tasks."""
+    """True if other processes have done more than store a few tasks."""
     stops: list[tuple[int, StopReason]] = msgspec.field(default_factory=list[tuple[int, StopReason]])
     """Found by a survey: running tasks that were asked to stop, and why."""
     hooks: list[int] = msgspec.field(default_factory=list[int])

@@ -1,8 +1,8 @@
 """Which starts and endings were announced, so that none is announced twice.
 
 A start or an ending of a task reaches listeners in one of two ways: this process committed it, or it was read from the
-store because another process did. A commit of this process may be read from the store before it is announced, so
-both ways ask here first.
+store because another process did. A commit of this process may be read from the store before it is announced, so both
+ways check here first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Announced:
         self._ended_here: dict[int, int] = {}
         """When the ending of a task, committed here, was announced."""
         self._ended_elsewhere: dict[int, int] = {}
-        """When a task ended whose ending was read from the store."""
+        """For each task whose ending was read from the store: when the task ended."""
 
     def is_news_of_this_process(self, kind: str, id: int, now: int, details: Mapping[str, Any]) -> bool:
         """Note an event of this process; return False if it was announced because it was read from the store."""

@@ -1,6 +1,6 @@
-"""The event bus. Queues are bounded: a slow listener loses events, gets their number, and slows nothing else down.
+"""The event bus. Queues are bounded: a slow listener loses events, is given their number, and delays nothing else.
 
-The latest events are kept while something listens, and for a minute afterwards, so that a listener that lost its
+The latest events are kept while there is a listener, and for a minute afterwards, so that a listener that lost its
 connection continues where it stopped.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CAPACITY = 10_000
 RECENT = 2_000
-"""How many of the latest events a new listener can continue with."""
+"""How many of the latest events are kept for listeners that continue after a lost connection."""
 RECENT_FOR = 60.0
 """Seconds for which events are kept after the last listener has left: a browser that reconnects needs less."""
 
@@ -40,7 +40,7 @@ E = TypeVar("E", bound="Event")
 
 
 class Listener(Generic[E]):
-    """An async iterator of events. It listens from its creation until it, or the bus, is closed, or it is dropped."""
+    """An async iterator of events. It listens from its creation until it is closed or dropped, or the bus is closed."""
 
     def __init__(self, bus: EventBus, kinds: tuple[type[Event], ...], domain: str | None, type: str | None) -> None:
         self._bus = bus
@@ -107,7 +107,7 @@ class EventBus:
         """The starts and endings announced lately; None unless events are also read from the store."""
         # A dropped listener, as after a closed connection, need not be closed.
         self._listeners: WeakSet[Listener[Any]] = WeakSet()
-        # Each scheduler counts from a number of its own, so that a number of another process is not mistaken for one
+        # Each scheduler counts from its own random number, so that a number of another process is not mistaken for one
         # of this process. All numbers stay below 2**53, which is exact in JavaScript.
         self._first = self._seq = int.from_bytes(os.urandom(6), "big")
         self._recent: deque[Event] = deque(maxlen=RECENT)
@@ -139,7 +139,7 @@ class EventBus:
         return listener
 
     def _continue(self, listener: Listener[Any], since: int) -> None:
-        """Offer the events after ``since``, or ``EventsMissed`` if some of them are not known any longer."""
+        """Offer the events after ``since``, or ``EventsMissed`` if some of them are no longer known."""
         if not self._first <= since <= self._seq:
             # A number of another process; how many events came after it is unknown.
             listener.offer(self.missed(0))
@@ -154,7 +154,7 @@ class EventBus:
         self._listeners.discard(listener)
 
     def end_listeners(self) -> None:
-        """End all listeners, and from now on every new one at once: the program shuts down."""
+        """End all listeners, and end each new one as soon as it is created, because the program shuts down."""
         self._is_ending = True
         for listener in list(self._listeners):
             listener.end()
@@ -211,7 +211,7 @@ class EventBus:
 
     @property
     def is_heard(self) -> bool:
-        """True if something listens, or has listened lately and may continue."""
+        """True if there is a listener, or if one has left recently and may continue."""
         if self._kept_until is None:
             return False
         if self._listeners:

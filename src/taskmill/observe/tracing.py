@@ -81,7 +81,7 @@ class Tracing:
         created = None if stored is None else propagate.extract(stored.carrier)
         origin = None if created is None else trace.get_current_span(created).get_span_context()
         links = [trace.Link(origin)] if origin is not None and origin.is_valid else []
-        # A root otherwise, and not a child of the span that the program happened to start dispatching in.
+        # Otherwise a root span, not a child of the span in which the program happened to start dispatching.
         parent = created if created is not None and stored is not None and not stored.recurs else OtelContext()
         with self._span(attributes, trace.SpanKind.CONSUMER, parent, links):
             yield

@@ -146,8 +146,8 @@ class Attempts:
         unreadable = attempt.read_overrides(task.overrides) if task.overrides else None
         if task.stop is not None:
             attempt.stop(StopReason(task.stop))
-            # In a first attempt, it was prefetched and has never begun. In others, the handler ended earlier: the
-            # children had to end first, or the process died.
+            # If this is the first attempt, the task was prefetched and has never begun. Otherwise its handler ended
+            # earlier: the children had to end first, or the process died.
             self._hand_on(attempt, attempt.stopped()) if task.attempt == 1 else self._clean_up(attempt)
         elif unreadable is not None:
             self._cannot_start(attempt, unreadable)

@@ -104,7 +104,7 @@ class DispatchLoop:
         self.woken.set()
 
     async def store_beginnings(self) -> None:
-        """Store the beginnings of running tasks that only this process knows of, before it reads what runs."""
+        """Store which prefetched tasks have begun, before this process reads the running tasks."""
         if begun := self._waiting.prefetch.to_store():
             await self._store.note_begun(begun)
             self._waiting.prefetch.stored(begun)
@@ -131,14 +131,14 @@ class DispatchLoop:
         self.woken.set()
 
     def changed_elsewhere(self, changes: Changes) -> None:
-        """Look for what another process has committed."""
+        """Read what another process has committed."""
         self._waiting.changed_elsewhere(changes)
         if changes.more:
             self.cron.look_again()
         self.woken.set()
 
     def rules_changed(self) -> None:
-        """Survey the store, because a method of this scheduler has changed the rules that tasks start by."""
+        """Survey the store, because a method of this scheduler has changed the rules for starting tasks."""
         self._planner.return_prefetched()
         self.look_again()
 
@@ -370,7 +370,7 @@ class DispatchLoop:
         self._announcer.outcome_dropped(attempt.task)
 
     def _may_start(self) -> bool:
-        """True if this node is alive and knows the time. A start after a step of the clock would be shifted by it."""
+        """True if this node is alive and no step of the clock is pending, which would shift the times of starts."""
         return not self._store.is_cut_off() and not self._upkeep.is_clock_stepped
 
     def _start(self, task: Claimed, now: float) -> None:

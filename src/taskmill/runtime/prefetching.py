@@ -1,8 +1,8 @@
 """When prefetched tasks begin (:mod:`taskmill.dispatch.prefetch`): in the order of the queue, as slots become free.
 
-Three things come before a prefetched task. A more urgent task: nothing prefetched begins until that has its slot. An
-attempt that did not succeed, or that other tasks wait for: it keeps its slot until its verdict is committed.
-A changed rule, rising pressure, a deadline or a stalled slot: the tasks return to the queue.
+No prefetched task begins before a more urgent task has its slot. An attempt that did not succeed, or that other tasks
+wait for, keeps its slot until its verdict is committed. If a rule changes, the pressure rises, a deadline passes or no
+slot becomes free in time, prefetched tasks return to the queue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from taskmill.runtime.planning import Planner, is_past
 
 
 def _keeps_slot(attempt: Attempt, outcome: Outcome) -> bool:
-    """True if the task may run again at once, or if others wait for it; they start before prefetched ones.
+    """True if the task may run again at once, or if other tasks wait for it. These start before prefetched ones.
 
     Children do not count: the last of many releases their parent, and all others would keep their slots for nothing.
     """
@@ -55,7 +55,7 @@ class Prefetching:
         self._may_start = may_start
         self._start = start
         self._slots_kept = 0
-        """Slots of attempts that have ended and are not judged yet, and whose verdicts come first."""
+        """Slots of ended attempts whose verdicts must be committed before a prefetched task takes the slot."""
         self._is_beginning = False
 
     def follow(self, commit: Commit) -> None:
@@ -109,7 +109,7 @@ class Prefetching:
         tasks = self._prefetch.tasks
         if self._is_beginning or not self._prefetch.may_begin:
             return
-        self._is_beginning = True  # A handler that cannot start ends at once, and leads here again.
+        self._is_beginning = True  # A handler that cannot start ends at once, which calls this method again.
         free = self._slots() - self._attempts.slots_taken - self._slots_kept
         while free > 0 and self._prefetch.may_begin:
             now, monotonic = self._clock.now_ms(), self._clock.monotonic()
@@ -127,7 +127,7 @@ class Prefetching:
         self._is_beginning = False
 
     def withhold(self, ids: Collection[int]) -> list[Claimed]:
-        """Remove and return those of the given tasks that have not begun, so that they never do."""
+        """Remove and return those of the given tasks that have not begun, so that they cannot begin."""
         withheld = [task for task in self._prefetch.tasks if task.id in ids]
         for task in withheld:
             self._prefetch.remove(task.id)

@@ -1,8 +1,8 @@
 """Announce starts, progress and endings of tasks that other processes run, derived from the store.
 
-No process writes a row for an event. While something listens, and another process has committed, the running tasks and
-the latest rows of history are compared with what was read before. One read follows another after
-:data:`LOOK_INTERVAL` at the earliest, and each is bounded: what does not fit is counted as ``EventsMissed``.
+No process writes a row for an event. While there is a listener, and another process has committed, the running tasks
+and the latest rows of history are compared with what was read before. Reads are at least :data:`LOOK_INTERVAL` apart,
+and each is bounded: ``EventsMissed`` counts the endings that do not fit.
 
 An ending becomes visible some time after its instant: a transaction takes time, and the clocks of machines differ. So
 each read looks back for :data:`LOOK_BACK_MS`, and :class:`Announced` drops what was announced before, here or by an
@@ -33,19 +33,19 @@ from taskmill.observe.bus import EventBus
 from taskmill.runtime.neighbours import Neighbours
 
 LOOK_INTERVAL = 0.1
-"""Seconds between two reads, at least."""
+"""The shortest time between two reads, in seconds."""
 LOOK_ANYWAY = 0.5
-"""Seconds after which this process checks whether it has begun or stopped to dispatch, and whether anything listens."""
+"""Seconds after which this process checks whether it dispatches now, and whether there is still a listener."""
 LOOK_BACK_MS = 10_000
 """How far back each read looks for endings that have become visible late."""
 MOST_ANNOUNCED = 1_000
-"""The most endings that are announced after one read; earlier ones are missed."""
+"""The largest number of endings that are announced after one read; earlier ones are missed."""
 
 _decode_progress = msgspec.json.Decoder(StoredProgress).decode
 
 
 class _Seen(NamedTuple):
-    """What the last read has found."""
+    """The result of the last read."""
 
     since: int
     """When listening began; what happened before is not announced."""
@@ -55,7 +55,7 @@ class _Seen(NamedTuple):
 
 
 class RemoteEvents:
-    """Reads the work of other processes while something listens."""
+    """Reads the work of other processes while there is a listener."""
 
     def __init__(
         self, store: Store, clock: Clock, bus: EventBus, neighbours: Neighbours, is_dispatching: Callable[[], bool]
@@ -106,7 +106,7 @@ class RemoteEvents:
     async def _look_once(self) -> None:
         is_alone = self._is_dispatching() and not self._store.is_cluster
         if is_alone and self._seen is None:
-            # Endings of this process are announced when they are committed. Another one may take over at any time.
+            # Endings of this process are announced when they are committed. Another process may take over at any time.
             self._since = self._clock.now_ms()
             self._announced.forget(self._since, frozenset())
             return
@@ -114,7 +114,7 @@ class RemoteEvents:
         seen = self._seen or _Seen(self._since, self._since, {})
         found = await self._store.work_elsewhere(seen.looked_at - LOOK_BACK_MS, seen.looked_at)
         await self._announce(found, seen, now)
-        # After this process has taken over, one last read has found what the one before has done.
+        # After this process has taken over, one last read has found what the previous dispatcher did.
         self._seen = None if is_alone else _Seen(seen.since, now, {task.id: task.progress for task in found.running})
         if self._seen is not None:
             self._announced.forget(now, frozenset(self._seen.progress))
@@ -151,7 +151,7 @@ class RemoteEvents:
                 self._bus.about_elsewhere("TaskProgressed", record, progress=progress)
 
     async def _new_endings(self, found: WorkElsewhere, seen: _Seen) -> dict[int, int]:
-        """Return when the tasks ended whose endings are to be announced, the first to end first."""
+        """Return the endings to announce, in the order in which they happened: task ids and when each task ended."""
         new = [
             (ended_at, id)
             for ended_at, id in found.ended

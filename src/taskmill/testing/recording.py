@@ -101,7 +101,7 @@ def _encoded(name: str, values: object) -> str | None:
 
 
 class RecordingContext(Context):
-    """A Context that stores nothing and remembers what the handler asked for."""
+    """A Context that stores nothing and remembers what the handler did."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class RecordingContext(Context):
 
 
 class _Recorder:
-    """Takes the place of the scheduler. Nothing waits, so that ``save`` and ``spawn`` may be awaited or not."""
+    """Replaces the scheduler. Its methods never wait, so ``save`` and ``spawn`` may be awaited or not."""
 
     def __init__(self, stop_requested: bool) -> None:
         self.stop_requested = stop_requested

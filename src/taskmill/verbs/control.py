@@ -51,7 +51,7 @@ class ControlMethods(ReadMethods):
         late = self._withhold(result.ids)
         self._follow(result.commit)
         if late:
-            # A turn that was under way has claimed them.
+            # A turn that was in progress has claimed them.
             try:
                 self._follow((await self._cancel_withheld([task.id for task in late], late)).commit)
             except StoreError:
@@ -63,7 +63,7 @@ class ControlMethods(ReadMethods):
         return [] if self._loop is None else self._loop.prefetching.withhold(ids)
 
     async def _cancel_withheld(self, ids: Sequence[int], withheld: Sequence[Claimed]) -> CancelResult:
-        """Cancel tasks of which some were prefetched and cannot begin any more."""
+        """Cancel tasks, some of which were prefetched and can no longer begin."""
         tokens = [(task.id, task.attempt) for task in withheld]
         try:
             return await self._store.cancel(ids, self._clock.now_ms(), tokens)

@@ -160,7 +160,7 @@ class ReadMethods(Components):
         return Rules(msgspec.structs.replace(rules.declared, max_concurrency=slots), rules.controls)
 
     async def _unknown(self, types: Iterable[str]) -> frozenset[str]:
-        """Return the types without a handler on any dispatching node; if none dispatches, on any that ever did."""
+        """Return the types without a handler on any dispatching node; if none dispatches, those never registered."""
         unknown = frozenset(types)
         if self._loop is not None:
             unknown = frozenset(type for type in unknown if self._registry.find(type) is None)
@@ -229,7 +229,7 @@ class ReadMethods(Components):
             self._waiters.leave(id)
 
     async def _warn_if_stuck(self, id: int, handler: int | None) -> None:
-        """Warn a caller that has waited for a while if nothing can run the task."""
+        """Warn a caller that has waited for a while if the task cannot start."""
         if not self._is_dispatched:
             self._wait_warnings.no_dispatcher(id)
         elif handler is not None and self._loop is not None:
@@ -284,8 +284,8 @@ class ReadMethods(Components):
     ) -> Listener[Any]:
         """Listen from now on; return an async iterator over the given kinds of events, or over all.
 
-        ``since`` is the ``seq`` of an event of this scheduler: the iterator continues after that event. If what
-        followed it is not known any longer, the first event is ``EventsMissed``.
+        ``since`` is the ``seq`` of an event of this scheduler: the iterator continues after that event. If the events
+        after it are no longer known, the first event is ``EventsMissed``.
         """
         self._opened()
         listener = self._bus.listen(kinds, domain, type, since)
@@ -293,7 +293,7 @@ class ReadMethods(Components):
         return listener
 
     def _end_events(self) -> None:
-        """End all event streams, and from now on every new one at once, because the program shuts down."""
+        """End all event streams, and end each new one as soon as it is created, because the program shuts down."""
         if self._is_open:
             self._bus.end_listeners()
 

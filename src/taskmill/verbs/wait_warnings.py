@@ -1,4 +1,6 @@
-"""Warn a caller that waits for a task which cannot end: nothing dispatches, or all slots wait for tasks without one.
+"""Warn a caller that waits for a task that cannot start.
+
+Either nothing dispatches, or all slots are held by handlers that wait for tasks without a slot.
 
 Each warning is logged once per scheduler.
 """

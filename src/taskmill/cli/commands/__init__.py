@@ -1,6 +1,6 @@
 """The commands in the order in which ``taskmill --help`` lists them, and the module of each.
 
-A module is imported only for its own command, so that no command waits for what another one needs.
+A module is imported only for its own command, so that no command waits for the imports of another one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Command(Protocol):
 SUMMARIES = {
     "demo": "Run a realistic workload on a temporary file, and check that nothing is lost",
     "run": "Run the tasks of a scheduler in your code, until SIGINT or SIGTERM",
-    "status": "Count tasks by status and group, and say whether anything dispatches",
+    "status": "Count tasks by status and group, and say whether a scheduler dispatches",
     "ls": "List active tasks, oldest first; with --history ended tasks, newest first",
     "stats": "Show statistics of task types, from all tasks that ended",
     "show": "Show everything about one task",

@@ -158,7 +158,7 @@ class DemoRun:
 # The audit
 
 ENOUGH_SNAPSHOTS = 10
-"""The least number of snapshots for a comparison of shares."""
+"""The smallest number of snapshots from which shares are compared."""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,6 @@ Tasks of a node that had stopped, or left, count none.
 so a node that was declared dead but is still running cannot change tasks that it has lost. A node without a row cannot
 claim either. Its next heartbeat finds that the row is gone; the node then registers again, under a new id.
 
-The node's own view of its lease is in ``lease.py``, heartbeats and notifications in ``heartbeat.py``, what these say in
-``news.py``, and the statements in ``cluster.sql``.
+The node's own view of its lease is in ``lease.py``, heartbeats and notifications in ``heartbeat.py``, the content of
+notifications in ``news.py``, and the statements in ``cluster.sql``.
 """

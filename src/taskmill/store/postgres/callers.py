@@ -142,7 +142,7 @@ class CallersTransactions:
         self._changes[number] = self._changes.get(number, NO_CHANGES).joined(changes)
 
     def take_committed(self, session: Session) -> Changes | None:
-        """Remove the transactions that have ended; return the changes of those that were committed, if any was."""
+        """Remove the transactions that have ended; return the changes of the committed ones, None if there are none."""
         committed: Changes | None = None
         for number, state in _states(session, sorted(self._changes)):
             if state != "in progress":

@@ -293,7 +293,7 @@ def without_password(address: str) -> str:
 
 
 class Alarm:
-    """A wake-up call for one thread that waits for data on a connection; any other thread can ring."""
+    """Wakes one thread that waits for data on a connection; any other thread can call :meth:`ring`."""
 
     def __init__(self) -> None:
         self._woken, self._wake = socket.socketpair()

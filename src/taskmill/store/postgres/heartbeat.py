@@ -67,8 +67,8 @@ class Heartbeat:
         """Create the thread without starting it.
 
         ``own_changes`` returns how many own commits the counter may contain. ``heard`` is called in the thread when
-        another node has changed something, ``cut_off`` in the lease's thread when this node can no longer prove that
-        it is alive. ``others`` returns the sessions of this store whose calls are given up if they are not answered.
+        another node has changed something, ``cut_off`` in the lease's thread when this node can no longer prove that it
+        is alive. ``others`` returns the sessions of this store whose calls are aborted if the server does not answer.
         Without ``listens`` no notifications are received or sent, and changes are only found by the counter.
         """
         self._listens = listens
@@ -327,7 +327,7 @@ class Heartbeat:
         assert session is not None  # noqa: S101 - the caller has connected
         moved, alive, died, left = session.execute("news", (lease.LEASE,)).fetchone()
         self._alive = _decode_ids(alive)
-        # Read in this order, no own change is taken for one of another node.
+        # In this order of reads, none of this node's own changes is mistaken for one of another node.
         self._counted.count(moved, self._own_changes(), time.monotonic(), anew=self._beats % LOOK_ANYWAY == 0)
         if (left or (died and self.may_bury)) and not self.has_dead_nodes:
             self.has_dead_nodes = True

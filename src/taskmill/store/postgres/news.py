@@ -1,7 +1,7 @@
-"""What nodes tell each other: which tasks their commits have put into the queue (docs/decisions/0035).
+"""The content of notifications between nodes: which tasks their commits have put into the queue (docs/decisions/0035).
 
 A notification names the node that sends it, the number of its commits since the last one, and the tasks that these have
-queued. Everything else that a dispatcher has to know is reported as "more", and leads to a survey.
+queued. Any other change that a dispatcher needs to know is reported as "more", and leads to a survey.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LOOK_AGAIN = 1.0
 
 
 class Notification(msgspec.Struct, array_like=True):
-    """What one node tells the others. Older versions of taskmill send the name of the sender alone."""
+    """A notification of one node to the others. Older versions of taskmill send only the name of the sender."""
 
     sender: str
     commits: int
     queued: list[tuple[int, int]] | None
-    """The first and the last of ids that follow each other; None if more has changed than the places of tasks."""
+    """Ranges of consecutive ids, first and last; None if more has changed than the places of tasks."""
 
     @property
     def changes(self) -> Changes:
@@ -49,7 +49,7 @@ def notification(sender: str, changes: Changes, commits: int) -> str:
 
 
 def read_notification(text: str) -> Notification:
-    """Return what was told. If it is not understood, anything may have changed."""
+    """Parse a notification. If the text cannot be parsed, the result says that anything may have changed."""
     try:
         return _decode(text)
     except msgspec.DecodeError:
@@ -90,7 +90,7 @@ class WaitingChanges:
 
 
 class CommitCounter:
-    """Finds commits of other nodes that no notification has told of.
+    """Finds commits of other nodes that no notification has reported.
 
     A sequence grows with each commit, a moment before it is visible. This process knows how many of these commits are
     its own, and how many the notifications of the others have covered.
@@ -105,7 +105,7 @@ class CommitCounter:
         """How many of them are known."""
         self._look_again = False
         self.check_at: float | None = None
-        """When :meth:`has_missed` has to be asked."""
+        """When :meth:`has_missed` has to be called."""
 
     def tell(self, commits: int) -> None:
         """Note that a notification has covered commits of other nodes."""
@@ -128,7 +128,7 @@ class CommitCounter:
             self.check_at = now + self._patience
 
     def has_missed(self, now: float) -> bool:
-        """True if something was committed that no notification has told of in time, so that a survey has to find it."""
+        """True if a commit was not reported by a notification in time, so that a survey has to find its changes."""
         if self._counted is None or self.check_at is None or now < self.check_at:
             return False
         is_missing = self._counted > self._told

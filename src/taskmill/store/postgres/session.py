@@ -54,7 +54,7 @@ class Statements(ABC):
     settings = ""
     """SET LOCAL statements for the start of each transaction, if the session cannot keep settings."""
     changes = NO_CHANGES
-    """What the requests of the current transaction have noted for other nodes; the writer sets it back."""
+    """What the requests of the current transaction have noted for other nodes; the writer resets it."""
     rows_changed: int | None = None
     _is_in_snapshot = False
 

@@ -235,7 +235,7 @@ class PostgresStore(WriteSide, ReadSide):
         return self._heartbeat.take_changed()
 
     def note_beginning(self, id: int, attempt: int, began_at: int) -> None:
-        """Note nothing: only the server outlives this machine, and a round trip per task would cost too much."""
+        """Record nothing: only the server outlives this machine, and a round trip per task would cost too much."""
 
     async def recover(self, now: int) -> Recovery:
         """Return the tasks of dead nodes to the queue."""

@@ -24,9 +24,9 @@ from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
 from taskmill.store.sql.statements import SQL
 
 MOST_AHEAD = 100_000
-"""The largest number of tasks ahead that is counted; an index has about 100,000 entries in 10 ms."""
+"""The largest number of tasks ahead that is counted. Counting 100,000 entries of an index takes about 10 ms."""
 MOST_LOOKED_AT = 10_000
-"""How many tasks are read, one by one, in lanes where the order of the queue is not that of age."""
+"""How many tasks are read, one by one, in lanes that are not ordered by age."""
 FOREVER = 2**62
 _END = (FOREVER, 0)
 
@@ -51,7 +51,7 @@ class _Span(NamedTuple):
 
     @property
     def depends_on_age(self) -> bool:
-        """True if the span is only a part of a lane that is not in the order of age."""
+        """True if the span is only a part of a lane that is not ordered by age."""
         return self.lane.renewed and (self.since, self.until) != (-1, FOREVER)
 
     def in_index(self) -> tuple[int, int, int]:
@@ -88,7 +88,7 @@ def _is_paused(lane: Lane, rules: Rules, now: int) -> bool:
 
 
 def _since(rules: Rules, urgency: int, level: int, now: int) -> int:
-    """Return when a task of this urgency must have begun to wait, at the latest, to be as urgent as ``level`` now."""
+    """Return since when, at the latest, a task of this urgency must have waited to be as urgent as ``level`` now."""
     if urgency <= level:
         return FOREVER
     aging = rules.declared.aging

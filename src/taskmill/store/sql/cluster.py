@@ -1,8 +1,8 @@
 """Rules that concern all nodes together: shared limits, and preemption on any node.
 
-Limits are counted, and tokens are taken, in the transaction that claims. Tasks to preempt are chosen and marked in a
-transaction that is alone. The mark is the column ``preempted`` of a running task. The node that runs the task finds it
-with its next survey, as it finds requests to cancel. The next claim of the task clears it.
+Limits are counted, and tokens are taken, in the transaction that claims. Tasks to preempt are chosen and marked in an
+exclusive transaction. The mark is the column ``preempted`` of a running task. The node that runs the task finds it with
+its next survey, as it finds requests to cancel. The next claim of the task clears it.
 """
 
 from __future__ import annotations

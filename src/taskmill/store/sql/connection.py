@@ -63,7 +63,7 @@ class Connection(Protocol):
         ...
 
     def note(self, commit: Commit, /) -> None:
-        """Note for other processes that dispatch what a part of this transaction did."""
+        """Note what a part of this transaction did, for dispatchers in other processes."""
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:

@@ -267,7 +267,7 @@ def set_aside(connection: Connection, now: int, *, running: bool) -> SetAside:
     ]
     end_tasks(connection, endings, now, done.commit)
     if tasks:
-        # They were counted with the values that they had before the damage.
+        # The tasks were counted with the values that they had before the damage.
         recount(connection)
     return done
 

@@ -118,7 +118,7 @@ def _once(endings: Sequence[EndingRow]) -> Sequence[EndingRow]:
 def leave_active(connection: Connection, ids: str, sums: str, *, tagged: bool) -> None:
     """Delete tasks that are in history from the active table, and add them to the tally.
 
-    Tasks that were not running are counted before.
+    The caller has already subtracted those that were not running from the numbers of active tasks.
     """
     connection.execute(SQL["delete_active"], (ids,))
     connection.execute(SQL["tally"], (sums,))

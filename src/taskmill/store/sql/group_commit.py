@@ -146,7 +146,7 @@ class GroupCommit(ABC):
     def refuse_in_forked_child(self) -> None:
         """Accept no request in a forked process: the connections belong to its parent."""
         self._closed = StoreLost(
-            "the store was opened before this process was forked; close it before the fork, open one in each process"
+            "the store was opened before this process was forked; close it before the fork and open it in each process"
         )
 
     def measure(self, counters: StoreCounters) -> None:

@@ -39,7 +39,7 @@ _decode_running = msgspec.json.Decoder(list[RunningElsewhere]).decode
 _decode_edges = msgspec.json.Decoder(list[Dependency]).decode
 
 MOST_ENDED = 10_000
-"""The most ended tasks that one look at the work of other processes reads."""
+"""The largest number of ended tasks in one read of the work of other processes."""
 
 _TALLIED = frozenset({"status", "type", "domain", "group"})
 
@@ -215,7 +215,7 @@ def _among(connection: Connection, view: View, ids: str) -> list[TaskRecord | Hi
 
 
 def work_elsewhere(connection: Connection, node: int | None, ended_since: int, news_since: int) -> WorkElsewhere:
-    """Return the tasks that other nodes than ``node`` run, and the tasks that ended lately."""
+    """Return the tasks that run on nodes other than ``node``, and the tasks that ended recently."""
     query, parameters = last_ended("ended_at >= ?", (ended_since,), MOST_ENDED)
     with connection.snapshot():
         running = _decode_running(one(connection, SQL["running_elsewhere"], node))

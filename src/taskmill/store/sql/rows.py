@@ -259,7 +259,7 @@ def _unreadable(id: int) -> Described:
     )
 
 
-# Writing new tasks, and finding the tasks that stand in the way of a new key
+# Writing new tasks, and finding the tasks that conflict with a new key
 
 
 def insert_rows(connection: Connection, tasks: Sequence[NewTask], first_id: int | None = None) -> int:

@@ -12,9 +12,9 @@ If the companion file is deleted while it is locked, the next process would crea
 write-ahead log is locked as well: while any process has the database open, every other process finds the same log.
 SQLite does not lock the log itself. On Windows the log is not locked, because open files cannot be deleted there.
 
-The companion file also holds the last beginnings of prefetched tasks. A beginning is committed to the database only
-later, with the end of the task. Bytes that were written to a file survive the death of the process without a sync, so
-the next dispatcher finds which prefetched tasks the dead one had begun.
+The companion file also records which prefetched tasks have begun most recently. The database gets this only later, with
+the end of the task. Bytes that were written to a file survive the death of the process without a sync, so the next
+dispatcher finds which prefetched tasks the dead one had begun.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class SqliteStore(WriteSide, ReadSide):
         """Raise ``InvalidState`` if a parent process had this file open when it forked this one.
 
         SQLite notes which locks its process holds on a file. A forked process inherits the notes and not the locks, so
-        every connection that it opens may break the locking of the file, and with it the file.
+        every connection that it opens may break the locking of the file and corrupt it.
         """
         for other in self._all_open:
             if other._opened_in != os.getpid() and other.name != MEMORY and _is_same_file(other.name, self.name):

@@ -1,8 +1,7 @@
--- Active tasks and history are apart, so that the live table stays small whatever has ended.
--- Names are prefixed because the queue may share the application's own database.
--- Instants are milliseconds since the epoch, UTC. The tables, their columns and the order of these are those of the SQLite
--- store, and a test says so; what only a cluster needs comes at the end. Texts that are compared and sorted are compared by
--- their bytes, whatever the language of the database.
+-- Active tasks and history are in separate tables, so that the active table stays small. Names are prefixed because the
+-- queue may share the application's own database. Instants are milliseconds since the epoch, UTC. The tables, their
+-- columns and the order of these are those of the SQLite store, which a test checks; the tables that only a cluster
+-- needs come at the end. Texts are compared and sorted by their bytes, whatever the language of the database.
 
 -- Ids are taken from here in runs: see taskmill_take_ids.
 CREATE SEQUENCE taskmill_task_id;
@@ -116,7 +115,8 @@ CREATE INDEX taskmill_history_type ON taskmill_history (type, ended_at, id);
 CREATE INDEX taskmill_history_child ON taskmill_history (parent_id, id) WHERE parent_id IS NOT NULL;
 CREATE INDEX taskmill_history_key ON taskmill_history (type, key, ended_at) WHERE key IS NOT NULL;
 
--- Who waits for whom. An edge is open until the task it points at has ended; closed ones are kept for those who look.
+-- Dependencies between tasks. An edge is open until the task that it points at has ended; closed edges are kept for
+-- graphs.
 CREATE TABLE taskmill_dependency (
     task_id bigint NOT NULL,
     on_id bigint NOT NULL,
@@ -139,7 +139,7 @@ CREATE TABLE taskmill_series (
     paused boolean NOT NULL DEFAULT false
 );
 
--- Work by the clock: what is declared, and what has become of it.
+-- Cron tasks: their declarations and their state.
 CREATE TABLE taskmill_cron (
     name text COLLATE "C" PRIMARY KEY,
     position integer NOT NULL, -- in the order of declaration
@@ -150,7 +150,8 @@ CREATE TABLE taskmill_cron (
 );
 CREATE INDEX taskmill_cron_firing ON taskmill_cron (task_id) WHERE task_id IS NOT NULL;
 
--- What was changed at run time about the scheduler, a domain, a group or a task type: settings, pauses, rate limits.
+-- Controls of the scheduler, a domain, a group or a task type that were changed at run time: settings, pauses, rate
+-- limits.
 CREATE TABLE taskmill_control (
     kind text COLLATE "C" NOT NULL CHECK (kind IN ('scheduler', 'domain', 'group', 'type')),
     name text COLLATE "C" NOT NULL,
@@ -162,11 +163,11 @@ CREATE TABLE taskmill_control (
     full_at bigint,        -- when the bucket is full again, as if nothing had been taken
     PRIMARY KEY (kind, name)
 );
--- Where nothing but a bucket is known: names come and go.
+-- Rows that hold nothing but a bucket: names come and go.
 CREATE INDEX taskmill_control_full ON taskmill_control (full_at)
     WHERE full_at IS NOT NULL AND change IS NULL AND paused_at IS NULL;
 
--- What concerns the file as a whole: what its dispatcher declares, and a number that grows with each control.
+-- Settings of the whole store: what its dispatcher declares, and a number that grows with each control.
 CREATE TABLE taskmill_setting (
     name text COLLATE "C" PRIMARY KEY,
     value text COLLATE "C" NOT NULL
@@ -190,7 +191,7 @@ CREATE TABLE taskmill_history_tag (
 );
 CREATE INDEX taskmill_history_tag_task ON taskmill_history_tag (task_id);
 
--- How many tasks ended how: counts and statistics never scan history. `kept` of them are still in it.
+-- The number of tasks by ending: counts and statistics never scan history. `kept` of them are still in history.
 CREATE TABLE taskmill_tally (
     type text COLLATE "C" NOT NULL,
     group_name text COLLATE "C" NOT NULL,
@@ -202,7 +203,7 @@ CREATE TABLE taskmill_tally (
     PRIMARY KEY (type, group_name, ending, shard)
 );
 
--- What the runs of a task type have moved, in bytes, as far as anybody told.
+-- The bytes that the runs of a task type have moved, as far as they were reported or measured.
 CREATE TABLE taskmill_io (
     type text COLLATE "C" PRIMARY KEY,
     runs bigint NOT NULL,
@@ -218,7 +219,7 @@ CREATE TABLE taskmill_type (
     defaults text NOT NULL
 );
 
--- What only a cluster needs.
+-- Tables that only a cluster needs.
 
 -- The schedulers that dispatch. A node that was not seen for a while, by the clock of the database, is dead, and its tasks
 -- return to the queue.
@@ -233,22 +234,23 @@ CREATE TABLE taskmill_node (
     entered_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Holds no rows. Whoever writes locks it: in mode SHARE what concerns nobody else, in mode EXCLUSIVE everything else.
+-- Holds no rows. Each writing transaction locks it: in mode SHARE if it affects no other writer, otherwise in mode
+-- EXCLUSIVE.
 CREATE TABLE taskmill_writing ();
 
--- The last mark of each writer: what became of a commit that was cut off. Numbers of transactions do not tell, since a server
--- that has crashed gives those of what was under way once more.
+-- The last mark of each writer shows whether a commit that was cut off has succeeded. Transaction ids cannot show it: a
+-- server that has crashed assigns those of unfinished transactions again.
 CREATE TABLE taskmill_commit (
     writer text COLLATE "C" PRIMARY KEY,
     mark bigint NOT NULL,
     made_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Moves with every commit that others may want to know of.
+-- Grows with every commit that other nodes may have to know of.
 CREATE SEQUENCE taskmill_change;
 
--- Sets aside ids that follow each other and returns the first. A sequence alone would mix those of two sessions. The lock is
--- held for this moment only, not until the end of the transaction, which may be a caller's own and long.
+-- Reserves consecutive ids and returns the first. A sequence alone would mix those of two sessions. The lock is held
+-- for this moment only, not until the end of the transaction, which may be a caller's own and long.
 CREATE FUNCTION taskmill_take_ids(wanted bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     lock_key CONSTANT bigint := (1952541547::bigint << 32) | 'taskmill_task_id'::regclass::oid::bigint;
@@ -271,9 +273,10 @@ CREATE FUNCTION taskmill_ids(list text) RETURNS bigint[] LANGUAGE sql STABLE AS 
     SELECT translate(list, '[]', '{}')::bigint[]
 $$;
 
--- Rows of the queue live for moments: a task leaves three dead ones behind. Left to the server's own settings, a fifth of a
--- table would have to be dead before anybody cleans up, and every claim would walk past it. Where only columns change that no
--- index knows, room on the page lets a new version of a row stay beside the old one, which no vacuum is needed to remove.
+-- Rows of the queue are short-lived: a task leaves three dead rows behind. With the server's default settings, a fifth
+-- of a table would have to be dead before a vacuum, and every claim would scan past the dead rows. If an update changes
+-- no indexed column, free space on the page keeps the new version of a row beside the old one, which is then removed
+-- without a vacuum.
 ALTER TABLE taskmill_task SET (
     fillfactor = 80, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_analyze_threshold = 500, autovacuum_analyze_scale_factor = 0.05);

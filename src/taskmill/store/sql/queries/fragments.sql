@@ -359,13 +359,13 @@ main.;
 (SELECT last_value FROM taskmill_task_id);
 
 -- name: on_this_node
--- Condition that a task is claimed by the node of this session, to put after another one.
+-- Condition, to be appended to another one, that a task is claimed by the node of this session.
 -- sqlite: a file has no nodes.
 -- postgres:
 AND node_id IS NOT DISTINCT FROM {this_node};
 
 -- name: no_node
--- Assignment that takes a task from its node, to put after another one.
+-- Assignment, to be appended to another one, that takes a task from its node.
 -- sqlite: a file has no nodes.
 -- postgres:
 , node_id = NULL;

@@ -67,7 +67,7 @@ SELECT json_row(
 -- sqlite:
 INSERT INTO taskmill_setting (name, value) VALUES ('moves', '1')
 ON CONFLICT (name) DO UPDATE SET value = CAST(value AS bigint) + 1;
--- postgres: nothing to do; notifications tell it.
+-- postgres: nothing to do; notifications report it.
 
 -- name: front_of_lanes
 -- Return the first $2 tasks of each given lane. Skip tasks whose deadline has passed at $3: the expiry sweep has not

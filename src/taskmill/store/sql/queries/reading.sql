@@ -86,7 +86,7 @@ SELECT value, count(*) FROM taskmill_task_tag WHERE name = $1 GROUP BY value ORD
 SELECT json_list(id ORDER BY id) FROM taskmill_history WHERE id IN ids($1);
 
 -- name: running_elsewhere
--- Return [id, attempt, started_at, progress] of the tasks that begun attempts of other nodes than $1 run.
+-- Return [id, attempt, started_at, progress] of the tasks that run on nodes other than $1 and have begun.
 -- sqlite: one process runs tasks; if it is this one, $1 is not null.
 SELECT json_list(json_row(id, attempt, started_at, progress))
 FROM taskmill_task WHERE status = 'running' AND started_at IS NOT NULL AND $1 IS NULL;

@@ -1,6 +1,5 @@
--- Active tasks and history are apart, so that the live table stays small whatever has ended.
--- Names are prefixed because the queue may share the application's own file.
--- Instants are milliseconds since the epoch, UTC.
+-- Active tasks and history are in separate tables, so that the active table stays small. Names are prefixed because the
+-- queue may share the application's own file. Instants are milliseconds since the epoch, UTC.
 
 CREATE TABLE taskmill_task (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -110,7 +109,8 @@ CREATE INDEX taskmill_history_type ON taskmill_history (type, ended_at, id);
 CREATE INDEX taskmill_history_child ON taskmill_history (parent_id, id) WHERE parent_id IS NOT NULL;
 CREATE INDEX taskmill_history_key ON taskmill_history (type, key, ended_at) WHERE key IS NOT NULL;
 
--- Who waits for whom. An edge is open until the task it points at has ended; closed ones are kept for those who look.
+-- Dependencies between tasks. An edge is open until the task that it points at has ended; closed edges are kept for
+-- graphs.
 CREATE TABLE taskmill_dependency (
     task_id INTEGER NOT NULL,
     on_id INTEGER NOT NULL,
@@ -133,7 +133,7 @@ CREATE TABLE taskmill_series (
     paused INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
--- Work by the clock: what is declared, and what has become of it.
+-- Cron tasks: their declarations and their state.
 CREATE TABLE taskmill_cron (
     name TEXT PRIMARY KEY,
     position INTEGER NOT NULL, -- in the order of declaration
@@ -144,7 +144,8 @@ CREATE TABLE taskmill_cron (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX taskmill_cron_firing ON taskmill_cron (task_id) WHERE task_id IS NOT NULL;
 
--- What was changed at run time about the scheduler, a domain, a group or a task type: settings, pauses, rate limits.
+-- Controls of the scheduler, a domain, a group or a task type that were changed at run time: settings, pauses, rate
+-- limits.
 CREATE TABLE taskmill_control (
     kind TEXT NOT NULL CHECK (kind IN ('scheduler', 'domain', 'group', 'type')),
     name TEXT NOT NULL,
@@ -156,11 +157,11 @@ CREATE TABLE taskmill_control (
     full_at INTEGER,       -- when the bucket is full again, as if nothing had been taken
     PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
--- Where nothing but a bucket is known: names come and go.
+-- Rows that hold nothing but a bucket: names come and go.
 CREATE INDEX taskmill_control_full ON taskmill_control (full_at)
     WHERE full_at IS NOT NULL AND change IS NULL AND paused_at IS NULL;
 
--- What concerns the file as a whole: what its dispatcher declares, and a number that grows with each control.
+-- Settings of the whole store: what its dispatcher declares, and a number that grows with each control.
 CREATE TABLE taskmill_setting (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -184,7 +185,7 @@ CREATE TABLE taskmill_history_tag (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX taskmill_history_tag_task ON taskmill_history_tag (task_id);
 
--- How many tasks ended how: counts and statistics never scan history. `kept` of them are still in it.
+-- The number of tasks by ending: counts and statistics never scan history. `kept` of them are still in history.
 CREATE TABLE taskmill_tally (
     type TEXT NOT NULL,
     group_name TEXT NOT NULL,
@@ -195,7 +196,7 @@ CREATE TABLE taskmill_tally (
     PRIMARY KEY (type, group_name, ending)
 ) STRICT, WITHOUT ROWID;
 
--- What the runs of a task type have moved, in bytes, as far as anybody told.
+-- The bytes that the runs of a task type have moved, as far as they were reported or measured.
 CREATE TABLE taskmill_io (
     type TEXT PRIMARY KEY,
     runs INTEGER NOT NULL,
