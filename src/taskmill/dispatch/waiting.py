@@ -56,6 +56,8 @@ class WaitingTasks:
         self._news = OthersNews()
         self.in_doubt = False
         """True after a turn has failed: its claims may be committed, so nothing is claimed before a survey."""
+        self.looks_first = False
+        """True after a turn has found changed controls: nothing is claimed before the lanes are read again."""
         self.next_due: int | None = None
         self.next_expiry: int | None = None
         self.next_beat: int | None = None
@@ -353,9 +355,10 @@ class WaitingTasks:
         all_started = len(result.claimed) >= len(starts.claims) + len(starts.hooks)
         self.picker.turn_over(result.buckets, all_started=all_started)
         if result.controls is not None:
-            # Nothing was claimed, and a pause may have changed places.
+            # Nothing was claimed, and a pause may have changed places: read them before anything is claimed.
             self.picker.rule(Rules(declared, result.controls), result.controls.buckets.items(), result.now)
-            self.survey_wanted = not look.survey or self.survey_wanted
+            self.looks_first = not look.survey
+            self.survey_wanted = self.survey_wanted or self.looks_first
         if result.elsewhere is not None:
             self._load.now_elsewhere(result.elsewhere)
         self.survey_wanted = self.survey_wanted or result.refused or result.needs_survey
@@ -373,7 +376,8 @@ class WaitingTasks:
         else:
             self.has_preempted = self.has_preempted and not upkeep.resume_preempted
             self.has_eased = self.has_eased and not upkeep.resume_eased
-        if upkeep.expire and len(result.claimed) < len(starts.claims):
+        was_read = look.survey or result.controls is not None
+        if upkeep.expire and not was_read and len(result.claimed) < len(starts.claims):
             # Slots were offered to tasks that have expired: read the lanes behind them.
             for ended in result.commit.ended:
                 self.doubt(ended.task)

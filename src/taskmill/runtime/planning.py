@@ -218,8 +218,8 @@ class Planner:
         # A task that is due, or is released by an ending, may be more urgent than those that are known to wait. So it
         # is read before anything is claimed, though not twice in a row: a stream of such turns would keep slots empty.
         releases = not waiting.is_empty and any(each.stopped or each.task.is_tied for each in judged)
-        looks_first = waiting.in_doubt or (not self._looked_first and (promote or releases))
-        self._looked_first = looks_first
+        looks_first = waiting.in_doubt or waiting.looks_first or (not self._looked_first and (promote or releases))
+        self._looked_first, waiting.looks_first = looks_first, False
         at_work: list[int] | None = None
         shown_slots = slots if self._store.is_cluster else None
         if self._store.is_cluster and waiting.in_doubt:
