@@ -89,6 +89,7 @@ class Scheduler:
         """Start the background thread and open the store. ``with`` does this and ends with :meth:`close`."""
         with self._opening:
             if self._caller is not None:
+                self._caller.check_process()
                 raise InvalidState("this scheduler is already open")
             loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=loop.run_forever, name="taskmill-blocking", daemon=True)

@@ -36,7 +36,7 @@ from taskmill.model.machine import (
     checked_sources,
 )
 from taskmill.model.settings import Aging, Group, Priority, Retention, Retry
-from taskmill.verbs.components import checked_concurrency
+from taskmill.verbs.components import checked_concurrency, forked
 from taskmill.verbs.running import RunMethods
 from taskmill.verbs.submitting import SubmitMethods
 from taskmill.verbs.tuning import TuneMethods
@@ -185,7 +185,7 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
             for module in _LOADED_WHEN_OPENED:
                 importlib.import_module(module)
         if self._is_open:
-            raise InvalidState("this scheduler is already open")
+            raise forked(self._opened_in) if self._is_forked else InvalidState("this scheduler is already open")
         worker_process.refuse_to_open()
         await self._store.open()
         try:

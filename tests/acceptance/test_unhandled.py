@@ -52,3 +52,15 @@ def test_status_and_ls_mark_them(tmp_path: Path, here: Here) -> None:
     listed = here("ls", store)
     assert "photos::old (no handler)" in listed
     assert "photos::resize (no handler)" not in listed
+    assert {task["type"]: task["no_handler"] for task in here.answer("ls", store)} == {
+        "photos::old": True,
+        "photos::resize": False,
+    }
+
+
+def test_ls_marks_no_ended_task(tmp_path: Path, here: Here) -> None:
+    store = tmp_path / "tasks.db"
+    with blocking.Scheduler(store, domains=[photos("resize")]) as scheduler:
+        scheduler.submit(Submission("photos::old", {}, check=False)).cancel()
+    (ended,) = here.answer("ls", store, "--history")
+    assert (ended["type"], "no_handler" in ended) == ("photos::old", False)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ def post_worker_init(worker):
 """
 
 
+def gunicorn_command(folder: Path, *options: str, workers: int = 2) -> list[str]:
+    """Return the command that serves ``app:app`` on a free port, with the configuration in this folder."""
+    conf = str(folder / "gunicorn_conf.py")
+    return [sys.executable, "-m", "gunicorn", "-c", conf, "-b", "127.0.0.1:0", "-w", str(workers), *options, "app:app"]
+
+
 @contextmanager
 def gunicorn(folder: Path, *options: str, workers: int = 2) -> Generator[str]:
     """Start gunicorn with ``app:app`` on a free port; yield its address once all workers are ready.
@@ -44,11 +51,12 @@ def gunicorn(folder: Path, *options: str, workers: int = 2) -> Generator[str]:
     conf = folder / "gunicorn_conf.py"
     conf.write_text(conf.read_text() + SAYS_READY)
     process = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "-c", conf, "-b", "127.0.0.1:0", "-w", str(workers), *options, "app:app"],
+        gunicorn_command(folder, *options, workers=workers),
         cwd=folder,
         env=ENVIRONMENT,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     try:
         assert process.stderr is not None
@@ -66,7 +74,9 @@ def gunicorn(folder: Path, *options: str, workers: int = 2) -> Generator[str]:
         process.communicate(timeout=30)
         assert process.returncode == 0
     finally:
-        process.kill()
+        # The workers too: one that hangs outlives its master.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 

@@ -157,8 +157,15 @@ async def submissions(ctx: Context, scheduler: Scheduler) -> None:
 
 
 def blocking_submissions(scheduler: blocking.Scheduler) -> None:
+    assert_type(scheduler.submit(with_context.prepare("a")), blocking.Handle[int])
     assert_type(scheduler.submit(with_context.prepare("a")).result(), int)
+    assert_type(scheduler.submit(threaded_with_context.prepare("a"), connection=object()).result(5), str | None)
     assert_type(scheduler.submit_many([optioned.prepare("a")]), list[blocking.Handle[dict[str, int]]])
+    assert_type(scheduler.submit_many(with_context.prepare(each) for each in "ab")[1].result(), int)
+    handle: blocking.Handle[None] = scheduler.submit(nothing.prepare())
+    handle.result()
+    several: list[Submission] = [Submission("sync::other", {"path": "a"}), nothing.prepare()]
+    scheduler.submit_many(several)
     scheduler.provide(object())
 
 

@@ -48,13 +48,17 @@ class LoopCaller:
 
         ``instead`` says what to do on that thread.
         """
-        if self.is_forked:
-            raise forked(self._opened_in)
+        self.check_process()
         if threading.get_ident() == self._thread_id:
             raise InvalidState(
                 "a blocking call on the scheduler's own event loop would wait forever, because the loop has to do "
                 f"the work: {instead}"
             )
+
+    def check_process(self) -> None:
+        """Raise ``InvalidState`` in a forked process."""
+        if self.is_forked:
+            raise forked(self._opened_in)
 
     @property
     def is_forked(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskmill import Context, Domain, SchedulerSettings
-from taskmill.blocking import Scheduler
+from taskmill.blocking import Handle, Scheduler
 
 domain = Domain("wrong")
 
@@ -32,3 +32,21 @@ def submitted() -> None:
     threaded.submit_sync(b"a")  # refused
     threaded.submit_sync("a").result().upper()  # refused
     threaded.submit_sync("a").result().bit_length()
+
+
+def submitted_to(scheduler: Scheduler) -> None:
+    scheduler.submit(threaded.prepare("a")).result().upper()  # refused
+    scheduler.submit_many([threaded.prepare("a")])[0].result().upper()  # refused
+    scheduler.submit_many([threaded.prepare("a")]).result()  # refused
+    scheduler.submit("wrong::threaded")  # refused
+    scheduler.submit([threaded.prepare("a")])  # refused
+    scheduler.submit_many(threaded.prepare("a"))  # refused
+    handle: Handle[str] = scheduler.submit(threaded.prepare("a"))  # refused
+    handles: list[Handle[str]] = scheduler.submit_many([threaded.prepare("a")])  # refused
+    scheduler.submit(threaded.prepare("a")).result().bit_length()
+    scheduler.submit_many([threaded.prepare("a")])[0].result().bit_length()
+    handles.append(handle)
+
+
+async def awaited(scheduler: Scheduler) -> None:
+    await scheduler.submit(threaded.prepare("a"))  # refused

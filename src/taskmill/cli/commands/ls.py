@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import structs
+
 from taskmill import Ending, HistoryRecord, Status, TaskRecord
 from taskmill.cli import output, text
 from taskmill.cli.output import DONE, WRONG, Refusal
@@ -42,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> int:
     found, unhandled = asyncio.run(_find(file, arguments, tags, ended=ended))
     shown = found[: arguments.limit] if arguments.limit else found
     if arguments.json:
-        output.print_json(shown)
+        output.print_json([_fields(record, unhandled) for record in shown])
     else:
         _print(shown, unhandled, ended=ended, more=len(found) > len(shown))
     return DONE
@@ -75,6 +77,12 @@ def _tags(given: Sequence[str]) -> dict[str, str]:
             raise Refusal(f"--tag needs NAME=VALUE, got {tag!r}", WRONG)
         tags[name] = value
     return tags
+
+
+def _fields(record: TaskRecord | HistoryRecord, unhandled: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a record, and for an active task whether its type has no handler."""
+    fields = structs.asdict(record)
+    return fields if isinstance(record, HistoryRecord) else {**fields, "no_handler": record.type in unhandled}
 
 
 def _print(
