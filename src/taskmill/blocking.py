@@ -42,6 +42,16 @@ E = TypeVar("E", bound=Event)
 __all__ = ["DomainControl", "GroupControl", "Handle", "Scheduler"]
 
 
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run an event loop until it is stopped, then close it. All of this needs a thread without a running loop."""
+    try:
+        loop.run_forever()
+        # Calls of other threads that are still pending, or were made just now, fail with an error.
+        loop.run_until_complete(_cancel_the_others())
+    finally:
+        loop.close()
+
+
 async def _cancel_the_others() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for each in others:
@@ -91,7 +101,7 @@ class Scheduler:
             if self._caller is not None:
                 raise InvalidState("this scheduler is already open")
             loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=loop.run_forever, name="taskmill-blocking", daemon=True)
+            self._thread = threading.Thread(target=_run, args=(loop,), name="taskmill-blocking", daemon=True)
             try:
                 self._thread.start()
             except RuntimeError as wrong:
@@ -125,9 +135,6 @@ class Scheduler:
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
-            # Calls of other threads that are still pending, or were made just now, fail with an error.
-            loop.run_until_complete(_cancel_the_others())
-            loop.close()
 
     @asynccontextmanager
     async def on_running_loop(self) -> AsyncGenerator[AsyncScheduler, None]:
