@@ -87,9 +87,10 @@ class SubmitsTasks(HandlesTasks, Protocol):
 
 
 class DefinitionListener(Protocol):
-    """A registry that must be updated when one of its functions is defined again."""
+    """A registry that follows the definitions of its domains."""
 
-    def redefined(self, domain: Domain, type: TaskType) -> None: ...
+    def check_definition(self, type: TaskType) -> None: ...
+    def define(self, domain: Domain, type: TaskType) -> None: ...
 
 
 current_scheduler: ContextVar[SubmitsTasks | None] = ContextVar("taskmill_current_scheduler", default=None)
@@ -178,11 +179,12 @@ class Domain:
             full = full_name(self.name, short)
             task_type = TaskType(full, function, checked, local_names, checked_aliases(aliases, full))
             self._check_names(task_type, code)
-            is_redefined = full in self.types
+            followers = list(self.followers)
+            for follower in followers:
+                follower.check_definition(task_type)
             self.types[full] = task_type
-            if is_redefined:
-                for follower in self.followers:
-                    follower.redefined(self, task_type)
+            for follower in followers:
+                follower.define(self, task_type)
             return DefinedTask[Any, Any, Any, Any](self, task_type)
 
         return register if handler is None else register(handler)

@@ -82,6 +82,24 @@ class Components(HandlesTasks):
         """Publish a commit to the dispatch loop and to listeners."""
         self._commits.publish(commit, self._clock.now_ms(), durable=True)
 
+    async def _publish_types(self) -> None:
+        """Store the defaults of the task types for other processes, and apply the rates of new definitions."""
+        from taskmill.define.registry import with_limits
+
+        self._registry.is_changed = False
+        before = self._settings.declared
+        try:
+            if types := self._registry.published():
+                await self._store.publish_types(types)
+            self._settings.declared = declared = with_limits(before, self._registry)
+            if self._loop is not None and declared != before:
+                await self._store.declare(declared)
+                self._loop.rules_changed()
+        except BaseException:
+            # The next submission tries again.
+            self._registry.is_changed, self._settings.declared = True, before
+            raise
+
     def _handle(self, type: str, stored: Stored) -> Handle[Any]:
         registered = self._registry.find(type)
         return Handle(self, stored, registered.handler.signature.decode_result if registered else None)
