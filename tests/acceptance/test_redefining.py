@@ -102,6 +102,28 @@ def test_hooks_are_defined_again_with_their_function() -> None:
 
 
 @pytest.mark.one_engine("no store is opened")
+@pytest.mark.parametrize("kind", ["on_cancel", "finalize"])
+def test_a_cell_with_only_a_hook_may_run_again(kind: str) -> None:
+    notebook: dict[str, Any] = {"__name__": "__main__", "domain": Domain("d"), "calls": []}
+    exec("@domain.task\nasync def work(n: int) -> None: ...\n", notebook)
+    for version in (1, 2):
+        cell = f"@work.{kind}\ndef clean(n: int) -> None: calls.append({version})\n"
+        exec(compile(cell, f"<cell {version}>", "exec"), notebook)
+    getattr(notebook["work"].type, kind).function(0)
+    assert notebook["calls"] == [2]
+    with pytest.raises(ConfigError, match=f"d::work already has the {kind} hook clean"):
+        exec(f"@work.{kind}\ndef tidy(n: int) -> None: ...\n", notebook)
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_two_hooks_in_one_cell_are_refused() -> None:
+    notebook: dict[str, Any] = {"__name__": "__main__", "domain": Domain("d")}
+    hook = "@work.on_cancel\ndef clean(n: int) -> None: ...\n"
+    with pytest.raises(ConfigError, match="d::work already has the on_cancel hook clean"):
+        exec("@domain.task\nasync def work(n: int) -> None: ...\n" + 2 * hook, notebook)
+
+
+@pytest.mark.one_engine("no store is opened")
 def test_two_functions_of_one_name_are_refused() -> None:
     domain = Domain("d")
 

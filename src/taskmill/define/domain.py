@@ -25,7 +25,7 @@ from weakref import WeakSet
 
 from taskmill.define import worker_process
 from taskmill.define.context import Context
-from taskmill.define.task import DefinedTask, Task, TaskType
+from taskmill.define.task import DefinedTask, Task, TaskType, is_same_function
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import HandlesTasks
 from taskmill.model.arguments import check_arguments
@@ -91,6 +91,7 @@ class DefinitionListener(Protocol):
 
     def check_definition(self, type: TaskType) -> None: ...
     def define(self, domain: Domain, type: TaskType) -> None: ...
+    def hook_defined(self) -> None: ...
 
 
 current_scheduler: ContextVar[SubmitsTasks | None] = ContextVar("taskmill_current_scheduler", default=None)
@@ -189,10 +190,15 @@ class Domain:
 
         return register if handler is None else register(handler)
 
+    def hook_defined(self) -> None:
+        """Note that a task type has a new hook."""
+        for follower in list(self.followers):
+            follower.hook_defined()
+
     def _check_names(self, new: TaskType, code: CodeType) -> None:
         """Refuse a name or an alias that another function of this domain has; ``code`` contains the definition."""
         for old in self.types.values():
-            if old.name == new.name and _is_same_function(old.function, new.function, code):
+            if old.name == new.name and is_same_function(old.function, new.function, code):
                 continue
             if taken := {old.name, *old.aliases}.intersection((new.name, *new.aliases)):
                 raise ConfigError(f"{min(taken)} is already registered; give one of the two another name=")
@@ -227,18 +233,6 @@ class Domain:
 
     def unbind(self, scheduler: SubmitsTasks) -> None:
         self._schedulers.remove(scheduler)
-
-
-def _is_same_function(old: Callable[..., Any], new: Callable[..., Any], code: CodeType) -> bool:
-    """True if ``new`` is a later version of ``old``: a notebook cell that ran again, a module that was reloaded.
-
-    Both versions then have the same module and qualified name. Two functions with one name in the same code, however,
-    are a mistake: ``code``, which contains the definition of ``new``, must not also contain that of ``old``.
-    """
-    if (old.__module__, old.__qualname__) != (new.__module__, new.__qualname__):
-        return False
-    before, now = getattr(inspect.unwrap(old), "__code__", None), getattr(inspect.unwrap(new), "__code__", None)
-    return before is now or not any(before is each for each in code.co_consts)
 
 
 def checked_aliases(aliases: object, name: str) -> tuple[str, ...]:

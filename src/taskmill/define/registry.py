@@ -158,6 +158,10 @@ class Registry:
         self._types = types
         self.is_changed = True
 
+    def hook_defined(self) -> None:
+        """Note that a type has a new hook, which other processes must know."""
+        self.is_changed = True
+
     def _register(self, types: dict[str, RegisteredType], domain: Domain, type: TaskType) -> None:
         registered = RegisteredType(type, domain, self._scheduler_options, self._state_for(domain))
         types |= dict.fromkeys((type.name, *type.aliases), registered)
