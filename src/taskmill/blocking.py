@@ -97,6 +97,8 @@ class Scheduler:
 
     def open(self) -> None:
         """Start the background thread and open the store. ``with`` does this and ends with :meth:`close`."""
+        if self._caller is not None:
+            self._caller.check_process()
         with self._opening:
             if self._caller is not None:
                 raise InvalidState("this scheduler is already open")
@@ -117,8 +119,8 @@ class Scheduler:
     def close(self) -> None:
         """Stop dispatching, close the store and end the background thread; do nothing if it is not open."""
         if self._caller is not None and self._caller.is_forked:
-            # Everything that is open, and the thread of the loop, belong to the parent process.
-            self._loop = self._caller = None
+            # Everything that is open, and the thread of the loop, belong to the parent process. This scheduler stays
+            # unusable: its store cannot be opened a second time beside what was inherited.
             return
         if self._caller is not None:
             self._caller.check_thread("close the scheduler from another thread")

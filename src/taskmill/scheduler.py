@@ -184,6 +184,7 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
             for module in _LOADED_WHEN_OPENED:
                 importlib.import_module(module)
         if self._is_open:
+            self._opened()
             raise InvalidState("this scheduler is already open")
         worker_process.refuse_to_open()
         await self._store.open()
@@ -227,8 +228,8 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
         if not self._is_open:
             return
         if self._is_forked:
-            # Everything that is open belongs to the parent process.
-            self._is_open = False
+            # Everything that is open belongs to the parent process. This scheduler stays unusable: its store cannot be
+            # opened a second time beside what was inherited.
             return
         await self.stop()
         self._is_open = False

@@ -15,13 +15,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import UNSET, UnsetType
 
+from taskmill.core.process import forked
 from taskmill.errors import InvalidState
 from taskmill.handle import Handle as AsyncHandle
 from taskmill.model.durations import Duration
 from taskmill.model.explanation import Explanation
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.settings import RateLimit
-from taskmill.verbs.components import forked
 from taskmill.verbs.tuning import DomainControl as AsyncDomainControl
 from taskmill.verbs.tuning import GroupControl as AsyncGroupControl
 
@@ -43,13 +43,17 @@ class LoopCaller:
         self._thread_id = thread_id
         self._opened_in = os.getpid()
 
+    def check_process(self) -> None:
+        """Raise ``InvalidState`` in a forked process."""
+        if self.is_forked:
+            raise forked(self._opened_in)
+
     def check_thread(self, instead: str) -> None:
         """Raise ``InvalidState`` in a forked process, and on the event loop's own thread.
 
         ``instead`` says what to do on that thread.
         """
-        if self.is_forked:
-            raise forked(self._opened_in)
+        self.check_process()
         if threading.get_ident() == self._thread_id:
             raise InvalidState(
                 "a blocking call on the scheduler's own event loop would wait forever, because the loop has to do "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import getpid
 from typing import TYPE_CHECKING, Any
 
+from taskmill.core.process import forked
 from taskmill.errors import ConfigError, InvalidState, TaskNotFound
 from taskmill.handle import Handle, HandlesTasks
 from taskmill.model.options import text
@@ -103,15 +104,6 @@ class Components(HandlesTasks):
     def _handle(self, type: str, stored: Stored) -> Handle[Any]:
         registered = self._registry.find(type)
         return Handle(self, stored, registered.handler.signature.decode_result if registered else None)
-
-
-def forked(opened_in: int) -> InvalidState:
-    """Return the error for a scheduler that is used in a fork of the process that opened it."""
-    return InvalidState(
-        f"this scheduler was opened in process {opened_in}, and its threads and connections do not survive a fork; "
-        "close it before the fork and open one in each process: in a web server, when a worker starts; with "
-        "multiprocessing, in the function that the child runs, or use the start method 'spawn'"
-    )
 
 
 def checked_id(id: object) -> int:
