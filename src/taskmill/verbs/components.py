@@ -118,6 +118,12 @@ def checked_text(value: object, name: str) -> str:
     return text(value, name, ConfigError)
 
 
+def checked_flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}")
+    return value
+
+
 def checked_concurrency(n: object) -> int:
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {n!r}")
