@@ -26,6 +26,7 @@ from weakref import WeakSet
 from taskmill.define import worker_process
 from taskmill.define.context import Context
 from taskmill.define.task import DefinedTask, Task, TaskType, is_same_function
+from taskmill.define.unawaited import on_event_loop
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import HandlesTasks
 from taskmill.model.arguments import check_arguments
@@ -209,10 +210,10 @@ class Domain:
             case []:
                 if worker_process.is_worker:
                     raise InvalidState(f"domain {self.name!r} has no scheduler here: {worker_process.NO_SCHEDULER}")
-                raise ConfigError(
-                    f"domain {self.name!r} belongs to no open scheduler; "
-                    "submit inside `async with Scheduler(..., domains=[...])`"
-                )
+                inside = "`async with Scheduler(..., domains=[...])`"
+                if not on_event_loop():
+                    inside = f"`with taskmill.blocking.Scheduler(..., domains=[...])` or {inside}"
+                raise ConfigError(f"domain {self.name!r} belongs to no open scheduler; submit inside {inside}")
             case [only]:
                 return only
             case several:
