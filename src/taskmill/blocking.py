@@ -31,7 +31,7 @@ from taskmill.model.settings import RateLimit, Retention
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.submission import Submission
 from taskmill.scheduler import Scheduler as AsyncScheduler
-from taskmill.verbs.blocking import DomainControl, GroupControl, Handle, LoopCaller
+from taskmill.verbs.blocking import DomainControl, Events, GroupControl, Handle, LoopCaller
 
 if TYPE_CHECKING:
     from taskmill.store.opening import AnyStore
@@ -153,11 +153,14 @@ class Scheduler:
 
     def call(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine of the asynchronous scheduler on its event loop and wait for the result."""
+        return self._caller_for(coroutine).call(coroutine)
+
+    def _caller_for(self, coroutine: Coroutine[Any, Any, Any]) -> LoopCaller:
         caller = self._caller
         if caller is None:
             coroutine.close()
             raise InvalidState("the scheduler is not open; use `with Scheduler(...)`, or call open()")
-        return caller.call(coroutine)
+        return caller
 
     def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop` is called from another thread.
@@ -270,20 +273,12 @@ class Scheduler:
     def events(
         self, *kinds: type[Any], domain: str | None = None, type: str | None = None, since: int | None = None
     ) -> Iterator[Any]:
-        """Return an iterator of the events from now on; it blocks until the next event.
+        """Return an iterator of the events from now on; it blocks until the next event, and threads may share it.
 
         ``since`` is the ``seq`` of an event of this scheduler: the iterator continues after that event.
         """
         listener = self.call(_called(lambda: self._scheduler.events(*kinds, domain=domain, type=type, since=since)))
-
-        def follow() -> Iterator[Any]:
-            while True:
-                try:
-                    yield self.call(listener.__anext__())
-                except StopAsyncIteration:
-                    return
-
-        return follow()
+        return Events(listener, lambda coroutine: self._caller_for(coroutine).begin(coroutine))
 
     def cancel(self, id: int) -> bool:
         """Cancel a task; return ``False`` if it had already ended."""
