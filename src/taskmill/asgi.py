@@ -20,6 +20,7 @@ from types import FrameType
 
 from taskmill.errors import ConfigError
 from taskmill.scheduler import Scheduler
+from taskmill.verbs.components import checked_flag
 
 __all__ = ["lifespan"]
 
@@ -34,7 +35,9 @@ def lifespan(scheduler: Scheduler, *, standby: bool = True) -> Callable[[object]
     a second worker process on one SQLite file fails with ``AlreadyRunning``.
     """
     if not isinstance(scheduler, Scheduler):
-        raise ConfigError(f"scheduler must be a taskmill.Scheduler, not {type(scheduler).__name__}")
+        kind = type(scheduler)
+        raise ConfigError(f"scheduler must be a taskmill.Scheduler, not {kind.__module__}.{kind.__qualname__}")
+    checked_flag(standby, "standby")
 
     @contextlib.asynccontextmanager
     async def run_with(application: object) -> AsyncGenerator[None, None]:  # noqa: ARG001 - frameworks pass it

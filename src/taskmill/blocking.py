@@ -31,7 +31,7 @@ from taskmill.model.settings import RateLimit, Retention
 from taskmill.model.snapshot import Snapshot
 from taskmill.model.submission import Submission
 from taskmill.scheduler import Scheduler as AsyncScheduler
-from taskmill.verbs.blocking import DomainControl, GroupControl, Handle, LoopCaller
+from taskmill.verbs.blocking import DomainControl, Events, GroupControl, Handle, LoopCaller
 
 if TYPE_CHECKING:
     from taskmill.store.opening import AnyStore
@@ -40,6 +40,16 @@ R = TypeVar("R")
 E = TypeVar("E", bound=Event)
 
 __all__ = ["DomainControl", "GroupControl", "Handle", "Scheduler"]
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run an event loop until it is stopped, then close it. All of this needs a thread without a running loop."""
+    try:
+        loop.run_forever()
+        # Calls of other threads that are still pending, or were made just now, fail with an error.
+        loop.run_until_complete(_cancel_the_others())
+    finally:
+        loop.close()
 
 
 async def _cancel_the_others() -> None:
@@ -87,12 +97,13 @@ class Scheduler:
 
     def open(self) -> None:
         """Start the background thread and open the store. ``with`` does this and ends with :meth:`close`."""
+        if self._caller is not None:
+            self._caller.check_process()
         with self._opening:
             if self._caller is not None:
-                self._caller.check_process()
                 raise InvalidState("this scheduler is already open")
             loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=loop.run_forever, name="taskmill-blocking", daemon=True)
+            self._thread = threading.Thread(target=_run, args=(loop,), name="taskmill-blocking", daemon=True)
             try:
                 self._thread.start()
             except RuntimeError as wrong:
@@ -108,8 +119,8 @@ class Scheduler:
     def close(self) -> None:
         """Stop dispatching, close the store and end the background thread; do nothing if it is not open."""
         if self._caller is not None and self._caller.is_forked:
-            # Everything that is open, and the thread of the loop, belong to the parent process.
-            self._loop = self._caller = None
+            # Everything that is open, and the thread of the loop, belong to the parent process. This scheduler stays
+            # unusable: its store cannot be opened a second time beside what was inherited.
             return
         if self._caller is not None:
             self._caller.check_thread("close the scheduler from another thread")
@@ -126,9 +137,6 @@ class Scheduler:
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
-            # Calls of other threads that are still pending, or were made just now, fail with an error.
-            loop.run_until_complete(_cancel_the_others())
-            loop.close()
 
     @asynccontextmanager
     async def on_running_loop(self) -> AsyncGenerator[AsyncScheduler, None]:
@@ -145,11 +153,14 @@ class Scheduler:
 
     def call(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine of the asynchronous scheduler on its event loop and wait for the result."""
+        return self._caller_for(coroutine).call(coroutine)
+
+    def _caller_for(self, coroutine: Coroutine[Any, Any, Any]) -> LoopCaller:
         caller = self._caller
         if caller is None:
             coroutine.close()
             raise InvalidState("the scheduler is not open; use `with Scheduler(...)`, or call open()")
-        return caller.call(coroutine)
+        return caller
 
     def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop` is called from another thread.
@@ -262,20 +273,12 @@ class Scheduler:
     def events(
         self, *kinds: type[Any], domain: str | None = None, type: str | None = None, since: int | None = None
     ) -> Iterator[Any]:
-        """Return an iterator of the events from now on; it blocks until the next event.
+        """Return an iterator of the events from now on; it blocks until the next event, and threads may share it.
 
         ``since`` is the ``seq`` of an event of this scheduler: the iterator continues after that event.
         """
         listener = self.call(_called(lambda: self._scheduler.events(*kinds, domain=domain, type=type, since=since)))
-
-        def follow() -> Iterator[Any]:
-            while True:
-                try:
-                    yield self.call(listener.__anext__())
-                except StopAsyncIteration:
-                    return
-
-        return follow()
+        return Events(listener, lambda coroutine: self._caller_for(coroutine).begin(coroutine))
 
     def cancel(self, id: int) -> bool:
         """Cancel a task; return ``False`` if it had already ended."""

@@ -36,7 +36,7 @@ from taskmill.model.machine import (
     checked_sources,
 )
 from taskmill.model.settings import Aging, Group, Priority, Retention, Retry
-from taskmill.verbs.components import checked_concurrency, forked
+from taskmill.verbs.components import checked_concurrency
 from taskmill.verbs.running import RunMethods
 from taskmill.verbs.submitting import SubmitMethods
 from taskmill.verbs.tuning import TuneMethods
@@ -45,6 +45,7 @@ from taskmill.verbs.wait_warnings import WaitWarnings
 if TYPE_CHECKING:
     from taskmill.core.ports import Clock, DispatchRight
     from taskmill.define.middleware import Middleware
+    from taskmill.define.task import TaskType
     from taskmill.execute.work import Executor
     from taskmill.model.commit import Commit
     from taskmill.model.cron import Cron, CronTuple
@@ -117,7 +118,7 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
 
             self._make_watch = _make_watch(pressure, self._resources, bandwidth_limit)
             crons, domains = _declared_cron(cron, domains)
-        self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state)
+        self._registry = Registry(domains, retry=retry, ttl=default_ttl, state=state, check_process=_check_process)
         self._middleware, self._tracing = _around_attempts(middleware, tracing)
         self._settings = RunSettings(
             expiry_sweep_interval=milliseconds(expiry_sweep_interval, "expiry_sweep_interval") / 1000,
@@ -131,17 +132,15 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
             cron=crons,
         )
         self._clock: Clock = SystemClock() if clock is None else checked_clock(clock)
-        self._needs_processes = any(registered.in_process for registered in self._registry)
         with _loading():
             if crons:
                 # Raise an unknown time zone now, and not when the first cron task is due.
                 self._clock.zone()
-            if self._needs_processes:
-                from taskmill.execute.in_processes import check_importable
+            for registered in self._registry:
+                if registered.in_process:
+                    from taskmill.execute.in_processes import check_importable
 
-                for registered in self._registry:
-                    if registered.in_process:
-                        check_importable(registered.handler.function, registered.handler.name)
+                    check_importable(registered.handler.function, registered.handler.name)
             from taskmill.store.opening import open_store
 
             self._store = open_store(store, durability, self._clock)
@@ -185,7 +184,8 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
             for module in _LOADED_WHEN_OPENED:
                 importlib.import_module(module)
         if self._is_open:
-            raise forked(self._opened_in) if self._is_forked else InvalidState("this scheduler is already open")
+            self._opened()
+            raise InvalidState("this scheduler is already open")
         worker_process.refuse_to_open()
         await self._store.open()
         try:
@@ -214,8 +214,7 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
                 self._store, self._clock, self._bus, self._neighbours, lambda: self._session.loop is not None
             )
             self._store.committed = self._committed
-            if types := self._registry.published():
-                await self._store.publish_types(types)
+            await self._publish_types()
         except BaseException:
             await self._store.close()
             raise
@@ -229,8 +228,8 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
         if not self._is_open:
             return
         if self._is_forked:
-            # Everything that is open belongs to the parent process.
-            self._is_open = False
+            # Everything that is open belongs to the parent process. This scheduler stays unusable: its store cannot be
+            # opened a second time beside what was inherited.
             return
         await self.stop()
         self._is_open = False
@@ -249,11 +248,12 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
         from taskmill.execute.on_loop import LoopExecutor
         from taskmill.runtime.executors import Executors
 
-        processes: Executor | None = None
-        if self._needs_processes:
+        def processes() -> Executor:
+            # Imported here, because most programs never run a handler in a process.
             from taskmill.execute.in_processes import ProcessExecutor
 
-            processes = ProcessExecutor(self._clock, right.inheritable, self._measure_io())
+            return ProcessExecutor(self._clock, right.inheritable, self._measure_io())
+
         return Executors(LoopExecutor(), ThreadExecutor(self._clock), processes, self._middleware)
 
     def _measure_io(self) -> Callable[[int], IoBudget | None] | None:
@@ -275,6 +275,14 @@ def _loading() -> Generator[None, None, None]:
             f"a module of taskmill cannot be loaded: {wrong.strerror or wrong} ({wrong.filename}); "
             "if there are too many open files, close some or raise the limit (ulimit -n)"
         ) from wrong
+
+
+def _check_process(type: TaskType) -> None:
+    """Raise ``ConfigError`` if a handler that is being defined cannot run in a worker process."""
+    with _loading():
+        from taskmill.execute.in_processes import check_loadable
+
+    check_loadable(type.function, type.name)
 
 
 def _declared_cron(cron: object, domains: Iterable[Domain]) -> tuple[Sequence[CronTask], Iterable[Domain]]:

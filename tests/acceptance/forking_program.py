@@ -58,17 +58,22 @@ async def with_async(store: str) -> dict[str, Any]:
     async with Scheduler(store, domains=[work]) as scheduler, scheduler.running():
         handle = await double.submit(1)
         await handle.result(10)
+        listener = scheduler.events()
 
         def report() -> dict[str, Any]:
             return {
                 "parent": os.getppid(),
                 "dispatching": scheduler.is_dispatching,
+                "open": error_of(lambda: first_step(scheduler.open())),
+                "next event": error_of(lambda: first_step(listener.__anext__())),
+                "submit_sync": error_of(lambda: double.submit_sync(1)),
                 "submit": error_of(lambda: first_step(double.submit(1))),
                 "get": error_of(lambda: first_step(scheduler.get(1))),
                 "result": error_of(lambda: first_step(handle.result())),
                 "events": error_of(scheduler.events),
                 "stop": error_of(lambda: first_step(scheduler.stop())),
                 "close": error_of(lambda: first_step(scheduler.close())),
+                "open again": error_of(lambda: first_step(scheduler.open())),
             }
 
         child = in_child(report)
@@ -80,16 +85,21 @@ def with_blocking(store: str) -> dict[str, Any]:
     with blocking.Scheduler(store, domains=[work]) as scheduler, scheduler.running():
         handle = scheduler.submit(double.prepare(1))
         handle.result(10)
+        listener = scheduler.events()
         queue = multiprocessing.get_context("fork").SimpleQueue()
 
         def report() -> None:
             queue.put(
                 {
                     "parent": os.getppid(),
+                    "open": error_of(scheduler.open),
+                    "next event": error_of(lambda: next(listener)),
+                    "submit_sync": error_of(lambda: double.submit_sync(1)),
                     "submit": error_of(lambda: scheduler.submit(double.prepare(1))),
                     "result": error_of(handle.result),
                     "events": error_of(scheduler.events),
                     "exit": error_of(lambda: scheduler.__exit__(None, None, None)),
+                    "open again": error_of(scheduler.open),
                     "new": error_of(lambda: run_new(store)),
                 }
             )

@@ -119,7 +119,9 @@ def test_a_second_hook_is_refused() -> None:
     async def first() -> None: ...
 
     with pytest.raises(ConfigError, match="on_cancel"):
-        work.on_cancel(first)
+
+        @work.on_cancel
+        async def second() -> None: ...
 
 
 def test_a_context_that_is_not_the_first_parameter_is_refused() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from taskmill import ConfigError, InvalidState, Scheduler, TaskmillError, TaskNotFound
+from taskmill import ConfigError, InvalidState, Scheduler, TaskmillError, TaskNotFound, blocking
+from taskmill.asgi import lifespan
 from tests.acceptance.box import BAD_DURATIONS, SURROGATE, box, put, refused, shown, unchanged
 
 
@@ -83,6 +84,35 @@ async def test_events_takes_kinds_of_events(scheduler: Scheduler) -> None:
     for kind in ("TaskSubmitted", 5, put, int):
         with pytest.raises(ConfigError, match="events"):
             scheduler.events(kind)  # type: ignore[arg-type, type-var]
+
+
+@pytest.mark.one_engine("it is refused before the store is asked")
+@pytest.mark.parametrize("name", ["type", "domain"])
+@pytest.mark.parametrize("value", [put, box, 5, b"box", SURROGATE], ids=shown)
+async def test_the_filters_of_events_are_texts(scheduler: Scheduler, name: str, value: Any) -> None:
+    filters: dict[str, Any] = {name: value}
+    with pytest.raises(ConfigError, match=f"^{name}"):
+        scheduler.events(**filters)
+
+
+@pytest.mark.one_engine("it is refused before the store is asked")
+@pytest.mark.parametrize("value", ["yes", 1, None])
+async def test_standby_is_true_or_false(scheduler: Scheduler, value: Any) -> None:
+    with pytest.raises(ConfigError, match="standby must be True or False"):
+        await scheduler.run(standby=value)
+    with pytest.raises(ConfigError, match="standby must be True or False"):
+        async with scheduler.running(standby=value):
+            pass
+    with pytest.raises(ConfigError, match="standby must be True or False"):
+        lifespan(scheduler, standby=value)
+    assert not scheduler.is_dispatching
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_a_lifespan_names_the_kind_of_scheduler_that_it_does_not_take() -> None:
+    other: Any = blocking.Scheduler()
+    with pytest.raises(ConfigError, match=r"must be a taskmill\.Scheduler, not taskmill\.blocking\.Scheduler"):
+        lifespan(other)
 
 
 @pytest.mark.one_engine("no store is opened")

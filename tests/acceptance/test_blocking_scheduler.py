@@ -18,6 +18,7 @@ from taskmill import (
     Retry,
     Scheduler,
     SchedulerSettings,
+    StoreError,
     Task,
     TaskFailed,
     TaskNotFound,
@@ -141,3 +142,21 @@ def test_a_call_that_waits_while_the_scheduler_closes_is_told_so(tmp_path: Path)
     scheduler.close()
     waiting.join(20)
     assert [type(wrong) for wrong in raised] == [InvalidState]
+
+
+async def test_it_works_where_the_calling_thread_runs_an_event_loop_as_in_a_notebook_cell(tmp_path: Path) -> None:
+    domain, double = numbers()
+    with blocking.Scheduler(tmp_path / "tasks.db", domains=[domain]) as scheduler:
+        handle = double.submit_sync(4)
+        scheduler.run_until_idle(timeout=20)
+        assert handle.result(timeout=20) == 8
+    assert "taskmill-blocking" not in {thread.name for thread in threading.enumerate()}
+    with pytest.raises(KeyError, match="mine"), blocking.Scheduler(tmp_path / "tasks.db"):
+        raise KeyError("mine")
+
+
+@pytest.mark.one_engine("the folder of a file is what is missing")
+async def test_where_the_calling_thread_runs_an_event_loop_a_failed_open_raises_its_own_error(tmp_path: Path) -> None:
+    scheduler = blocking.Scheduler(tmp_path / "missing" / "tasks.db")
+    with pytest.raises(StoreError, match="missing"):
+        scheduler.open()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from taskmill import ConfigError, Domain, InvalidState, Scheduler, blocking
+from taskmill.define import worker_process
 
 numbers = Domain("numbers")
 
@@ -69,7 +70,7 @@ async def test_on_the_event_loops_own_thread_it_is_refused_with_what_to_do(tmp_p
 
 
 def test_it_needs_no_event_loop_in_the_program(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no open scheduler"):
+    with pytest.raises(ConfigError, match=r"no open scheduler; submit inside `with taskmill\.blocking\.Scheduler\("):
         double.submit_sync(1)
     with blocking.Scheduler(tmp_path / "tasks.db", domains=[numbers]) as scheduler, scheduler.running():
         assert double.submit_sync(21).result(timeout=20) == 42
@@ -102,6 +103,16 @@ async def test_a_submit_that_a_def_handler_does_not_await_is_reported(tmp_path: 
     assert "double.submit(n)" in Path(__file__).read_text().splitlines()[warning.lineno - 1]
     assert "numbers::double.submit(...) was never awaited" in str(warning.message)
     assert "submit_sync" in str(warning.message)
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_in_a_worker_process_the_report_advises_to_spawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process, "is_worker", True)
+    with pytest.warns(
+        RuntimeWarning, match=r"numbers::double\.submit\(\.\.\.\) was never awaited.*ctx\.spawn"
+    ) as reported:
+        forgets(1)
+    assert "submit_sync" not in str(reported[0].message)
 
 
 async def test_a_coroutine_made_outside_the_loop_can_be_awaited_on_it(tmp_path: Path) -> None:

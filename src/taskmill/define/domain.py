@@ -25,7 +25,8 @@ from weakref import WeakSet
 
 from taskmill.define import worker_process
 from taskmill.define.context import Context
-from taskmill.define.task import DefinedTask, Task, TaskType
+from taskmill.define.task import DefinedTask, Task, TaskType, is_same_function
+from taskmill.define.unawaited import on_event_loop
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import HandlesTasks
 from taskmill.model.arguments import check_arguments
@@ -87,9 +88,11 @@ class SubmitsTasks(HandlesTasks, Protocol):
 
 
 class DefinitionListener(Protocol):
-    """A registry that must be updated when one of its functions is defined again."""
+    """A registry that follows the definitions of its domains."""
 
-    def redefined(self, domain: Domain, type: TaskType) -> None: ...
+    def check_definition(self, type: TaskType) -> None: ...
+    def define(self, domain: Domain, type: TaskType) -> None: ...
+    def hook_defined(self) -> None: ...
 
 
 current_scheduler: ContextVar[SubmitsTasks | None] = ContextVar("taskmill_current_scheduler", default=None)
@@ -178,19 +181,25 @@ class Domain:
             full = full_name(self.name, short)
             task_type = TaskType(full, function, checked, local_names, checked_aliases(aliases, full))
             self._check_names(task_type, code)
-            is_redefined = full in self.types
+            followers = list(self.followers)
+            for follower in followers:
+                follower.check_definition(task_type)
             self.types[full] = task_type
-            if is_redefined:
-                for follower in self.followers:
-                    follower.redefined(self, task_type)
+            for follower in followers:
+                follower.define(self, task_type)
             return DefinedTask[Any, Any, Any, Any](self, task_type)
 
         return register if handler is None else register(handler)
 
+    def hook_defined(self) -> None:
+        """Note that a task type has a new hook."""
+        for follower in list(self.followers):
+            follower.hook_defined()
+
     def _check_names(self, new: TaskType, code: CodeType) -> None:
         """Refuse a name or an alias that another function of this domain has; ``code`` contains the definition."""
         for old in self.types.values():
-            if old.name == new.name and _is_same_function(old.function, new.function, code):
+            if old.name == new.name and is_same_function(old.function, new.function, code):
                 continue
             if taken := {old.name, *old.aliases}.intersection((new.name, *new.aliases)):
                 raise ConfigError(f"{min(taken)} is already registered; give one of the two another name=")
@@ -201,10 +210,10 @@ class Domain:
             case []:
                 if worker_process.is_worker:
                     raise InvalidState(f"domain {self.name!r} has no scheduler here: {worker_process.NO_SCHEDULER}")
-                raise ConfigError(
-                    f"domain {self.name!r} belongs to no open scheduler; "
-                    "submit inside `async with Scheduler(..., domains=[...])`"
-                )
+                inside = "`async with Scheduler(..., domains=[...])`"
+                if not on_event_loop():
+                    inside = f"`with taskmill.blocking.Scheduler(..., domains=[...])` or {inside}"
+                raise ConfigError(f"domain {self.name!r} belongs to no open scheduler; submit inside {inside}")
             case [only]:
                 return only
             case several:
@@ -225,18 +234,6 @@ class Domain:
 
     def unbind(self, scheduler: SubmitsTasks) -> None:
         self._schedulers.remove(scheduler)
-
-
-def _is_same_function(old: Callable[..., Any], new: Callable[..., Any], code: CodeType) -> bool:
-    """True if ``new`` is a later version of ``old``: a notebook cell that ran again, a module that was reloaded.
-
-    Both versions then have the same module and qualified name. Two functions with one name in the same code, however,
-    are a mistake: ``code``, which contains the definition of ``new``, must not also contain that of ``old``.
-    """
-    if (old.__module__, old.__qualname__) != (new.__module__, new.__qualname__):
-        return False
-    before, now = getattr(inspect.unwrap(old), "__code__", None), getattr(inspect.unwrap(new), "__code__", None)
-    return before is now or not any(before is each for each in code.co_consts)
 
 
 def checked_aliases(aliases: object, name: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Precedence, for every option: call > task type > domain > scheduler > built-in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -101,8 +101,18 @@ class Registry:
     """Finds task types by name and turns submissions into rows."""
 
     def __init__(
-        self, domains: Iterable[Domain], *, retry: Retry | None, ttl: object = None, state: Iterable[Any] = ()
+        self,
+        domains: Iterable[Domain],
+        *,
+        retry: Retry | None,
+        ttl: object = None,
+        state: Iterable[Any] = (),
+        check_process: Callable[[TaskType], None] | None = None,
     ) -> None:
+        self._check_process = check_process
+        """Raises ``ConfigError`` for a type with ``run_in="process"`` that a worker process could not find."""
+        self.is_changed = False
+        """True if something was defined since the types were last published."""
         self._scheduler_options: dict[str, Any] = {}
         if retry is not None:
             self._scheduler_options |= checked_options({"retry": retry}, ["retry"])
@@ -122,23 +132,39 @@ class Registry:
                 raise ConfigError(f"two domains are named {domain.name!r}; give each its own name")
             self._of_domains[domain.name] = by_type(domain.state)
             for handler in domain.types.values():
-                self._register(domain, handler)
+                self._check_names(handler)
+                self._register(self._types, domain, handler)
             domain.followers.add(self)
 
-    def _register(self, domain: Domain, handler: TaskType) -> None:
-        registered = RegisteredType(handler, domain, self._scheduler_options, self._state_for(domain))
-        for name in (handler.name, *handler.aliases):
-            if name in self._types and self._types[name].handler.name != handler.name:
+    def _check_names(self, type: TaskType) -> None:
+        for name in (type.name, *type.aliases):
+            if name in self._types and self._types[name].handler.name != type.name:
                 raise ConfigError(
-                    f"both {self._types[name].handler.name} and {handler.name} run tasks named {name}; "
+                    f"both {self._types[name].handler.name} and {type.name} run tasks named {name}; "
                     "remove it from the aliases of one"
                 )
-            self._types[name] = registered
 
-    def redefined(self, domain: Domain, type: TaskType) -> None:
-        """Replace a function that was defined again by its new version."""
-        self._types = {name: each for name, each in self._types.items() if each.handler.name != type.name}
-        self._register(domain, type)
+    def check_definition(self, type: TaskType) -> None:
+        """Raise ``ConfigError`` if this type cannot be added to an existing scheduler."""
+        self._check_names(type)
+        if type.options.get("run_in") == "process" and self._check_process is not None:
+            self._check_process(type)
+
+    def define(self, domain: Domain, type: TaskType) -> None:
+        """Add a task type. If its function was defined before, the new version replaces the earlier one."""
+        # A new mapping: the definition may be in another thread than the event loop.
+        types = {name: each for name, each in self._types.items() if each.handler.name != type.name}
+        self._register(types, domain, type)
+        self._types = types
+        self.is_changed = True
+
+    def hook_defined(self) -> None:
+        """Note that a type has a new hook, which other processes must know."""
+        self.is_changed = True
+
+    def _register(self, types: dict[str, RegisteredType], domain: Domain, type: TaskType) -> None:
+        registered = RegisteredType(type, domain, self._scheduler_options, self._state_for(domain))
+        types |= dict.fromkeys((type.name, *type.aliases), registered)
 
     def provide(self, objects: Iterable[Any], domain: str | Domain | None) -> None:
         """Add objects for ``ctx.state`` to one domain, or to the scheduler."""
@@ -343,20 +369,27 @@ def declared(
         raise ConfigError(f"default_group must be a Group, not {type(default_group).__name__}")
     if aging is not None and not isinstance(aging, Aging):
         raise ConfigError(f"aging must be an Aging or None, not {type(aging).__name__}")
-    return Declared(
-        max_concurrency=max_concurrency,
-        default_group=default_group,
-        groups=cast("Mapping[str, Group]", dict(given)),
-        domain_caps=_domain_caps(registry),
-        rates={
-            name: each.rate
-            for each in registry
-            if each.rate is not None
-            for name in (each.handler.name, *each.handler.aliases)
-        },
-        aging=aging,
-        preempt_at=NO_PREEMPTION if preempt_at is None else priority_value(preempt_at, "preempt_at"),
+    return with_limits(
+        Declared(
+            max_concurrency=max_concurrency,
+            default_group=default_group,
+            groups=cast("Mapping[str, Group]", dict(given)),
+            aging=aging,
+            preempt_at=NO_PREEMPTION if preempt_at is None else priority_value(preempt_at, "preempt_at"),
+        ),
+        registry,
     )
+
+
+def with_limits(declared: Declared, registry: Registry) -> Declared:
+    """Return these settings with the present limits of domains and types."""
+    rates = {
+        name: each.rate
+        for each in registry
+        if each.rate is not None
+        for name in (each.handler.name, *each.handler.aliases)
+    }
+    return msgspec.structs.replace(declared, domain_caps=_domain_caps(registry), rates=rates)
 
 
 def _domain_caps(registry: Registry) -> dict[str, int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Mapping
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
 from taskmill.define.context import Context
@@ -156,9 +158,8 @@ class Task(Generic[P, R]):
     def on_cancel(self, hook: Callable[P, T], /) -> Callable[P, T]: ...
     def on_cancel(self, hook: Callable[..., Any], /) -> Callable[..., Any]:
         """Decorate a hook that runs, with the handler's arguments, after a started task was cancelled."""
-        if self.type.on_cancel is not None:
-            raise ConfigError(f"{self.name} already has an on_cancel hook")
-        self.type.on_cancel = self.type.hook(hook, "on_cancel")
+        self.type.on_cancel = self._hook(hook, "on_cancel", self.type.on_cancel, sys._getframe(1).f_code)
+        self.domain.hook_defined()
         return hook
 
     @overload
@@ -167,10 +168,15 @@ class Task(Generic[P, R]):
     def finalize(self, hook: Callable[P, T], /) -> Callable[P, T]: ...
     def finalize(self, hook: Callable[..., Any], /) -> Callable[..., Any]:
         """Decorate a hook that runs, with the handler's arguments, once all children of a task have ended."""
-        if self.type.finalize is not None:
-            raise ConfigError(f"{self.name} already has a finalize hook")
-        self.type.finalize = self.type.hook(hook, "finalize")
+        self.type.finalize = self._hook(hook, "finalize", self.type.finalize, sys._getframe(1).f_code)
+        self.domain.hook_defined()
         return hook
+
+    def _hook(self, hook: Callable[..., Any], name: str, before: Part | None, code: CodeType) -> Part:
+        """Return the new hook, which may replace only an earlier version of itself."""
+        if before is not None and not is_same_function(before.function, hook, code):
+            raise ConfigError(f"{self.name} already has the {name} hook {before.function.__qualname__}; remove one")
+        return self.type.hook(hook, name)
 
 
 class DefinedTask(Task[P, R], Generic[P, R, Q, T]):
@@ -178,6 +184,18 @@ class DefinedTask(Task[P, R], Generic[P, R, Q, T]):
 
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> T:
         return cast("T", self.type.function(*args, **kwargs))
+
+
+def is_same_function(old: Callable[..., Any], new: Callable[..., Any], code: CodeType) -> bool:
+    """True if ``new`` is a later version of ``old``: a notebook cell that ran again, a module that was reloaded.
+
+    Both versions then have the same module and qualified name. Two functions with one name in the same code, however,
+    are a mistake: ``code``, which contains the definition of ``new``, must not also contain that of ``old``.
+    """
+    if (old.__module__, old.__qualname__) != (new.__module__, new.__qualname__):
+        return False
+    before, now = getattr(inspect.unwrap(old), "__code__", None), getattr(inspect.unwrap(new), "__code__", None)
+    return before is now or not any(before is each for each in code.co_consts)
 
 
 def computed_options(type: TaskType, payload: str) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import warnings
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, ParamSpec, TypeVar
 
+from taskmill.define import worker_process
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -62,9 +64,12 @@ class Unawaited(Coroutine[Any, Any, R]):
             return
         self._coroutine.close()
         file, line = self._where
+        if worker_process.is_worker:
+            instead = "in a worker process, call ctx.spawn(...) or ctx.spawn_sibling(...)"
+        else:
+            instead = "outside async code, such as in a def handler, call submit_sync(...)"
         warnings.warn_explicit(
-            f"{self._task_name}.submit(...) was never awaited, so no task was stored; "
-            "outside async code, such as in a def handler, call submit_sync(...)",
+            f"{self._task_name}.submit(...) was never awaited, so no task was stored; {instead}",
             RuntimeWarning,
             file,
             line,

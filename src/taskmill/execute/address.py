@@ -33,8 +33,11 @@ class HandlerAddress(msgspec.Struct, frozen=True):
     main_path: str | None = None
 
 
-def check_importable(function: Callable[..., Any], type_name: str) -> None:
-    """Raise ``ConfigError`` if another process could not import the handler."""
+def check_loadable(function: Callable[..., Any], type_name: str) -> None:
+    """Raise ``ConfigError`` if another process could not load the module of the handler or find the handler there.
+
+    This can be checked while a handler is being defined, before its module has a name for it.
+    """
     if sys.platform == "win32" or getattr(sys, "frozen", False):
         raise ConfigError(f'{type_name}: run_in="process" needs a POSIX system and an ordinary Python interpreter')
     name = getattr(function, "__qualname__", "<nameless>")
@@ -49,6 +52,12 @@ def check_importable(function: Callable[..., Any], type_name: str) -> None:
             f'{type_name}: run_in="process" cannot find {name} in an interactive session or a __main__.py; '
             "move it to a module of its own"
         )
+
+
+def check_importable(function: Callable[..., Any], type_name: str) -> None:
+    """Raise ``ConfigError`` if another process could not import the handler."""
+    check_loadable(function, type_name)
+    address, name = address_of(function, type_name), function.__qualname__
     module = sys.modules.get(address.module)
     if module is None or _plain(_look_up(module, name)) is not function:
         raise ConfigError(

@@ -17,7 +17,7 @@ import msgspec
 from taskmill.core.logs import about, logger
 from taskmill.core.ports import Clock
 from taskmill.errors import InvalidState
-from taskmill.execute.address import address_of, check_importable
+from taskmill.execute.address import address_of, check_importable, check_loadable
 from taskmill.execute.messages import (
     Answer,
     Call,
@@ -36,7 +36,7 @@ from taskmill.model.attempt import Crashed, Interrupted, RawOutcome, Unstarted
 from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.task import Stored
 
-__all__ = ["ProcessExecutor", "ProcessRunning", "check_importable"]
+__all__ = ["ProcessExecutor", "ProcessRunning", "check_importable", "check_loadable"]
 
 # The most idle workers to keep; the next burst starts more.
 MOST_IDLE = max(2, os.cpu_count() or 1)

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from typing import cast
 
 from taskmill.core.logs import about, logger
 from taskmill.define.middleware import Middleware
 from taskmill.define.signature import json_encode
+from taskmill.errors import ConfigError
 from taskmill.execute.on_loop import LoopExecutor, LoopRunning
 from taskmill.execute.work import Ended, Executor, RunningHandler, Work, error_text, outcome_of_result
 from taskmill.model.attempt import Failed, GaveUp, GiveUp, Interrupted, RawOutcome, RetryLater, Succeeded
@@ -46,7 +49,7 @@ async def _inside(
         return await call()
     raised: BaseException | None = None
     try:
-        async with middleware[0](work.context()):
+        async with _opened(middleware[0], work):
             try:
                 return await _inside(middleware[1:], work, call)
             except BaseException as wrong:
@@ -57,7 +60,7 @@ async def _inside(
             "task %d (%s): middleware %s swallowed %s; the attempt fails with it anyway",
             work.task_id,
             work.type.name,
-            getattr(middleware[0], "__qualname__", repr(middleware[0])),
+            _name(middleware[0]),
             error_text(raised),
             extra=about(work.task_id, work.type.name),
         )
@@ -65,6 +68,21 @@ async def _inside(
     finally:
         # The exception refers to this frame.
         del raised
+
+
+def _opened(middleware: Middleware, work: Work) -> AbstractAsyncContextManager[object]:
+    """Return the context manager of a middleware; raise ``ConfigError`` if it is none."""
+    manager = cast("object", middleware(work.context()))
+    if not isinstance(manager, AbstractAsyncContextManager):
+        raise ConfigError(
+            f"middleware {_name(middleware)} must return an async context manager, not {type(manager).__name__}; "
+            "write it as an async generator function and decorate it with contextlib.asynccontextmanager"
+        )
+    return cast("AbstractAsyncContextManager[object]", manager)
+
+
+def _name(middleware: Middleware) -> str:
+    return getattr(middleware, "__qualname__", repr(middleware))
 
 
 class WithinMiddleware:

@@ -18,6 +18,7 @@ from weakref import WeakSet
 import msgspec
 
 from taskmill.core.ports import Clock
+from taskmill.core.process import forked
 from taskmill.errors import ConfigError
 from taskmill.model.options import decode_tags
 from taskmill.model.settings import Aging
@@ -56,6 +57,8 @@ class Listener(Generic[E]):
         return self
 
     async def __anext__(self) -> E:
+        if self._bus.opened_in != os.getpid():
+            raise forked(self._bus.opened_in)
         while True:
             if self._events:
                 return cast("E", self._events.popleft())
@@ -100,6 +103,8 @@ class EventBus:
 
     def __init__(self, clock: Clock, aging: Aging | None = None) -> None:
         self._clock = clock
+        self.opened_in = os.getpid()
+        """The process whose events these are; a forked child has none."""
         self.aging = aging
         self.counters: Counters | None = None
         """Counts the events of this process, with or without listeners; None if metrics are off."""

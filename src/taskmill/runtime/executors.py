@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from taskmill.core.logs import logger
 from taskmill.define.middleware import Middleware
@@ -15,14 +14,22 @@ from taskmill.execute.work import Ended, Executor, RunningHandler, Work
 from taskmill.runtime.attempt import Attempt
 
 
-class Executors(NamedTuple):
+class Executors:
     """The executors of a scheduler. Exceptions of the task's own data or types pass through both ``start`` methods."""
 
-    loop: LoopExecutor
-    threads: ThreadExecutor
-    processes: Executor | None
-    """None if no task type asks for processes: most programs never load that code."""
-    middleware: Sequence[Middleware] = ()
+    def __init__(
+        self,
+        loop: LoopExecutor,
+        threads: ThreadExecutor,
+        make_processes: Callable[[], Executor],
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
+        self.loop = loop
+        self.threads = threads
+        self._make_processes = make_processes
+        self._processes: Executor | None = None
+        """None until the first handler runs in a process. A type may be redefined to do so at any time."""
+        self.middleware = middleware
 
     def start(self, attempt: Attempt, part: PartName, ended: Ended) -> RunningHandler:
         """Call the handler or the ``finalize`` of an attempt."""
@@ -49,8 +56,8 @@ class Executors(NamedTuple):
             attempt.children,
         )
         executor: Executor
-        if self.processes is not None and type.in_process:
-            executor = self.processes
+        if type.in_process:
+            executor = self._processes = self._processes or self._make_processes()
         else:
             executor = self.loop if type.handler.part(part).is_async else self.threads
         if self.middleware:
@@ -79,7 +86,7 @@ class Executors(NamedTuple):
         return self.threads.call(lambda: hook.function(*arguments, **kwargs) and None, attempt, _log_later, ended)
 
     async def close(self) -> None:
-        for executor in (self.loop, self.threads, self.processes):
+        for executor in (self.loop, self.threads, self._processes):
             if executor is not None:
                 await executor.close()
 

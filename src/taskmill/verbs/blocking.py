@@ -8,24 +8,29 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import UNSET, UnsetType
 
+from taskmill.core.process import forked
 from taskmill.errors import InvalidState
 from taskmill.handle import Handle as AsyncHandle
 from taskmill.model.durations import Duration
 from taskmill.model.explanation import Explanation
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.settings import RateLimit
-from taskmill.verbs.components import forked
 from taskmill.verbs.tuning import DomainControl as AsyncDomainControl
 from taskmill.verbs.tuning import GroupControl as AsyncGroupControl
 
+if TYPE_CHECKING:
+    from taskmill.model.events import Event
+    from taskmill.observe.bus import Listener
+
 R = TypeVar("R")
+E = TypeVar("E", bound="Event")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -43,6 +48,11 @@ class LoopCaller:
         self._thread_id = thread_id
         self._opened_in = os.getpid()
 
+    def check_process(self) -> None:
+        """Raise ``InvalidState`` in a forked process."""
+        if self.is_forked:
+            raise forked(self._opened_in)
+
     def check_thread(self, instead: str) -> None:
         """Raise ``InvalidState`` in a forked process, and on the event loop's own thread.
 
@@ -55,11 +65,6 @@ class LoopCaller:
                 f"the work: {instead}"
             )
 
-    def check_process(self) -> None:
-        """Raise ``InvalidState`` in a forked process."""
-        if self.is_forked:
-            raise forked(self._opened_in)
-
     @property
     def is_forked(self) -> bool:
         """True in a child of the process that opened the scheduler. The loop runs in the parent only."""
@@ -67,9 +72,13 @@ class LoopCaller:
 
     def call(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine on the event loop and wait for its result."""
+        return result_of(self.begin(coroutine))
+
+    def begin(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
+        """Run a coroutine on the event loop; :func:`result_of` waits for its result."""
         try:
             self.check_thread("in async code, await the methods of the asynchronous scheduler instead")
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except InvalidState:
             coroutine.close()
             raise
@@ -77,10 +86,46 @@ class LoopCaller:
             # The loop is closed.
             coroutine.close()
             raise InvalidState("the scheduler was closed") from None
-        try:
-            return future.result()
-        except CancelledError:
-            raise InvalidState("the scheduler was closed while this call waited") from None
+
+
+def result_of(call: Future[R]) -> R:
+    """Wait for the result of a call that was begun."""
+    try:
+        return call.result()
+    except CancelledError:
+        raise InvalidState("the scheduler was closed while this call waited") from None
+
+
+class Events(Iterator[E]):
+    """A blocking iterator of events. Threads may share one: each event is returned to one of them.
+
+    A wait that is interrupted, as by Ctrl-C, loses nothing: the call of the next event is kept, and the following
+    ``next`` waits for it.
+    """
+
+    def __init__(self, listener: Listener[E], begin: Callable[[Coroutine[Any, Any, E]], Future[E]]) -> None:
+        self._listener = listener
+        self._begin = begin
+        self._turn = threading.Lock()
+        self._coming: Future[E] | None = None
+        self._opened_in = os.getpid()
+
+    def __next__(self) -> E:
+        if self._opened_in != os.getpid():
+            # A thread that does not exist in this process may hold the lock.
+            raise forked(self._opened_in)
+        with self._turn:
+            if self._coming is None:
+                self._coming = self._begin(self._listener.__anext__())
+            try:
+                event = result_of(self._coming)
+            except (StopAsyncIteration, InvalidState) as over:
+                self._coming = None
+                if isinstance(over, InvalidState):
+                    raise
+                raise StopIteration from None
+            self._coming = None
+            return event
 
 
 class Handle(Generic[R_co]):

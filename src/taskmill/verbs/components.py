@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import getpid
 from typing import TYPE_CHECKING, Any
 
+from taskmill.core.process import forked
 from taskmill.errors import ConfigError, InvalidState, TaskNotFound
 from taskmill.handle import Handle, HandlesTasks
 from taskmill.model.options import text
@@ -82,18 +83,27 @@ class Components(HandlesTasks):
         """Publish a commit to the dispatch loop and to listeners."""
         self._commits.publish(commit, self._clock.now_ms(), durable=True)
 
+    async def _publish_types(self) -> None:
+        """Store the defaults of the task types for other processes, and apply the rates of new definitions."""
+        from taskmill.define.registry import with_limits
+
+        self._registry.is_changed = False
+        before = self._settings.declared
+        try:
+            if types := self._registry.published():
+                await self._store.publish_types(types)
+            self._settings.declared = declared = with_limits(before, self._registry)
+            if self._loop is not None and declared != before:
+                await self._store.declare(declared)
+                self._loop.rules_changed()
+        except BaseException:
+            # The next submission tries again.
+            self._registry.is_changed, self._settings.declared = True, before
+            raise
+
     def _handle(self, type: str, stored: Stored) -> Handle[Any]:
         registered = self._registry.find(type)
         return Handle(self, stored, registered.handler.signature.decode_result if registered else None)
-
-
-def forked(opened_in: int) -> InvalidState:
-    """Return the error for a scheduler that is used in a fork of the process that opened it."""
-    return InvalidState(
-        f"this scheduler was opened in process {opened_in}, and its threads and connections do not survive a fork; "
-        "close it before the fork and open one in each process: in a web server, when a worker starts; with "
-        "multiprocessing, in the function that the child runs, or use the start method 'spawn'"
-    )
 
 
 def checked_id(id: object) -> int:
@@ -106,6 +116,12 @@ def checked_id(id: object) -> int:
 
 def checked_text(value: object, name: str) -> str:
     return text(value, name, ConfigError)
+
+
+def checked_flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}")
+    return value
 
 
 def checked_concurrency(n: object) -> int:

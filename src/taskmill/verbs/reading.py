@@ -288,6 +288,9 @@ class ReadMethods(Components):
         after it are no longer known, the first event is ``EventsMissed``.
         """
         self._opened()
+        for name, value in (("domain", domain), ("type", type)):
+            if value is not None:
+                checked_text(value, name)
         listener = self._bus.listen(kinds, domain, type, since)
         self._remote_events.follow()
         return listener

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from taskmill.define.domain import SubmitsTasks, current_scheduler
 from taskmill.model.durations import Duration, milliseconds, optional_milliseconds
-from taskmill.verbs.components import Components
+from taskmill.verbs.components import Components, checked_flag
 
 if TYPE_CHECKING:
     from taskmill.runtime.loop import DispatchLoop
@@ -26,6 +26,7 @@ class RunMethods(Components):
     async def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop`. With ``standby``, first wait until no other process dispatches this store."""
         self._opened()
+        checked_flag(standby, "standby")
         with self._as_current():
             await self._session.run(standby=standby)
 
@@ -56,6 +57,7 @@ class RunMethods(Components):
         process has stopped.
         """
         self._opened()
+        checked_flag(standby, "standby")
         settled = asyncio.Event()
         loop = asyncio.get_running_loop()
         with self._as_current():

@@ -24,7 +24,7 @@ class SubmitMethods(Components):
     async def submit(self, submission: Submission[R], *, connection: object = None) -> Handle[R]:
         """Store one task. With ``connection``, store it in the caller's transaction on the same database."""
         known = isinstance(submission, Submission) and self._registry.knows(submission.type)
-        if connection is not None or not known:
+        if connection is not None or not known or self._registry.is_changed:
             return (await self.submit_many([submission], connection=connection))[0]
         # Fast path for almost every task.
         self._opened()
@@ -58,6 +58,8 @@ class SubmitMethods(Components):
         """Check submissions and apply defaults; nothing is stored yet."""
         self._opened()
         given = checked_submissions(submissions)
+        if self._registry.is_changed:
+            await self._publish_types()
         await self._settle_clock()
         now = self._clock.now_ms()
         resolve = self._registry.resolve

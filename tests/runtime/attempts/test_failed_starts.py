@@ -105,7 +105,9 @@ async def test_executors_that_fail_leave_the_right_free(path: Path, failing: str
         def make_badly(right: DispatchRight) -> Executors:
             if failing == "making":
                 raise OSError(errno.EMFILE, "making")
-            return make(right)._replace(threads=Unclosable(scheduler._clock))
+            made = make(right)
+            made.threads = Unclosable(scheduler._clock)
+            return made
 
         dispatching._make_executors = make_badly
         with pytest.raises(OSError, match=failing):
