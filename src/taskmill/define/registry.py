@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from taskmill.define.domain import Domain, by_type, checked_state
-from taskmill.define.signature import encoded_arguments, json_encode, payload_digest, sized_payload
+from taskmill.define.signature import arguments_digest, encoded_arguments, json_encode, sized_payload
 from taskmill.define.task import TaskType, computed_options
 from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
 from taskmill.model.controls import Declared
@@ -205,7 +205,7 @@ class Registry:
             settings = merged(defaults, options)
             key = settings["key"]
             if key is True:
-                key = payload_digest(json_encode({**settings["payload"], **submission.payload}))
+                key = arguments_digest({**settings["payload"], **submission.payload})
         links = None
         if spawning or not options.keys().isdisjoint(TIES):
             has_own_ttl = settings["has_own_ttl"] if registered is None else registered.has_own_ttl

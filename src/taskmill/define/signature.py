@@ -25,6 +25,7 @@ import msgspec
 
 from taskmill.define.kept_values import check_kept, is_loose
 from taskmill.define.key_paths import checked_paths, key_from
+from taskmill.define.key_text import canonical_values
 from taskmill.define.pydantic_models import dumped, is_model_type, validated
 from taskmill.errors import ConfigError, PayloadTooLarge, SubmissionError
 
@@ -207,14 +208,15 @@ class HandlerSignature:
         """Return the default values of parameters as JSON values."""
         given = {p.name: p.default for p in self._signature.parameters.values() if p.default is not _Parameter.empty}
         try:
-            plain: dict[str, Any] = msgspec.json.decode(json_encode(given))
+            plain: dict[str, Any] = msgspec.json.decode(canonical_values(given, json_encode))
         except NOT_JSON:
             return {}
         return plain
 
     def digest(self, payload: str) -> str:
         """Return a hash that is equal for equal arguments, defaults included."""
-        return payload_digest(json_encode(self._decoder.decode(payload)))
+        values = self._decoder.decode(payload)
+        return arguments_digest({name: getattr(values, name) for name in self._names})
 
     def decode_result(self, result: Any) -> Any:
         """Convert a stored result to the type of the handler's return annotation, if possible."""
@@ -257,10 +259,9 @@ def _field(parameter: _Parameter, annotation: Any) -> tuple[Any, ...]:
             return parameter.name, annotation, msgspec.field(default_factory=lambda: default)
 
 
-def payload_digest(payload: str | bytes) -> str:
-    """Return the key that ``key=True`` derives from a payload."""
-    canonical = msgspec.json.encode(msgspec.json.decode(payload), order="deterministic")
-    return hashlib.blake2b(canonical, digest_size=16).hexdigest()
+def arguments_digest(arguments: Mapping[str, Any]) -> str:
+    """Return the key that ``key=True`` derives from arguments."""
+    return hashlib.blake2b(canonical_values(arguments, json_encode), digest_size=16).hexdigest()
 
 
 def encoded_arguments(arguments: Mapping[str, Any], type_name: str) -> bytes:
