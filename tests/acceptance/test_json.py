@@ -38,8 +38,8 @@ async def test_records_events_snapshots_and_explanations_have_a_json_form(tmp_pa
         announced = json.loads(to_json(event))
         snapshot = json.loads(to_json(await scheduler.snapshot()))
         listed = json.loads(to_json(await scheduler.history()))
-    assert (active["status"], active["payload"]) == ("pending", {"n": 4})
-    assert (ended["ending"], ended["result"]) == ("completed", 8)
+    assert (active["status"], active["state"], active["payload"]) == ("pending", "pending", {"n": 4})
+    assert (ended["ending"], ended["state"], ended["result"]) == ("completed", "completed", 8)
     assert datetime.fromisoformat(ended["ended_at"]) == record.ended_at
     assert record.duration is not None
     assert ended["duration"] == record.duration.total_seconds()

@@ -48,8 +48,7 @@ KEYS: list[tuple[Any, Any, Any, str]] = [
     (Photo, Photo(Path("a/b")), ("value.folder",), "a"),
     (Photo, Photo(Path("a/b")), ("value.path.name", "value.path"), '["b","a/b"]'),
     (Photo, Photo(Path("a"), Place("b")), ("value.place.bucket",), "b"),
-    (Photo, Photo(Path("a")), ("value.place.bucket",), "[null]"),
-    (Photo | None, None, ("value.path",), "[null]"),
+    (Photo, Photo(Path("a")), ("value.place.bucket", "value.path"), '[null,"a"]'),
     (Annotated[Photo, "noted"], Photo(Path("a")), ("value.path.name",), "a"),
     (Model, Model(path="a"), ("value.path",), "a"),
     (Pair, Pair(3), ("value.left",), "[3]"),
@@ -75,6 +74,19 @@ async def test_a_key_is_made_of_the_parts_that_the_paths_name(kind: Any, value: 
         again = await task.submit(value)
         assert (await handle.record()).key == made
         assert (again.id, again.kind) == (handle.id, "duplicate")
+
+
+@pytest.mark.parametrize("key", [("photo.place.bucket",), ("photo.place.bucket", "photo.place.region")])
+async def test_a_task_whose_paths_all_lead_to_none_has_no_key(key: Any) -> None:
+    domain = Domain("d")
+
+    @domain.task(key=key)
+    async def send(photo: Photo | None) -> None: ...
+
+    async with Scheduler(domains=[domain]):
+        handles = [await send.submit(value) for value in (Photo(Path("a")), Photo(Path("b")), None)]
+        assert [(await handle.record()).key for handle in handles] == [None, None, None]
+    assert len({handle.id for handle in handles}) == 3
 
 
 async def test_several_parameters_make_one_key_and_others_do_not_count() -> None:

@@ -96,6 +96,21 @@ def test_a_second_object_of_one_type_in_one_place_is_refused_and_nothing_is_kept
 
 
 @pytest.mark.one_engine("no store is opened")
+@pytest.mark.parametrize(("wrong", "name"), [(None, "None"), (Service, "the class Service")])
+def test_none_and_classes_are_no_state(wrong: Any, name: str) -> None:
+    domain, _ = _domain()
+    scheduler = Scheduler(domains=[domain])
+    for give in (
+        lambda: scheduler.provide(wrong),
+        lambda: scheduler.provide(wrong, domain="d"),
+        lambda: Scheduler(state=[wrong]),
+        lambda: Domain("e", state=[wrong]),
+    ):
+        with pytest.raises(ConfigError, match=rf"state: give objects .* not {name}"):
+            give()
+
+
+@pytest.mark.one_engine("no store is opened")
 @pytest.mark.parametrize("domain", ["x", Domain("x"), 5, ["d"]])
 def test_a_domain_that_the_scheduler_does_not_have_is_refused(domain: Any) -> None:
     with pytest.raises(ConfigError, match=r"no domain .*; it has: d"):

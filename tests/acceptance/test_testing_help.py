@@ -113,6 +113,14 @@ async def test_a_spawned_task_cannot_be_awaited() -> None:
         ({"replaced": {"a": object()}}, "context: replaced must be JSON"),
         ({"cancelled": 1}, "context: cancelled must be True or False"),
         ({"state": 5}, "state"),
+        ({"state": [None]}, "state: give objects .* not None"),
+        ({"children": 3}, "context: children must be a list of HistoryRecord"),
+        ({"children": [3]}, "context: children must be HistoryRecord objects, got 3"),
+        ({"priority": 999}, "context: priority must be from 0"),
+        ({"priority": "high"}, "context: priority must be an int"),
+        ({"attempt": 0}, "context: attempt must be 1 or more, got 0"),
+        ({"id": -1}, "context: id must be 1 or more, got -1"),
+        ({"retries": -1}, "context: retries must be 0 or more"),
     ],
 )
 def test_a_wrong_field_is_refused_and_named(fields: dict[str, Any], message: str) -> None:

@@ -35,7 +35,11 @@ def test_a_duration_may_be_a_text(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "10", "m", "10x", "-5s", "+5s", "1e3s", "1h-30m", "10m!", "nan", "infs", "٣s", "1,5h", "9" * 30 + "d"]
+    "text",
+    [
+        *("", "10", "m", "10x", "-5s", "+5s", "1e3s", "1h-30m", "10m!", "nan", "infs", "٣s", "1,5h", "9" * 30 + "d"),
+        *("1h1h", "30m1h", "1m60s1m", "1h1hour", "5M", "10S", "1H", "5MS"),
+    ],
 )
 def test_a_text_that_is_no_duration_is_refused_and_the_argument_named(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^ttl "):
@@ -61,7 +65,9 @@ def test_a_size_may_be_a_text(text: str, amount: int) -> None:
     assert IoBudget(disk_read=text).disk_read == amount
 
 
-@pytest.mark.parametrize("text", ["", "64", "MB", "64M", "64Mbit", "-1MB", "1MB2kB", "9EB", "1e3MB"])
+@pytest.mark.parametrize(
+    "text", ["", "64", "MB", "64M", "64Mbit", "64Mb", "1Gb", "1Kib", "-1MB", "1MB2kB", "9EB", "1e3MB"]
+)
 def test_a_text_that_is_no_size_is_refused_and_the_argument_named(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^net_tx is written as 500kB, 64MB or 1GiB"):
         IoBudget(net_tx=text)

@@ -7,23 +7,26 @@ from datetime import datetime, timedelta
 
 from taskmill import ConfigError, Priority, RateLimit
 from taskmill.cli.output import WRONG, Refusal
-from taskmill.model.durations import milliseconds, unit_ms
+from taskmill.model.durations import milliseconds
 
 NONE = "none"
 _NUMBER = r"(\d{1,12}(?:\.\d{1,6})?)"
-_RATE = re.compile(rf"(\d{{1,12}})\s*/\s*(?:{_NUMBER}\s*)?([a-z]+)", re.ASCII)
+_RATE = re.compile(r"(\d{1,12})\s*/\s*(.+)", re.ASCII)
 
 
 def rate(text: str, name: str, burst: int | None = None) -> RateLimit | None:
-    """Parse ``10/s``, ``100/min``, ``1/30s``; ``none`` is no limit."""
+    """Parse ``10/s``, ``100/min``, ``1/30s``, ``1/1h30m``; ``none`` is no limit."""
     if text == NONE:
         if burst is not None:
             raise Refusal("--burst needs a rate, and none is given", WRONG)
         return None
-    found = _RATE.fullmatch(text.strip().lower())
-    if found is None or unit_ms(found[3]) is None:
-        raise Refusal(f"{name} is written as 10/s, 100/min, 1/30s or none; got {text!r}", WRONG)
-    return RateLimit(int(found[1]), f"{found[2] or 1}{found[3]}", burst)
+    found = _RATE.fullmatch(text.strip())
+    interval = "" if found is None else f"1{found[2]}" if found[2][0].isalpha() else found[2]
+    try:
+        milliseconds(interval, name)
+    except ConfigError:
+        raise Refusal(f"{name} is written as 10/s, 100/min, 1/30s, 1/1h30m or none; got {text!r}", WRONG) from None
+    return RateLimit(int(found[1] if found else 0), interval, burst)
 
 
 def duration(text: str, name: str) -> timedelta:

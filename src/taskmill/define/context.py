@@ -180,12 +180,15 @@ class Progress:
 
     def __call__(self, fraction: float, message: str | None = None) -> None:
         """Report a fraction from 0 to 1."""
+        if not isinstance(fraction, int | float):
+            raise ConfigError(f"fraction must be a number from 0 to 1, not {type(fraction).__name__}")
         if not 0.0 <= fraction <= 1.0:
             fraction = _clamped(fraction)
         self._report(ProgressReport(fraction, message))
 
-    def of(self, done: float, total: float, message: str | None = None) -> None:
-        """Report ``done`` of ``total`` items."""
+    def of(self, done: float | str, total: float | str, message: str | None = None) -> None:
+        """Report ``done`` of ``total`` items, or bytes if they are texts such as ``"64MB"``."""
+        done, total = _amount(done, "done"), _amount(total, "total")
         if 0 <= done <= total and total:
             self._report(ProgressReport(done / total, message))
         else:
@@ -193,19 +196,23 @@ class Progress:
 
     def bytes(self, total: Size) -> None:
         """Set the total number of bytes; :meth:`advance` counts the bytes done."""
-        self._total = size(total, "total") if isinstance(total, str) else int(total)
+        self._total = size(total, "total")
         self._done = 0
         self._report_bytes(None)
 
-    def advance(self, n: int, message: str | None = None) -> None:
+    def advance(self, n: Size, message: str | None = None) -> None:
         """Report ``n`` more bytes as done."""
-        self._done += n
+        self._done += n if isinstance(n, int) and not isinstance(n, bool) else size(n, "n")
         self._report_bytes(message)
 
     def _report_bytes(self, message: str | None) -> None:
         total = self._total
         fraction = min(self._done / total, 1.0) if total else None
         self._report(ProgressReport(fraction, message, self._done, total))
+
+
+def _amount(value: object, name: str) -> float:
+    return value if isinstance(value, int | float) else size(value, name)
 
 
 def _clamped(fraction: float) -> float:

@@ -268,6 +268,9 @@ def by_type(objects: Iterable[Any], known: Mapping[type, Any] = MappingProxyType
     """Return ``known`` state with these objects added, by their types; refuse a second object of one type."""
     found = dict(known)
     for each in objects:
+        if each is None or isinstance(each, type):
+            given = "None" if each is None else f"the class {each.__name__}"
+            raise ConfigError(f"state: give objects for ctx.state to return, such as Mailer(), not {given}")
         kind: type[Any] = each.__class__
         if kind in found:
             raise ConfigError(

@@ -1,7 +1,9 @@
 """Keys made of paths into the parameters, such as ``key=("photo.path", "bucket")``.
 
 A path names a parameter and then attributes, fields or mapping keys inside it. It is checked against the annotations,
-if there are any, when the task is defined. A path that leads into ``None`` has the value ``None``.
+if there are any, when the task is defined. A path that leads into ``None`` has the value ``None``. If no path has
+another value, the task has no key, as if a function had returned ``None``: otherwise all tasks without a value would be
+duplicates of one.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
+from taskmill.define.key_text import JsonEncoder, canonical_json
 from taskmill.errors import ConfigError
 
 Path = tuple[str, ...]
@@ -34,14 +37,16 @@ def checked_paths(given: object, hints: Mapping[str, Any], type_name: str) -> tu
     return tuple(paths)
 
 
-def key_from(paths: Sequence[Path], encode: Callable[[object], bytes]) -> Callable[[Any], str]:
+def key_from(paths: Sequence[Path], encode: JsonEncoder) -> Callable[[Any], str | None]:
     """Return a function that makes the key from a payload: a single text is the key, else a JSON list of values."""
 
-    def key(values: Any) -> str:
+    def key(values: Any) -> str | None:
         found = [_value(values, path) for path in paths]
         if len(found) == 1 and isinstance(found[0], str):
             return found[0]
-        return encode(found).decode()
+        if all(value is None for value in found):
+            return None
+        return canonical_json(found, encode).decode()
 
     return key
 

@@ -6,6 +6,7 @@ form, by alias, and read with its own validation, in the strict or lax mode that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
@@ -16,11 +17,21 @@ def is_model_type(kind: object) -> bool:
     return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_validate_json")
 
 
+def is_any_model(kind: object) -> bool:
+    """True for pydantic's ``BaseModel`` itself, which stands for every model and cannot be read from JSON."""
+    return is_model_type(kind) and cast("type", kind).__base__ is object
+
+
+def unspecialized(kind: Any) -> Any:
+    """Return a generic model without its arguments; any other class unchanged."""
+    return kind.__pydantic_generic_metadata__["origin"] or kind
+
+
 def dumped(model: Any) -> Any:
     """Return the JSON form of a model; raise ``TypeError`` if the model that is read from it would not be equal.
 
-    Such a model has a field like ``SecretStr``, whose JSON form hides its value, or aliases that differ for reading and
-    writing.
+    Such a model has a field like ``SecretStr``, whose JSON form hides its value, a field with ``exclude=True``, an
+    instance of a subclass in a field, private attributes, or aliases that differ for reading and writing.
     """
     plain = model.model_dump(mode="json", by_alias=True, round_trip=True)
     kind: type[Any] = model.__class__
@@ -28,10 +39,16 @@ def dumped(model: Any) -> Any:
         again = validated(kind, plain)
     except ValueError as wrong:
         raise TypeError(f"{kind.__name__} cannot be read from its own JSON form: {wrong}") from None
-    before, after = _fields(model), _fields(again)
-    if before != after:
-        changed = sorted(name for name in before if name not in after or before[name] != after[name])
-        raise TypeError(f"{kind.__name__} comes back from JSON with another {' and '.join(changed) or 'value'}")
+    if changed := _changed(_fields(model), _fields(again)):
+        raise TypeError(f"{kind.__name__} comes back from JSON with another {' and '.join(changed)}")
+    if changed := _changed(_private(model), _private(again)):
+        # A default that differs for each instance, such as a lock, was not given to this one.
+        fresh = _changed(_private(again), _private(validated(kind, plain)))
+        if kept := [name for name in changed if name not in fresh]:
+            raise TypeError(
+                f"{kind.__name__} comes back from JSON without its private {' and '.join(kept)}; pass it separately, "
+                "or make it a field"
+            )
     return plain
 
 
@@ -44,9 +61,18 @@ def validated(kind: Any, plain: object) -> Any:
 
 
 def _fields(model: Any) -> dict[str, Any]:
-    """Return the fields as Python values; a root model has one, without a name of its own."""
-    fields = model.model_dump(round_trip=True)
-    return cast("dict[str, Any]", fields) if isinstance(fields, dict) else {"root": fields}
+    """Return the fields themselves, not their dump, which leaves out what the model excludes."""
+    names: Iterable[str] = model.__class__.model_fields
+    return {**{name: getattr(model, name) for name in names}, **(model.__pydantic_extra__ or {})}
+
+
+def _private(model: Any) -> dict[str, Any]:
+    return model.__pydantic_private__ or {}
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the names whose values differ."""
+    return sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
 
 
 def _told(wrong: ValueError) -> str:

@@ -23,9 +23,11 @@ from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 
-from taskmill.define.kept_values import check_kept, is_loose
+from taskmill.define.kept_values import NEVER_CHANGED, ValueDeclaration, check_kept, check_plain, loose_type
 from taskmill.define.key_paths import checked_paths, key_from
+from taskmill.define.key_text import canonical_values
 from taskmill.define.pydantic_models import dumped, is_model_type, validated
+from taskmill.define.unstorable import why_unstorable
 from taskmill.errors import ConfigError, PayloadTooLarge, SubmissionError
 
 LARGEST_PAYLOAD = 1024 * 1024
@@ -89,7 +91,9 @@ class HandlerSignature:
         self._starred = next((p.name for p in parameters if p.kind is _Parameter.VAR_POSITIONAL), None)
         self._double_starred = next((p.name for p in parameters if p.kind is _Parameter.VAR_KEYWORD), None)
         self._annotations = {name: hints.get(name, Any) for name in self._names}
-        self._loose = tuple(name for name, annotation in self._annotations.items() if is_loose(annotation))
+        loose = {name: loose_type(annotation) for name, annotation in self._annotations.items()}
+        self._loose = [(name, self._written(name), kind) for name, kind in loose.items() if kind is not None]
+        """The parameters whose values JSON might change: as named, as written in the signature, and their types."""
         fields = [_field(parameter, self._annotations[parameter.name]) for parameter in parameters]
         self._required = frozenset(field[0] for field in fields if len(field) == 2)
         self._decoder = self._payload_decoder(fields)
@@ -104,11 +108,8 @@ class HandlerSignature:
         try:
             payload = msgspec.defstruct("Payload", fields, kw_only=True, forbid_unknown_fields=not lenient)
             for name, annotation, *_ in fields:
-                if (strange := unstorable(annotation)) is not None:
-                    raise ConfigError(
-                        f"{self.type_name}: parameter {name!r} has the type {strange}, which cannot be stored as "
-                        "JSON; use plain values, dataclasses, msgspec structs or pydantic models"
-                    )
+                if (reason := why_unstorable(annotation)) is not None:
+                    raise ConfigError(f"{self.type_name}: parameter {name!r} {reason}")
             return msgspec.json.Decoder(payload, dec_hook=from_plain)
         except TypeError as wrong:
             raise ConfigError(f"{self.type_name}: a parameter cannot be stored as JSON: {wrong}") from wrong
@@ -127,14 +128,16 @@ class HandlerSignature:
     def encode_payload(self, arguments: Mapping[str, Any]) -> str:
         encoded = encoded_arguments(arguments, self.type_name)
         try:
-            read = self._decoder.decode(encoded)
+            self._decoder.decode(encoded)
         except msgspec.ValidationError as wrong:
             raise SubmissionError(f"{self.type_name}: {_named(wrong)}") from None
-        for name in self._loose:
-            if name in arguments:
-                given = arguments[name]
-                check_kept(name, list(given) if name == self._starred else given, getattr(read, name), self.type_name)
+        for name, written, kind in self._loose:
+            if (given := arguments.get(name)).__class__ not in NEVER_CHANGED:
+                check_kept(name, kind, ValueDeclaration(written, given), self.type_name, _read_back)
         return sized_payload(encoded, self.type_name)
+
+    def _written(self, name: str) -> str:
+        return f"*{name}" if name == self._starred else f"**{name}" if name == self._double_starred else name
 
     def decode(self, payload: str) -> tuple[list[Any], dict[str, Any]]:
         """Return the positional and keyword arguments for the handler."""
@@ -207,14 +210,15 @@ class HandlerSignature:
         """Return the default values of parameters as JSON values."""
         given = {p.name: p.default for p in self._signature.parameters.values() if p.default is not _Parameter.empty}
         try:
-            plain: dict[str, Any] = msgspec.json.decode(json_encode(given))
+            plain: dict[str, Any] = msgspec.json.decode(canonical_values(given, json_encode))
         except NOT_JSON:
             return {}
         return plain
 
     def digest(self, payload: str) -> str:
         """Return a hash that is equal for equal arguments, defaults included."""
-        return payload_digest(json_encode(self._decoder.decode(payload)))
+        values = self._decoder.decode(payload)
+        return arguments_digest({name: getattr(values, name) for name in self._names})
 
     def decode_result(self, result: Any) -> Any:
         """Convert a stored result to the type of the handler's return annotation, if possible."""
@@ -257,10 +261,9 @@ def _field(parameter: _Parameter, annotation: Any) -> tuple[Any, ...]:
             return parameter.name, annotation, msgspec.field(default_factory=lambda: default)
 
 
-def payload_digest(payload: str | bytes) -> str:
-    """Return the key that ``key=True`` derives from a payload."""
-    canonical = msgspec.json.encode(msgspec.json.decode(payload), order="deterministic")
-    return hashlib.blake2b(canonical, digest_size=16).hexdigest()
+def arguments_digest(arguments: Mapping[str, Any]) -> str:
+    """Return the key that ``key=True`` derives from arguments."""
+    return hashlib.blake2b(canonical_values(arguments, json_encode), digest_size=16).hexdigest()
 
 
 def encoded_arguments(arguments: Mapping[str, Any], type_name: str) -> bytes:
@@ -292,6 +295,17 @@ def _has_unwritable_float(value: object) -> bool:
     return False
 
 
+def encoded_by_name(arguments: Mapping[str, Any], type_name: str) -> bytes:
+    """Encode arguments for a handler that is not known here; refuse values that JSON would change."""
+    encoded = encoded_arguments(arguments, type_name)
+    check_plain(arguments, type_name, _read_back)
+    return encoded
+
+
+def _read_back(value: object) -> object:
+    return msgspec.json.decode(json_encode(value))
+
+
 def sized_payload(encoded: bytes, type_name: str) -> str:
     if len(encoded) > LARGEST_PAYLOAD:
         raise PayloadTooLarge(
@@ -317,36 +331,3 @@ def _resolved_hints(
             f"{type_name}: an annotation cannot be resolved: {wrong}. "
             "Import the name at run time, not only for type checking."
         ) from wrong
-
-
-def unstorable(annotation: Any) -> str | None:
-    """Return the name of a type inside ``annotation`` that cannot be stored as JSON, or ``None``."""
-    if annotation in _PLAIN:
-        return None
-    # Imported here, so that only programs with rich handler types pay for it.
-    from msgspec import inspect as types
-
-    seen: set[int] = set()
-
-    def search(found: Any) -> str | None:
-        if isinstance(found, types.CustomType):
-            is_known = issubclass(found.cls, PurePath) or is_model_type(found.cls)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            return None if is_known else str(found.cls)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        if isinstance(found, types.DictType) and isinstance(
-            found.key_type, types.StructType | types.DataclassType | types.CollectionType | types.DictType
-        ):
-            return repr(annotation)
-        if isinstance(found, list | tuple):
-            return next((strange for part in cast("list[Any]", found) if (strange := search(part)) is not None), None)
-        if isinstance(found, types.Type | types.Field) and id(found) not in seen:
-            seen.add(id(found))
-            return search([getattr(found, name) for name in found.__struct_fields__ if name != "default"])
-        return None
-
-    try:
-        return search(types.type_info(annotation))
-    except (TypeError, msgspec.MsgspecError):
-        return repr(annotation)
-
-
-_PLAIN = (Any, str, int, float, bool, bytes, list, dict, object)

@@ -12,6 +12,7 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
+from itertools import pairwise
 from typing import Annotated
 
 import msgspec
@@ -66,18 +67,17 @@ _UNITS_BYTES = {
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", 1)},
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 1)},
 }
-_PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([a-z]+)\s*")
-
-
-def unit_ms(unit: str) -> int | None:
-    """Return the milliseconds of a unit of time such as ``min``; None if there is no such unit."""
-    return _UNITS_MS.get(unit)
+_PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*")
+_SHORT = 2
+"""Units of so few letters are written in lower case: ``5M`` might be minutes, months or megabytes."""
 
 
 def _text_ms(text: str, name: str, error: type[Exception]) -> float:
-    parts = _parts(text)
+    parts = [(count, unit if len(unit) <= _SHORT else unit.lower()) for count, unit in _parts(text)]
     if not parts or any(unit not in _UNITS_MS for _, unit in parts):
         raise error(f"{name} is written as 250ms, 10s, 10m, 1h30m or 2d, got {text[:40]!r}")
+    if any(_UNITS_MS[one] <= _UNITS_MS[next_one] for (_, one), (_, next_one) in pairwise(parts)):
+        raise error(f"{name} has each unit once, the longest first, such as 1h30m, got {text[:40]!r}")
     return float(sum(Decimal(count) * _UNITS_MS[unit] for count, unit in parts))
 
 
@@ -85,10 +85,12 @@ def size(value: object, name: str, error: type[Exception] = ConfigError) -> int:
     """Return a size in bytes."""
     if isinstance(value, str):
         parts = _parts(value)
-        if len(parts) != 1 or parts[0][1] not in _UNITS_BYTES:
+        if len(parts) != 1 or parts[0][1].lower() not in _UNITS_BYTES:
             raise error(f"{name} is written as 500kB, 64MB or 1GiB, got {value[:40]!r}")
         count, unit = parts[0]
-        return int((Decimal(count) * _UNITS_BYTES[unit]).to_integral_value(ROUND_CEILING))
+        if unit.endswith("b") and not unit.islower():
+            raise error(f"{name} is written as 500kB, 64MB or 1GiB, in bytes; a unit such as {unit} is for bits")
+        return int((Decimal(count) * _UNITS_BYTES[unit.lower()]).to_integral_value(ROUND_CEILING))
     if isinstance(value, bool) or not isinstance(value, int):
         raise error(f"{name} must be an int, in bytes, or a text such as '64MB', not {type(value).__name__}")
     return int(value)
@@ -96,7 +98,7 @@ def size(value: object, name: str, error: type[Exception] = ConfigError) -> int:
 
 def _parts(text: str) -> list[tuple[str, str]]:
     """Split a text such as ``1h30m`` into numbers and units; return an empty list if it is written otherwise."""
-    given = text.strip().lower()
+    given = text.strip()
     parts: list[tuple[str, str]] = _PART.findall(given)
     return parts if _PART.sub("", given) == "" else []
 

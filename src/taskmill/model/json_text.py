@@ -1,7 +1,7 @@
 """The JSON form of public values, for programs and for the command line.
 
 Instants are ISO 8601 in UTC, durations are seconds, enums are their values. A number that JSON does not have (infinity,
-not a number) becomes ``null``. An event starts with its kind, under ``event``.
+not a number) becomes ``null``. An event starts with its kind, under ``event``. A record ends with its ``state``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import msgspec
+
+from taskmill.model.records import HistoryRecord, TaskRecord
 
 
 def to_json(value: object) -> str:
@@ -33,6 +35,8 @@ def plain(value: object) -> Any:
         return value.astimezone(UTC).isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if isinstance(value, TaskRecord | HistoryRecord):
+        return {**{name: plain(getattr(value, name)) for name in value.__struct_fields__}, "state": value.state}
     if isinstance(value, msgspec.Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -25,8 +25,8 @@ HIGHEST_RATE = 2.0**50
 class Reading(msgspec.Struct, frozen=True):
     """One measurement of a machine: ``cpu`` from 0 to 1, the rates in bytes per second.
 
-    ``disk_busy`` is the share of time in which the disk was busy, if the system reports it. Values are not checked
-    here; :mod:`taskmill.policy.pressure` ignores impossible ones.
+    ``disk_busy`` is the share of time in which the disk was busy, if the system reports it. A rate may be a text such
+    as ``"1MB"``. Values are not checked here; :mod:`taskmill.policy.pressure` ignores impossible ones.
     """
 
     cpu: float = 0.0
@@ -35,6 +35,11 @@ class Reading(msgspec.Struct, frozen=True):
     net_rx: float = 0.0
     net_tx: float = 0.0
     disk_busy: float | None = None
+
+    def __post_init__(self) -> None:
+        for axis in AXES:
+            if isinstance(rate := getattr(self, axis), str):
+                msgspec.structs.force_setattr(self, axis, size(rate, axis))
 
     @property
     def rates(self) -> tuple[float, float, float, float]:

@@ -76,8 +76,10 @@ class ManualClock:
 
     async def jump(self, duration: Duration) -> None:
         """Move only the wall clock, backwards if negative, as an administrator or a time server would."""
-        if isinstance(duration, str):
-            duration = milliseconds(duration, "duration") / 1000
+        if isinstance(duration, bool) or not isinstance(duration, timedelta | int | float):
+            is_back = isinstance(duration, str) and duration.lstrip().startswith("-")
+            given = duration.lstrip()[1:] if is_back and isinstance(duration, str) else duration
+            duration = milliseconds(given, "duration") / (-1000 if is_back else 1000)
         self._now += duration if isinstance(duration, timedelta) else timedelta(seconds=duration)
         for _, _, alarm in self._sleepers:
             _ring(alarm)

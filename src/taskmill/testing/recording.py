@@ -19,7 +19,7 @@ from taskmill.model.arguments import check_arguments
 from taskmill.model.attempt import ProgressReport, TaskProgress
 from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.settings import Priority
+from taskmill.model.settings import Priority, priority_value
 from taskmill.model.status import Status
 from taskmill.model.submission import Submission
 from taskmill.model.task import Stored, domain_of, is_full_name
@@ -56,6 +56,15 @@ def context(
         raise ConfigError(f"context: type must be a task or its full name, 'domain::task', got {type!r}")
     if not isinstance(cancelled, bool):
         raise ConfigError(f"context: cancelled must be True or False, got {cancelled!r}")
+    for field, number, least in (("id", id, 1), ("attempt", attempt, 1), ("retries", retries, 0)):
+        if isinstance(number, int) and number < least:
+            raise ConfigError(f"context: {field} must be {least} or more, got {number}")
+    if isinstance(children, str) or not isinstance(children, Sequence):
+        raise ConfigError(f"context: children must be a list of HistoryRecord objects, got {children!r}")
+    for child in children:
+        if not isinstance(child, HistoryRecord):
+            raise ConfigError(f"context: children must be HistoryRecord objects, got {child!r}")
+    priority = priority_value(priority, "context: priority")
     now = datetime.now(UTC)
     fields: dict[str, object] = {
         "id": id,
