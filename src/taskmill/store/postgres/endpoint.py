@@ -22,6 +22,7 @@ from taskmill.store.postgres import lease
 from taskmill.store.postgres.connection import SEALED_STATE, connect, parsed_address, shown, translated
 from taskmill.store.postgres.migrate import NEWEST_VERSION, migrate
 from taskmill.store.postgres.session import Session
+from taskmill.store.sql.load import recount
 from taskmill.store.sql.recovering import recover
 
 _SETTINGS = {"jit": "off", "lock_timeout": "'60s'", "statement_timeout": "0"}
@@ -215,6 +216,7 @@ class PostgresEndpoint(Endpoint):
                 )
 
     def get_ready(self, tables: Sequence[Table]) -> None:
+        recount(Session(self._connection))
         self.query(f"ANALYZE {', '.join(table.name for table in tables)}")
 
     # Other nodes
