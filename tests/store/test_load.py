@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from taskmill import Domain, Retry, Scheduler
+from taskmill.moving import Step, move, undo
 from taskmill.store.sqlite import migrate as sqlite_migrate
 from taskmill.store.sqlite.migrate import migrate
 from tests.moving.everything import Book, filled, rows_of, run_to_the_end
@@ -110,3 +111,23 @@ def test_an_older_file_is_counted_when_it_is_upgraded(monkeypatch: pytest.Monkey
     found = connection.execute("SELECT group_name, type, status, tasks FROM taskmill_load").fetchall()
     connection.close()
     assert {row[:3]: row[3] for row in found} == Counter(rows)
+
+
+class _Enough(Exception):
+    """Stops a move after the tasks were counted in the target."""
+
+
+def test_a_move_counts_the_tasks_in_the_target_and_its_undoing_forgets_them(store: str, tmp_path: Path) -> None:
+    source, book = tmp_path / "source.db", Book(tmp_path / "book")
+    filled(source, book, 5, size=20)
+
+    def stop(step: Step) -> None:
+        if step.phase == "comparing":
+            raise _Enough
+
+    with pytest.raises(_Enough):
+        move(source, store, watch=stop)
+    assert kept(store) == counted(store) == kept(source) != {}
+    undo(source, store)
+    assert kept(store) == counted(store) == {}
+    assert kept(source) == counted(source) != {}

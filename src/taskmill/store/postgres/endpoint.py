@@ -17,7 +17,7 @@ from psycopg.pq import TransactionStatus
 from taskmill.errors import AlreadyRunning, ConfigError
 from taskmill.store.moving.endpoint import Endpoint, Row, Unstorable, selection
 from taskmill.store.moving.marks import SEALED
-from taskmill.store.moving.tables import OPEN, Shape, Table
+from taskmill.store.moving.tables import COUNTS, OPEN, Shape, Table
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.connection import SEALED_STATE, connect, parsed_address, shown, translated
 from taskmill.store.postgres.migrate import NEWEST_VERSION, migrate
@@ -204,7 +204,7 @@ class PostgresEndpoint(Endpoint):
             raise Unstorable(str(wrong).strip().partition("\n")[0]) from wrong
 
     def clear(self, tables: Sequence[Table]) -> None:
-        self.query(f"TRUNCATE {', '.join(table.name for table in tables)}")
+        self.query(f"TRUNCATE {', '.join([*(table.name for table in tables), COUNTS])}")
 
     def raise_ids(self, last: Mapping[str, int]) -> None:
         known = self._sequences([Table(name, (), ("id",)) for name in last])
