@@ -49,6 +49,7 @@ MEASUREMENTS = {
     "pg": "postgres",
     "pg_drain": "pg_drain",
     "pg_depth": "pg_depth",
+    "pg_answers": "pg_answers",
     "pg_nodes": "pg_nodes",
     "pg_latency": "pg_latency",
     "growth": "growth",

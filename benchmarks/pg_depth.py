@@ -12,35 +12,22 @@ import asyncio
 import time
 from functools import partial
 
-import psycopg
 from tests.postgres.keeper import Server
 
 from benchmarks.measuring import Report, Settings, Target, interleaved, summary
-from benchmarks.pg_server import bench_server, new_database, settle
+from benchmarks.pg_backlog import deep_database, fill_up
+from benchmarks.pg_server import bench_server, settle
 from benchmarks.workload import countdown_domain
 from taskmill import Scheduler
 
 DISPATCHED = 1_000
 SLOTS = 100
 
-FILL = """
-WITH missing AS MATERIALIZED (SELECT %s - count(*) AS n FROM taskmill_task),
-    ids AS MATERIALIZED (SELECT taskmill_take_ids(n) AS first FROM missing),
-    now AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ms)
-INSERT INTO taskmill_task (id, type, group_name, priority, urgency, status, payload, created_at, queued_at)
-SELECT first + i - 1, 'bench::noop', '', 128, 128, 'pending', '{"i":' || i || '}', now.ms, now.ms
-FROM missing, ids, now, generate_series(1, missing.n) AS i
-"""
-
 
 def measure(settings: Settings) -> Report:
     report = Report()
     with bench_server() as server:
-        deep, shallow = new_database(server), new_database(server)
-        began = time.perf_counter()
-        _prepare(deep, settings.backlog)
-        print(f"  filled {settings.backlog:,} waiting tasks in {time.perf_counter() - began:.0f} s", flush=True)
-        _prepare(shallow, DISPATCHED)
+        deep, shallow = deep_database(server, settings.backlog), deep_database(server, DISPATCHED)
         times = interleaved(
             2 * settings.rounds + 1,
             {
@@ -55,23 +42,6 @@ def measure(settings: Settings) -> Report:
     return report
 
 
-def _prepare(address: str, waiting: int) -> None:
-    async def make_tables() -> None:
-        async with Scheduler(address):
-            pass
-
-    asyncio.run(make_tables())
-    _fill(address, waiting)
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE")
-
-
-def _fill(address: str, waiting: int) -> None:
-    """Store tasks until so many wait."""
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(FILL, (waiting,))
-
-
 def _dispatch(server: Server, address: str, waiting: int) -> float:
     """Seconds per task over ``DISPATCHED`` tasks."""
     moments: list[float] = []
@@ -83,5 +53,5 @@ def _dispatch(server: Server, address: str, waiting: int) -> float:
 
     settle(server)
     asyncio.run(run())
-    _fill(address, waiting)
+    fill_up(address, waiting)
     return (moments[-1] - moments[0]) / (len(moments) - 1)

@@ -331,6 +331,12 @@ class Audit:
         for row in self._seen.tally:
             tallied[row["type"], row["group_name"], row["ending"]] += row["kept"]
         self._expect(kept == +tallied, f"the tally says {dict(tallied)}, history {dict(kept)}")
+        waiting = [row for row in self._seen.active.values() if row["status"] != "running"]
+        counted = Counter((row["group_name"], row["type"], row["status"]) for row in waiting)
+        load = Counter[tuple[str, str, str]]()
+        for row in self._seen.load:
+            load[row["group_name"], row["type"], row["status"]] += row["tasks"]
+        self._expect(load == counted, f"the load says {dict(load)}, the rows {dict(counted)}")
         both = self._seen.history.keys() & self._seen.active.keys()
         self._expect(not both, f"both active and ended: {sorted(both)}")
         running = [row["id"] for row in self._seen.active.values() if row["status"] == "running"]

@@ -100,6 +100,7 @@ class Witnesses:
     history: dict[int, Row] = field(default_factory=dict)
     active: dict[int, Row] = field(default_factory=dict)
     tally: list[Row] = field(default_factory=list)
+    load: list[Row] = field(default_factory=list)
     dependencies: list[Row] = field(default_factory=list)
     nodes: list[Row] = field(default_factory=list)
     cron: list[Row] = field(default_factory=list)
@@ -135,6 +136,7 @@ def hear(crowd: Crowd) -> Witnesses:
         "history": "taskmill_history",
         "active": "taskmill_task",
         "tally": "taskmill_tally",
+        "load": "taskmill_load",
         "dependencies": "taskmill_dependency",
         "nodes": "taskmill_node",
         "cron": "taskmill_cron",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,8 @@ def _in_order(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
     if name == "taskmill_tally":
         plain = _added_up(plain)
+    if name == "taskmill_load":
+        plain = _summed(plain)
     return sorted(plain, key=lambda row: [str(value) for value in row.values()])
 
 
@@ -224,6 +227,18 @@ def _added_up(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         one["kept"] += row["kept"]
         one["duration_ms"] = row["duration_ms"] if first else one["duration_ms"] + row["duration_ms"]
     return list(sums.values())
+
+
+def _summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each number: a server keeps the changes of which it is the sum."""
+    sums = Counter[tuple[str, str, str]]()
+    for row in rows:
+        sums[row["group_name"], row["type"], row["status"]] += row["tasks"]
+    return [
+        {"group_name": group, "type": type, "status": status, "tasks": n}
+        for (group, type, status), n in sums.items()
+        if n
+    ]
 
 
 def filled(store: str | Path, book: Book, seed: int, size: int = 60) -> None:

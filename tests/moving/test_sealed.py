@@ -114,7 +114,8 @@ async def test_a_submission_that_was_not_committed_yet_is_waited_for(
 async def _until_somebody_waits(address: str) -> None:
     with psycopg.connect(address, autocommit=True) as connection:
         while not connection.execute(
-            "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'taskmill_task'::regclass"
+            "SELECT 1 FROM pg_locks WHERE NOT granted"
+            " AND relation IN ('taskmill_load'::regclass, 'taskmill_task'::regclass)"
         ).fetchone():
             await asyncio.sleep(0.01)
 

@@ -45,9 +45,11 @@ MORE_STATEMENTS = {
     "machines",
     "names_of_nodes",
     "last_mark",
+    "fold_load",
     "fold_tally",
     "forget_marks",
     "nodes_at_work",
+    "rows_of_load",
     "health_of_nodes",
 }
 
@@ -56,21 +58,19 @@ NOTHING_TO_DO = {
         "add_to_load",
         "claim",
         "count_anew",
-        "count_load",
         "delete_active",
         "forget_load",
         "newer",
         "newest",
         "note_moves",
         "rebuild_indexes",
-        "take_from_load",
         "tally",
     )
 }
 NOTHING_ON_SQLITE = {"queued_elsewhere", "claim_fronts", "unclaim_others", "preemption", "ask_to_make_way"}
 
 # Read or written as a whole, once in a while, or small.
-MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits", "load"}
+MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits", "count_load"}
 TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
 
 

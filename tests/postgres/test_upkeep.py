@@ -24,6 +24,7 @@ LIVE = {
     "taskmill_node": (0, 200, 50),
     "taskmill_tally": (0, 500, 50),
     "taskmill_control": (0, 500, 50),
+    "taskmill_load": (0, 2000, 100),
     "taskmill_ended_pause": (0, 200, 50),
     "taskmill_setting": (0, 200, 50),
     "taskmill_io": (0, 200, 50),

@@ -65,7 +65,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     def clear(self, tables: Sequence[Table]) -> None:
-        """Empty tables; called inside :meth:`writing`."""
+        """Empty tables, and the numbers of tasks; called inside :meth:`writing`."""
 
     @abstractmethod
     def writing(self, seal: str | None, *, durable: bool = False) -> AbstractContextManager[None]:
@@ -95,7 +95,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     def get_ready(self, tables: Sequence[Table]) -> None:
-        """Update the statistics of tables that were just filled, where the engine needs it; inside :meth:`writing`."""
+        """Count the tasks, and update the statistics of tables that were just filled; inside :meth:`writing`."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -15,8 +15,11 @@ import msgspec
 from taskmill.errors import StoreError
 from taskmill.store.moving.marks import NAMES
 
-STAY = frozenset({"taskmill_schema", "taskmill_node", "taskmill_writing", "taskmill_commit", "taskmill_load"})
-"""Tables that do not move: schema version, nodes, write lock, marks of writers, and counts, which a file keeps."""
+COUNTS = "taskmill_load"
+"""The numbers of waiting tasks. They are emptied with the tasks, and counted again after these were copied."""
+
+STAY = frozenset({"taskmill_schema", "taskmill_node", "taskmill_writing", "taskmill_commit", COUNTS})
+"""Tables that do not move: schema version, nodes, write lock, marks of writers, and counts, which are made anew."""
 
 OPEN = frozenset({"taskmill_schema", "taskmill_writing", "taskmill_commit"})
 """Tables that a seal leaves writable."""

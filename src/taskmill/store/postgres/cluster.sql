@@ -54,6 +54,25 @@ ON CONFLICT (type, group_name, ending, shard) DO UPDATE SET
     ended = tally.ended + excluded.ended, kept = tally.kept + excluded.kept,
     duration_ms = tally.duration_ms + excluded.duration_ms;
 
+-- name: rows_of_load
+-- Return the number of rows of the load, and true if the role of this session may merge them.
+SELECT count(*), has_table_privilege('taskmill_load', 'DELETE') FROM taskmill_load;
+
+-- name: fold_load
+-- Merge the rows of the load into one for each group, type and status, and return how many these are. Do nothing if
+-- another node is merging. Rows that other transactions append meanwhile are not visible here, and stay.
+WITH counted AS (
+    DELETE FROM taskmill_load
+    WHERE (SELECT pg_try_advisory_xact_lock((1952541547::bigint << 32) | 'taskmill_load'::regclass::oid::bigint))
+    RETURNING group_name, type, status, tasks
+), folded AS (
+    INSERT INTO taskmill_load (group_name, type, status, tasks)
+    SELECT group_name, type, status, sum(tasks) FROM counted
+    GROUP BY group_name, type, status HAVING sum(tasks) <> 0
+    RETURNING 1
+)
+SELECT count(*) FROM folded;
+
 -- name: transaction_states
 -- Return [number, state] of the transactions with the given numbers.
 SELECT json_list(json_row(value, pg_xact_status(value::xid8)))

@@ -17,11 +17,12 @@ from psycopg.pq import TransactionStatus
 from taskmill.errors import AlreadyRunning, ConfigError
 from taskmill.store.moving.endpoint import Endpoint, Row, Unstorable, selection
 from taskmill.store.moving.marks import SEALED
-from taskmill.store.moving.tables import OPEN, Shape, Table
+from taskmill.store.moving.tables import COUNTS, OPEN, Shape, Table
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.connection import SEALED_STATE, connect, parsed_address, shown, translated
 from taskmill.store.postgres.migrate import NEWEST_VERSION, migrate
 from taskmill.store.postgres.session import Session
+from taskmill.store.sql.load import recount
 from taskmill.store.sql.recovering import recover
 
 _SETTINGS = {"jit": "off", "lock_timeout": "'60s'", "statement_timeout": "0"}
@@ -203,7 +204,7 @@ class PostgresEndpoint(Endpoint):
             raise Unstorable(str(wrong).strip().partition("\n")[0]) from wrong
 
     def clear(self, tables: Sequence[Table]) -> None:
-        self.query(f"TRUNCATE {', '.join(table.name for table in tables)}")
+        self.query(f"TRUNCATE {', '.join([*(table.name for table in tables), COUNTS])}")
 
     def raise_ids(self, last: Mapping[str, int]) -> None:
         known = self._sequences([Table(name, (), ("id",)) for name in last])
@@ -215,6 +216,7 @@ class PostgresEndpoint(Endpoint):
                 )
 
     def get_ready(self, tables: Sequence[Table]) -> None:
+        recount(Session(self._connection))
         self.query(f"ANALYZE {', '.join(table.name for table in tables)}")
 
     # Other nodes

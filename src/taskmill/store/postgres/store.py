@@ -189,6 +189,7 @@ class PostgresStore(WriteSide, ReadSide):
         def enter(connection: Connection) -> int:
             connection.execute("forget_marks")
             connection.execute("fold_tally")
+            connection.execute("fold_load")
             number: int = connection.execute("enter_node", given).fetchone()[0]
             return number
 

@@ -25,6 +25,7 @@ from taskmill.errors import StoreBusy, StoreError
 from taskmill.model.commit import NO_CHANGES, Changes
 from taskmill.model.turn import TurnResult
 from taskmill.store.postgres.connection import RawConnection, is_lost, may_try_again, translated
+from taskmill.store.postgres.load_upkeep import LoadUpkeep
 from taskmill.store.postgres.session import NotAlone, Session
 from taskmill.store.sql.group_commit import Batch, GroupCommit
 
@@ -52,6 +53,7 @@ class Writer(GroupCommit):
         """The node for which tasks are claimed."""
         self.changes = 0
         """How often this writer has increased the counter of changes, or is about to."""
+        self._load_upkeep = LoadUpkeep()
         self.restarts = 0
         """The number of transactions that were rolled back and started again with the exclusive lock."""
         self.is_lazy = False
@@ -122,6 +124,7 @@ class Writer(GroupCommit):
         if not batch.rows:
             session.script("COMMIT")
             return commit.results
+        self._load_upkeep.merge_if_long(session)
         # A crash of the server does not stop handlers. If the server lost a turn, a task could run twice at once, or
         # stay "running" forever. So turns wait for the disk at every durability setting.
         turns = any(isinstance(result, TurnResult) for result in commit.results)

@@ -74,9 +74,9 @@ def end_tasks(
         # Endings that the caller announces are of tasks that have run, and so have no gate any longer.
         has_gates = ties.successors and not told
         gates = dict(decode_pairs(one(connection, SQL["gates"], ids))) if has_gates else {}
-        _record(connection, endings)
         if not told:
             load.count_ended(connection, ids)
+        _record(connection, endings)
         leave_active(connection, ids, sums or one(connection, SQL["sums_of_endings"], ids), tagged=tagged)
         if gates:
             connection.execute(SQL["take_keys_back"], (encoded(list(gates.values())),))

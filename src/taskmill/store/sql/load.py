@@ -1,9 +1,12 @@
 """Keeping the numbers of active tasks by group, type and status.
 
-A file has them in the table ``taskmill_load``, and they change in the transaction that changes the tasks, so that no
-answer counts the queue (docs/decisions/0032). Inserts, claims and endings are counted here, once per batch; a trigger
-counts everything else. Answers show these numbers (:mod:`taskmill.store.sql.counting`). Which task starts next never
-depends on them.
+They are in the table ``taskmill_load``, and they change in the transaction that changes the tasks, so that no answer
+counts the queue (docs/decisions/0032). Inserts, claims and endings are counted once per batch; on PostgreSQL the
+statements that insert and claim tasks count them too, to save a round trip. A trigger counts everything else. Answers
+show these numbers (:mod:`taskmill.store.sql.counting`). Which task starts next never depends on them.
+
+A file has one row for each number. On PostgreSQL nodes would wait for each other's rows, so every change appends rows,
+a number is their sum, and :mod:`taskmill.store.postgres.load_upkeep` merges them.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ def count_claimed(connection: Connection, tasks: Iterable[Claimed]) -> None:
 
 def count_revived(connection: Connection, group: str, type: str) -> None:
     """Add a dead letter that was brought back."""
-    _add(connection, {(group, type, Status.BLOCKED): 1})
+    connection.execute(SQL["add_revived_to_load"], (group, type))
 
 
 def count_ended(connection: Connection, ids: str) -> None:
@@ -48,6 +51,6 @@ def _add(connection: Connection, changes: Mapping[tuple[str, str, str], int]) ->
 
 
 def recount(connection: Connection) -> None:
-    """Count all tasks again, because some changes could not be counted."""
+    """Count all tasks again, because some changes could not be counted; the caller is the only writer."""
     connection.execute(SQL["forget_load"])
     connection.execute(SQL["count_load"])

@@ -15,7 +15,7 @@ from typing import Any
 from taskmill.errors import AlreadyRunning, ConfigError, StoreError
 from taskmill.store.moving.endpoint import Endpoint, Row, Unstorable, selection
 from taskmill.store.moving.marks import SEALED
-from taskmill.store.moving.tables import OPEN, Shape, Table
+from taskmill.store.moving.tables import COUNTS, OPEN, Shape, Table
 from taskmill.store.sql.load import recount
 from taskmill.store.sql.recovering import recover
 from taskmill.store.sqlite.connection import (
@@ -180,8 +180,8 @@ class SqliteEndpoint(Endpoint):
             raise Unstorable(str(wrong)) from wrong
 
     def clear(self, tables: Sequence[Table]) -> None:
-        for table in tables:
-            self._connection.execute(f"DELETE FROM {table.name}")  # noqa: S608
+        for name in (*(table.name for table in tables), COUNTS):
+            self._connection.execute(f"DELETE FROM {name}")  # noqa: S608
 
     def raise_ids(self, last: Mapping[str, int]) -> None:
         with translated_errors(self.name):

@@ -226,7 +226,8 @@ json_row(
     OR EXISTS (SELECT 1 FROM taskmill_node WHERE id = {this_node}));
 
 -- name: claimed
--- CTE: start the tasks of the CTE "free" at $2, on the node of this session and with new attempt tokens.
+-- CTEs: start the tasks of the CTE "free" at $2, on the node of this session and with new attempt tokens, and subtract
+-- them from the load.
 -- postgres:
 claimed AS (
     UPDATE taskmill_task AS t SET
@@ -236,6 +237,9 @@ claimed AS (
         node_id = {this_node}, preempted = 0
     FROM free WHERE t.id = free.id
     RETURNING t.*, free.prefetched
+), unloaded AS (
+    INSERT INTO taskmill_load (group_name, type, status, tasks)
+    SELECT group_name, type, 'pending', -count(*) FROM claimed GROUP BY group_name, type
 );
 
 -- name: attempt
@@ -369,3 +373,12 @@ AND node_id IS NOT DISTINCT FROM {this_node};
 -- sqlite: a file has no nodes.
 -- postgres:
 , node_id = NULL;
+
+-- name: loaded
+-- The end of the CTE "stored", which inserts tasks, and a CTE that adds them to the load.
+-- postgres:
+RETURNING group_name, type, status
+), loaded AS (
+    INSERT INTO taskmill_load (group_name, type, status, tasks)
+    SELECT group_name, type, status, count(*) FROM stored GROUP BY group_name, type, status
+);

@@ -12,7 +12,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
         ids.first + given.n - 1, value ->> 0, value ->> 1, (value ->> 2)::smallint, (value ->> 2)::smallint, 'pending',
         value ->> 3, (value ->> 4)::bigint, (value ->> 4)::bigint
     FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
-)
+    {loaded}
 SELECT first FROM ids;
 
 -- name: insert_children
@@ -29,7 +29,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
         ids.first + given.n - 1, value ->> 0, value ->> 1, (value ->> 2)::smallint, (value ->> 2)::smallint, 'pending',
         value ->> 3, (value ->> 4)::bigint, (value ->> 4)::bigint, (value ->> 5)::bigint
     FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
-)
+    {loaded}
 SELECT first FROM ids;
 
 -- name: insert_keyed
@@ -54,7 +54,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
         'pending', value ->> 4, (value ->> 5)::bigint, (value ->> 6)::bigint, value ->> 7,
         CASE WHEN (value ->> 6)::bigint < (value ->> 5)::bigint THEN (value ->> 5)::bigint END, (value ->> 8)::bigint
     FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
-)
+    {loaded}
 SELECT first FROM ids;
 
 -- name: insert
@@ -84,7 +84,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
         (value ->> 14)::bigint, (value ->> 15)::bigint, value ->> 16, value ->> 19, value ->> 20,
         CASE WHEN (value ->> 10)::bigint < (value ->> 9)::bigint THEN (value ->> 9)::bigint END, (value ->> 21)::bigint
     FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
-)
+    {loaded}
 SELECT first FROM ids;
 
 -- name: insert_links
@@ -118,7 +118,7 @@ WITH ids AS MATERIALIZED (SELECT coalesce($3::bigint, taskmill_take_ids($2::bigi
         coalesce((value -> 18 ->> 4)::boolean, false),
         CASE WHEN (value ->> 10)::bigint < (value ->> 9)::bigint THEN (value ->> 9)::bigint END, (value ->> 21)::bigint
     FROM ids, jsonb_array_elements($1::jsonb) WITH ORDINALITY AS given (value, n)
-)
+    {loaded}
 SELECT first FROM ids;
 
 -- name: insert_tags

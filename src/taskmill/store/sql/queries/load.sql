@@ -1,6 +1,9 @@
 -- name: load
 -- Return [group, type, status, count] of active tasks that do not run.
-SELECT json_list(json_row(group_name, type, status, tasks)) FROM taskmill_load;
+SELECT json_list(json_row(group_name, type, status, n)) FROM (
+    SELECT group_name, type, status, sum(tasks)::bigint AS n FROM taskmill_load
+    GROUP BY group_name, type, status HAVING sum(tasks) <> 0
+) AS counted;
 
 -- name: add_to_load
 -- Add to the number of tasks of a [group, type, status].
@@ -8,10 +11,19 @@ SELECT json_list(json_row(group_name, type, status, tasks)) FROM taskmill_load;
 INSERT INTO taskmill_load (group_name, type, status, tasks)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each($1) WHERE true
 ON CONFLICT DO UPDATE SET tasks = tasks + excluded.tasks;
--- postgres: nothing to do; tasks are counted on request.
+-- postgres: nothing to do; the statements that insert and claim tasks count them.
+
+-- name: add_revived_to_load
+-- Add a dead letter that was brought back.
+-- sqlite:
+INSERT INTO taskmill_load (group_name, type, status, tasks) VALUES ($1, $2, 'blocked', 1)
+ON CONFLICT DO UPDATE SET tasks = tasks + 1;
+-- postgres:
+INSERT INTO taskmill_load (group_name, type, status, tasks) VALUES ($1, $2, 'blocked', 1);
 
 -- name: take_from_load
--- Subtract the given tasks, which are about to leave the table; those that run are not counted.
+-- Subtract the given tasks, which are about to leave the table; those that run are not counted. The caller is the only
+-- writer.
 -- sqlite:
 UPDATE taskmill_load SET tasks = tasks - gone.n
 FROM (
@@ -20,34 +32,35 @@ FROM (
 ) AS gone
 WHERE taskmill_load.group_name = gone.group_name AND taskmill_load.type = gone.type
     AND taskmill_load.status = gone.status;
--- postgres: nothing to do.
+-- postgres:
+INSERT INTO taskmill_load (group_name, type, status, tasks)
+SELECT group_name, type, status, -count(*) FROM taskmill_task
+WHERE id IN ids($1) AND status <> 'running' GROUP BY group_name, type, status;
 
 -- name: forget_load
 -- sqlite:
 DELETE FROM taskmill_load;
--- postgres: nothing to do.
+-- postgres: nothing to do; count_load does both at once.
 
 -- name: count_load
 -- Count all tasks again, after forget_load.
 -- sqlite:
 INSERT INTO taskmill_load (group_name, type, status, tasks)
 SELECT group_name, type, status, count(*) FROM taskmill_task WHERE status <> 'running' GROUP BY group_name, type, status;
--- postgres: nothing to do.
+-- postgres: one statement, because a caller's own transaction may commit new tasks between two. The caller holds the
+-- exclusive lock, so that nothing is merged at the same time.
+WITH gone AS (DELETE FROM taskmill_load)
+INSERT INTO taskmill_load (group_name, type, status, tasks)
+SELECT group_name, type, status, count(*) FROM taskmill_task WHERE status <> 'running' GROUP BY group_name, type, status;
 
 -- name: waiting
--- Return [group, type, count] of tasks that may start, with one or more rows for each pair.
--- sqlite: a task that was asked to stop is pending until its hook runs.
+-- Return [group, type, count] of tasks that may start, with one or more rows for each pair. A task that was asked to
+-- stop is pending until its hook runs.
 SELECT json_list(json_row(group_name, type, n)) FROM (
-    SELECT group_name, type, tasks AS n FROM taskmill_load WHERE status = 'pending'
+    SELECT group_name, type, sum(tasks)::bigint AS n FROM taskmill_load WHERE status = 'pending'
+    GROUP BY group_name, type
     UNION ALL
     SELECT group_name, type, -1 FROM taskmill_task WHERE status = 'pending' AND stop IS NOT NULL
-    UNION ALL
-    {prefetched_in_groups}
-);
--- postgres: grouping in the order of the queue's index avoids a sort.
-SELECT json_list(json_row(group_name, type, n)) FROM (
-    SELECT group_name, type, count(*) AS n FROM taskmill_task WHERE status = 'pending' AND stop IS NULL
-    GROUP BY group_name, urgency, type
     UNION ALL
     {prefetched_in_groups}
 ) AS counted;
