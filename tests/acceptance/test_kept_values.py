@@ -272,14 +272,17 @@ def test_the_advice_for_stars_is_about_each_argument() -> None:
     follows.prepare(1, (2,), a=1, z={3})
 
 
-@pytest.mark.parametrize("check", [True, False])
-async def test_a_caller_without_the_handler_must_give_plain_json(tmp_path: Path, check: bool) -> None:
-    if check:
-        async with Scheduler(tmp_path / "tasks.db", domains=[domain]):
-            pass
+async def test_a_value_from_a_caller_without_the_handler_is_read_by_the_annotation(tmp_path: Path) -> None:
+    remote = Domain("remote")
+
+    @remote.task
+    async def take(at: datetime, ids: set[int], pair: tuple[int, str]) -> list[str]:
+        return [at.isoformat(), str(sorted(ids)), str(pair)]
+
+    given = {"at": datetime(2030, 1, 2, tzinfo=UTC), "ids": {1, 2}, "pair": (1, "a")}
     async with Scheduler(tmp_path / "tasks.db") as elsewhere:
-        for value, _ in CHANGED:
-            with pytest.raises(SubmissionError, match=r"loose::bare: argument 'value': an? .*prepare\(\)"):
-                await elsewhere.submit(Submission("loose::bare", {"value": value}, check=check))
-        handles = [await elsewhere.submit(Submission("loose::bare", {"value": each}, check=check)) for each in KEPT]
-        assert [(await handle.record()).payload["value"] for handle in handles] == KEPT
+        handle = await elsewhere.submit(Submission("remote::take", given, check=False))
+    async with Scheduler(tmp_path / "tasks.db", domains=[remote]) as scheduler:
+        await scheduler.run_until_idle(timeout=20)
+        result = await take.handle(handle.id).result()
+    assert result == ["2030-01-02T00:00:00+00:00", "[1, 2]", "(1, 'a')"]

@@ -92,16 +92,6 @@ def check_kept(argument: str, kind: Any, place: ValueDeclaration, type_name: str
             raise SubmissionError(f"{type_name}: argument {argument!r}: {_told(change, read_back)}")
 
 
-def check_plain(arguments: Mapping[str, Any], type_name: str, read_back: ReadBack) -> None:
-    """Raise ``SubmissionError`` if an argument is not plain JSON; for callers that do not know the annotations."""
-    for name, value in arguments.items():
-        if value.__class__ not in NEVER_CHANGED and (changed := _not_json(value)) is not _NOTHING:
-            raise SubmissionError(
-                f"{type_name}: argument {name!r}: {_change_told(changed, read_back)}, because the annotations of the "
-                "handler are not known here; pass the JSON form yourself, or import the task and use its prepare()"
-            )
-
-
 _NOTHING = object()
 
 

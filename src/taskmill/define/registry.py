@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from taskmill.define.domain import Domain, by_type, checked_state
-from taskmill.define.signature import arguments_digest, encoded_by_name, json_encode, sized_payload
+from taskmill.define.signature import arguments_digest, encoded_arguments, json_encode, sized_payload
 from taskmill.define.task import TaskType, computed_options
 from taskmill.errors import ConfigError, SubmissionError, UnknownTaskType
 from taskmill.model.controls import Declared
@@ -346,7 +346,7 @@ def overrides_of(call: Mapping[str, Any]) -> str | None:
 
 
 def _encode_unchecked(submission: Submission) -> str:
-    return sized_payload(encoded_by_name(submission.payload, submission.type), submission.type)
+    return sized_payload(encoded_arguments(submission.payload, submission.type), submission.type)
 
 
 def declared(

@@ -23,7 +23,7 @@ from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
 
-from taskmill.define.kept_values import NEVER_CHANGED, ValueDeclaration, check_kept, check_plain, loose_type
+from taskmill.define.kept_values import NEVER_CHANGED, ValueDeclaration, check_kept, loose_type
 from taskmill.define.key_paths import checked_paths, key_from
 from taskmill.define.key_text import canonical_values
 from taskmill.define.pydantic_models import dumped, is_model_type, validated
@@ -293,13 +293,6 @@ def _has_unwritable_float(value: object) -> bool:
     if isinstance(value, list | tuple | set | frozenset):
         return any(map(_has_unwritable_float, cast("list[Any]", value)))
     return False
-
-
-def encoded_by_name(arguments: Mapping[str, Any], type_name: str) -> bytes:
-    """Encode arguments for a handler that is not known here; refuse values that JSON would change."""
-    encoded = encoded_arguments(arguments, type_name)
-    check_plain(arguments, type_name, _read_back)
-    return encoded
 
 
 def _read_back(value: object) -> object:

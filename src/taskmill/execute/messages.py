@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from taskmill import errors
-from taskmill.define.signature import encoded_by_name
+from taskmill.define.signature import encoded_arguments
 from taskmill.define.task import PartName
 from taskmill.errors import InvalidState, TaskmillError
 from taskmill.execute.address import HandlerAddress
@@ -98,7 +98,7 @@ class WireSubmission(msgspec.Struct):
     def of(cls, submission: Submission) -> WireSubmission:
         payload = submission.encoded
         if payload is None:
-            payload = encoded_by_name(submission.payload, submission.type).decode()
+            payload = encoded_arguments(submission.payload, submission.type).decode()
         return cls(submission.type, payload, submission.encoded is not None, dict(submission.options), submission.check)
 
     def unpacked(self) -> Submission:
