@@ -14,8 +14,10 @@ from taskmill.policy.pressure import ALPHA, clean_rate, clean_share, smoothed
 shares = st.floats(0, 1)
 rates = st.floats(0, HIGHEST_RATE)
 readings = st.builds(Reading, shares, rates, rates, rates, rates, st.none() | shares)
-anything = st.floats() | st.none() | st.text() | st.integers() | st.just(10**400)
-wild = st.builds(Reading, anything, anything, anything, anything, anything, anything)
+numbers = st.floats() | st.none() | st.integers() | st.just(10**400)
+anything = numbers | st.text()
+# A rate that is a text is a size, or it is refused when the reading is made.
+wild = st.builds(Reading, anything, numbers, numbers, numbers, numbers, anything)
 
 
 def _values(reading: Reading) -> list[float]:

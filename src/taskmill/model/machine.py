@@ -26,7 +26,8 @@ class Reading(msgspec.Struct, frozen=True):
     """One measurement of a machine: ``cpu`` from 0 to 1, the rates in bytes per second.
 
     ``disk_busy`` is the share of time in which the disk was busy, if the system reports it. A rate may be a text such
-    as ``"1MB"``. Values are not checked here; :mod:`taskmill.policy.pressure` ignores impossible ones.
+    as ``"1MB"``; other texts are refused. Numbers are not checked here; :mod:`taskmill.policy.pressure` ignores
+    impossible ones.
     """
 
     cpu: float = 0.0
