@@ -120,7 +120,11 @@ def server(request: pytest.FixtureRequest, tmp_path: Path, engine: Engine) -> It
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [word.format(port=port) for word in SERVERS[request.param]]
-    environment = {**os.environ, "PHOTOS": name_of(tmp_path / "photos.db"), "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "PHOTOS": name_of(tmp_path / "photos.db"),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT))),
+    }
     log = tmp_path / "server.log"
     with log.open("wb") as output, contextlib.ExitStack() as opened:
         # A session of its own: Ctrl-C in a terminal reaches every process of the foreground group.

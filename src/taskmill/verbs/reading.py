@@ -19,7 +19,6 @@ from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeSta
 from taskmill.model.snapshot import Schedule, Snapshot
 from taskmill.model.status import Ending, Status
 from taskmill.verbs.components import Components, checked_id, checked_text
-from taskmill.verbs.wait_warnings import PATIENCE
 
 if TYPE_CHECKING:
     from taskmill.model.cluster import NodeAtWork
@@ -206,7 +205,8 @@ class ReadMethods(Components):
         ended = self._waiters.expect(checked_id(id))
         running = current.get()
         handler = None if running is None else running.task.id
-        warn_at = None if handler is None and self._is_dispatched else self._clock.monotonic() + PATIENCE
+        began = self._clock.monotonic()
+        warn_at = None if handler is None and self._is_dispatched else began + self._wait_warnings.patience()
         try:
             while True:
                 ended.clear()
@@ -216,7 +216,8 @@ class ReadMethods(Components):
                     if await self._is_on_disk(id):
                         return record
                     wake_at.append(self._clock.monotonic() + DISK_RETRY)
-                if until is not None and self._clock.monotonic() >= until:
+                if until is not None and (now := self._clock.monotonic()) >= until:
+                    self._wait_warnings.timed_out(now - began, is_dispatched=self._is_dispatched)
                     raise TimeoutError(f"task {id} has not ended after {timeout}")
                 self._neighbours.watch()
                 with self._wait_warnings.waiting(handler):
@@ -233,12 +234,12 @@ class ReadMethods(Components):
         if not self._is_dispatched:
             self._wait_warnings.no_dispatcher(id)
         elif handler is not None and self._loop is not None:
-            slots, attempts = self._settings.declared.max_concurrency, self._loop.attempts
-            if attempts.slots_taken >= slots and self._wait_warnings.all_wait(attempts.task_ids()):
-                record = await self.get(id)
-                # Another node may run it.
-                if isinstance(record, TaskRecord) and record.status is not Status.RUNNING:
-                    self._wait_warnings.no_slot(record, slots)
+            record, rules = await self.get(id), self._rules(await self._store.controls())
+            attempts = self._loop.attempts
+            # Another node may run it.
+            if isinstance(record, TaskRecord) and record.status is Status.PENDING:
+                running = [attempt.task for attempt in (*attempts.open.values(), *attempts.lingering)]
+                self._wait_warnings.no_slot(record, running, rules)
 
     @property
     def _is_dispatched(self) -> bool:

@@ -1,6 +1,7 @@
 """Warn a caller that waits for a task that cannot start.
 
-Either nothing dispatches, or all slots are held by handlers that wait for tasks without a slot.
+Either nothing dispatches, or handlers that wait for other tasks hold all slots: those of the scheduler, of the task's
+group, or of its domain.
 
 Each warning is logged once per scheduler.
 """
@@ -8,11 +9,16 @@ Each warning is logged once per scheduler.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from taskmill.core.logs import about, logger
 from taskmill.model.records import TaskRecord
+from taskmill.model.task import Claimed, domain_of
+
+if TYPE_CHECKING:
+    from taskmill.policy.rules import Rules
 
 PATIENCE = 1.0
 """Seconds that a caller waits before it is warned."""
@@ -25,7 +31,18 @@ class WaitWarnings:
         self._waiting = Counter[int]()
         """The ids of the tasks whose handlers wait, with the number of tasks each waits for."""
         self._warned_of_dispatcher = False
-        self._warned_of_slots = False
+        self._warned_of_slots = set[str]()
+        """The kinds of limits that were warned of."""
+        self._waited = 0.0
+        """Seconds that callers have waited without a dispatcher, in waits that have timed out."""
+
+    def patience(self) -> float:
+        """Return the seconds after which a caller is warned; earlier waits without a dispatcher count."""
+        return max(PATIENCE - self._waited, 0.0)
+
+    def timed_out(self, seconds: float, *, is_dispatched: bool) -> None:
+        """Note a wait that has timed out."""
+        self._waited = 0.0 if is_dispatched else self._waited + seconds
 
     @contextmanager
     def waiting(self, handler: int | None) -> Generator[None, None, None]:
@@ -52,20 +69,32 @@ class WaitWarnings:
                 extra={"task_id": id},
             )
 
-    def all_wait(self, running: list[int]) -> bool:
-        """True if the handlers of all these tasks wait."""
-        return self._waiting.keys() >= set(running)
+    def no_slot(self, record: TaskRecord, running: Sequence[Claimed], rules: Rules) -> None:
+        """Warn if handlers that wait hold all slots that the task of ``record`` could get."""
+        domain, group = domain_of(record.type), record.group
+        in_group = [task for task in running if task.group == group]
+        in_domain = [task for task in running if domain_of(task.type) == domain]
+        limits = (
+            ("all slots", "max_concurrency", rules.declared.max_concurrency, running),
+            (f"all slots of group {group!r}", "its cap", rules.group(group).cap, in_group),
+            (f"all slots of domain {domain!r}", "its max_concurrency", rules.domain_cap(domain), in_domain),
+        )
+        for held, remedy, limit, holders in limits:
+            is_full = limit is not None and len(holders) >= limit
+            if is_full and remedy not in self._warned_of_slots and self._all_wait(holders):
+                self._warned_of_slots.add(remedy)
+                logger.warning(
+                    "%s (%d) are held by handlers that wait for other tasks, and task %d (%s) waits for a slot, so "
+                    "none of them can continue; raise %s, or let the handlers return and use ctx.spawn with "
+                    "finalize, or depends_on",
+                    held,
+                    limit,
+                    record.id,
+                    record.type,
+                    remedy,
+                    extra=about(record.id, record.type),
+                )
+                return
 
-    def no_slot(self, record: TaskRecord, slots: int) -> None:
-        """Warn that all slots are held by handlers that wait."""
-        if not self._warned_of_slots:
-            self._warned_of_slots = True
-            logger.warning(
-                "all slots (%d) are held by handlers that wait for other tasks, and task %d (%s) waits for a slot, so "
-                "none of them can continue; raise max_concurrency, or let the handlers return and use ctx.spawn with "
-                "finalize, or depends_on",
-                slots,
-                record.id,
-                record.type,
-                extra=about(record.id, record.type),
-            )
+    def _all_wait(self, holders: Sequence[Claimed]) -> bool:
+        return self._waiting.keys() >= {task.id for task in holders}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill import Domain, Handle, Scheduler, Submission
+from taskmill import Domain, Handle, RateLimit, Scheduler, Submission
 from taskmill.execute.loop_watch import LOOK_INTERVAL, LOOKS
 from taskmill.testing import ManualClock
 
@@ -78,6 +78,17 @@ async def test_a_second_without_a_dispatcher_is_reported_once_and_names_running(
     assert len(heard.said) == 1
 
 
+async def test_short_waits_without_a_dispatcher_add_up(tmp_path: Path, manual_clock: ManualClock, heard: Heard) -> None:
+    async with Scheduler(tmp_path / "tasks.db", domains=[numbers()], clock=manual_clock) as scheduler:
+        handle = await scheduler.submit(Submission("numbers::double", {"n": 1}))
+        for waits in range(1, 6):
+            waiting = asyncio.ensure_future(handle.result("400ms"))
+            await manual_clock.advance(0.5)
+            with pytest.raises(TimeoutError):
+                await waiting
+            assert len(heard.about(NO_DISPATCHER)) == (waits > 2), waits
+
+
 async def test_a_dispatcher_here_or_in_another_scheduler_is_no_reason_to_warn(
     tmp_path: Path, manual_clock: ManualClock, heard: Heard
 ) -> None:
@@ -106,7 +117,7 @@ async def test_a_dispatcher_here_or_in_another_scheduler_is_no_reason_to_warn(
 
 
 def parents() -> Domain:
-    domain = Domain("family")
+    domain = Domain("family", group="family")
 
     @domain.task
     async def child() -> int:
@@ -147,20 +158,44 @@ async def test_handlers_that_hold_all_slots_and_wait_for_queued_tasks_are_report
     assert len(heard.said) == 1
 
 
+@pytest.mark.parametrize("limited", ["group 'family'", "domain 'family'"])
+async def test_handlers_that_hold_all_slots_of_a_group_or_domain_and_wait_are_reported(
+    tmp_path: Path, manual_clock: ManualClock, heard: Heard, limited: str
+) -> None:
+    domain = parents()
+    async with Scheduler(tmp_path / "tasks.db", domains=[domain], clock=manual_clock) as scheduler:
+        group = scheduler.group("family")
+        await (group.set(cap=1) if "group" in limited else scheduler.domain("family").set_max_concurrency(1))
+        async with scheduler.running():
+            handle = await scheduler.submit(Submission("family::parent", {}))
+            while await scheduler.count(type="family::child") < 1:
+                await manual_clock.advance(0)
+            await manual_clock.advance(0.9)
+            assert heard.said == []
+            await manual_clock.advance(2)
+            (said,) = heard.about(NO_SLOT)
+            assert f"all slots of {limited} (1)" in said
+            await (group.set(cap=2) if "group" in limited else scheduler.domain("family").set_max_concurrency(2))
+            assert await handle.result() == 1
+    assert len(heard.said) == 1
+
+
 async def test_a_handler_that_waits_beside_a_free_slot_is_not_reported(
     tmp_path: Path, manual_clock: ManualClock, heard: Heard
 ) -> None:
     async with Scheduler(
         tmp_path / "tasks.db", domains=[parents()], clock=manual_clock, max_concurrency=2
     ) as scheduler:
-        await scheduler.domain("family").set_max_concurrency(1)
+        await scheduler.domain("family").set_max_concurrency(2)
+        await scheduler.set_rate_limit("family::child", RateLimit(1, "10s"))
         async with scheduler.running():
+            await (await scheduler.submit(Submission("family::child", {}))).result()
             handle = await scheduler.submit(Submission("family::parent", {}))
             while await scheduler.count(type="family::child") < 1:
                 await manual_clock.advance(0)
             await manual_clock.advance(5)
             assert heard.said == []
-            await scheduler.domain("family").set_max_concurrency(None)
+            await manual_clock.advance(10)
             assert await handle.result() == 1
 
 
