@@ -38,6 +38,8 @@ LOOK_ANYWAY = 0.5
 """Seconds after which this process checks whether it dispatches now, and whether there is still a listener."""
 LOOK_BACK_MS = 10_000
 """How far back each read looks for endings that have become visible late."""
+ROUNDING_MS = 1
+"""By how much the instant of an ending in the store may be too early."""
 MOST_ANNOUNCED = 1_000
 """The largest number of endings that are announced after one read; earlier ones are missed."""
 
@@ -73,7 +75,7 @@ class RemoteEvents:
     def follow(self) -> None:
         """Start to read; this stops by itself some time after the last listener has left."""
         if self._following is None and self._store.is_shared:
-            self._since = self._clock.now_ms()
+            self._since = self._clock.now_ms() - ROUNDING_MS
             self._bus.announced = Announced()
             self._following = asyncio.get_running_loop().create_task(self._follow(), name="taskmill-remote-events")
             self._neighbours.heard = self._woken.set
@@ -155,7 +157,7 @@ class RemoteEvents:
         new = [
             (ended_at, id)
             for ended_at, id in found.ended
-            if ended_at > seen.since and self._announced.may_be_new_ending(id, ended_at)
+            if ended_at >= seen.since and self._announced.may_be_new_ending(id, ended_at)
         ]
         missed = len(new[MOST_ANNOUNCED:]) + found.left_out
         for ended_at, id in new[MOST_ANNOUNCED:]:
@@ -167,7 +169,7 @@ class RemoteEvents:
         return {id: ended_at for ended_at, id in reversed(new[:MOST_ANNOUNCED])}
 
     def _is_new_start(self, id: int, attempt: int, started_at: int, seen: _Seen) -> bool:
-        return self._announced.is_new_start(id, attempt, self._clock.now_ms()) and started_at > seen.since
+        return self._announced.is_new_start(id, attempt, self._clock.now_ms()) and started_at >= seen.since
 
     def _announce_end(self, record: HistoryRecord, seen: _Seen, now: int) -> None:
         about, bus = record, self._bus
@@ -175,7 +177,7 @@ class RemoteEvents:
             started_at = round(record.started_at.timestamp() * 1000)
             # An attempt that began and ended between two reads. One that began earlier was announced, and may be
             # forgotten already.
-            if started_at > max(seen.since, now - 2 * LOOK_BACK_MS) and self._is_new_start(
+            if started_at >= max(seen.since, now - 2 * LOOK_BACK_MS) and self._is_new_start(
                 record.id, record.attempt, started_at, seen
             ):
                 bus.about_elsewhere("TaskDispatched", about, attempt=record.attempt)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from taskmill import Context, Domain, GiveUp, Retry, Scheduler, Submission
+from taskmill import Context, Domain, GiveUp, HistoryRecord, Retry, Scheduler, Submission
 from taskmill.events import (
     Event,
     EventsMissed,
@@ -24,6 +24,7 @@ from taskmill.events import (
     TaskSubmitted,
 )
 from taskmill.runtime import remote_events
+from taskmill.testing import ManualClock
 from tests.both_engines import Engine
 
 SOON = 10.0
@@ -187,6 +188,21 @@ async def test_what_happened_before_listening_began_is_not_announced(tmp_path: P
         heard = await until(events, TaskCompleted)
     assert kinds(heard) == ["TaskProgressed", "TaskCompleted"]
     assert {event.task_id for event in heard} == {before.id}
+
+
+async def test_an_ending_in_the_millisecond_in_which_listening_begins_is_heard(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with (
+        Scheduler(tmp_path / "q.db", domains=[work], clock=clock) as worker,
+        Scheduler(tmp_path / "q.db", clock=clock) as web,
+        worker.running(),
+    ):
+        events = web.events(TaskCompleted)
+        handle = await worker.submit(double.prepare(1))
+        while not isinstance(await worker.get(handle.id), HistoryRecord):
+            await clock.advance(0)
+        await clock.advance(1)
+        assert [event.task_id for event in await until(events, TaskCompleted)] == [handle.id]
 
 
 async def test_too_many_endings_are_counted_as_missed(
