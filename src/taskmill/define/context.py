@@ -7,6 +7,7 @@ which carries requests to the scheduler directly, across threads, or through a p
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, cast
@@ -175,7 +176,7 @@ class Progress:
 
     def __init__(self, link: AttemptLink) -> None:
         self._report = link.report
-        self._done = 0
+        self._done = 0.0
         self._total: int | None = None
 
     def __call__(self, fraction: float, message: str | None = None) -> None:
@@ -196,23 +197,26 @@ class Progress:
 
     def bytes(self, total: Size) -> None:
         """Set the total number of bytes; :meth:`advance` counts the bytes done."""
-        self._total = size(total, "total")
+        self._total = int(_amount(total, "total"))
         self._done = 0
         self._report_bytes(None)
 
     def advance(self, n: Size, message: str | None = None) -> None:
         """Report ``n`` more bytes as done."""
-        self._done += n if isinstance(n, int) and not isinstance(n, bool) else size(n, "n")
+        self._done += _amount(n, "n")
         self._report_bytes(message)
 
     def _report_bytes(self, message: str | None) -> None:
         total = self._total
         fraction = min(self._done / total, 1.0) if total else None
-        self._report(ProgressReport(fraction, message, self._done, total))
+        self._report(ProgressReport(fraction, message, int(self._done), total))
 
 
 def _amount(value: object, name: str) -> float:
-    return value if isinstance(value, int | float) else size(value, name)
+    """Return a number, or the bytes of a text such as ``"64MB"``; what is not finite counts as 0."""
+    if not isinstance(value, int | float):
+        return size(value, name)
+    return value if math.isfinite(value) else 0
 
 
 def _clamped(fraction: float) -> float:
