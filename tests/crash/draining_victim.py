@@ -18,7 +18,7 @@ async def short(ctx: Context) -> None:
 
 
 async def main(file: str) -> None:
-    async with Scheduler(file, domains=[domain], max_concurrency=4) as scheduler:
+    async with Scheduler(file, domains=[domain], max_concurrency=4, retention=None) as scheduler:
         print("open", flush=True)
         await scheduler.run_until_idle()
 
