@@ -75,7 +75,8 @@ class RemoteEvents:
     def follow(self) -> None:
         """Start to read; this stops by itself some time after the last listener has left."""
         if self._following is None and self._store.is_shared:
-            self._since = self._clock.now_ms() - ROUNDING_MS
+            # A dispatcher has ended tasks itself, perhaps in this millisecond; they are not news of another process.
+            self._since = self._clock.now_ms() + (1 if self._is_dispatching() else -ROUNDING_MS)
             self._bus.announced = Announced()
             self._following = asyncio.get_running_loop().create_task(self._follow(), name="taskmill-remote-events")
             self._neighbours.heard = self._woken.set
