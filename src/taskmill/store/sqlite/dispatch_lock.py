@@ -72,8 +72,11 @@ class FileLock:
     def note_beginning(self, beginning: Beginning) -> None:
         """Write that a prefetched task begins, over the oldest beginning; the first one removes all older ones.
 
-        A full disk must not stop the task. Its beginning is then known only once it is committed.
+        A full disk must not stop the task. Its beginning is then known only once it is committed. Nothing is written
+        after the lock was released: its descriptor may belong to another file by then.
         """
+        if not self.is_held:
+            return
         number, self._noted = self._noted % MOST_BEGINNINGS, self._noted + 1
         data = BEGINNING.pack(*beginning)
         with contextlib.suppress(OSError):
