@@ -4,30 +4,49 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DEMO := .venv-demo
+DOCS_INSTALLED := $(VENV)/.installed-docs
 WORKERS ?= auto
 
-.PHONY: demo test check bench crash cluster clean help
+.PHONY: demo test versions check bench rivals crash cluster docs pictures clean help
 
 help:           ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-$(INSTALLED): pyproject.toml
-	@if [ ! -x $(BIN)/python ]; then \
-		$(PYTHON) -m venv $(VENV) || { \
-			rm -rf $(VENV); \
-			$(PYTHON) -m pip install --quiet --user virtualenv && $(PYTHON) -m virtualenv --quiet $(VENV); \
+# Create an environment in a folder, unless there is one; where Python has no venv module, with virtualenv.
+define environment
+	if [ ! -x $(1)/bin/python ]; then \
+		$(PYTHON) -m venv $(1) || { \
+			rm -rf $(1); \
+			$(PYTHON) -m pip install --quiet --user virtualenv && $(PYTHON) -m virtualenv --quiet $(1); \
 		}; \
 	fi
+endef
+
+$(INSTALLED): pyproject.toml
+	@$(call environment,$(VENV))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
 	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compiler]'
 	@touch $(INSTALLED)
 
-demo: $(INSTALLED)    ## run the demonstration: a sync workload on a temporary file, with a live view
-	$(BIN)/taskmill demo
+# The demonstration runs from src/, so that nothing has to be built.
+$(DEMO)/.installed: pyproject.toml
+	@echo "Preparing the demonstration, once: a small environment in $(DEMO) with msgspec, rich and psutil"
+	@$(call environment,$(DEMO))
+	@$(DEMO)/bin/python tools/requirements.py cli monitor > $(DEMO)/needed.txt
+	@$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check -r $(DEMO)/needed.txt
+	@touch $@
+
+demo: $(DEMO)/.installed ## run the demonstration: a sync workload on a temporary file, with a live view
+	@PYTHONPATH=src $(DEMO)/bin/python -m taskmill demo
+	@echo "The same in a browser: make test once, then $(BIN)/taskmill demo --web"
 
 test: $(INSTALLED)    ## run the whole suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+versions:       ## run the suite with each Python on this machine; VERSIONS="3.13" and TESTS=tests/policy limit it
+	$(PYTHON) tools/versions.py --only "$(VERSIONS)" --workers $(WORKERS) $(TESTS)
 
 check: $(INSTALLED)   ## lint, formatting and types
 	$(BIN)/ruff check .
@@ -44,5 +63,18 @@ cluster: $(INSTALLED) ## the long run of a cluster under fire: ten minutes of fa
 bench: $(INSTALLED)   ## measure ratios and write bench.json
 	$(BIN)/python -m benchmarks
 
-clean:          ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+docs: $(DOCS_INSTALLED)   ## build the documentation site into build/site
+	$(BIN)/python tools/build_site.py
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $(DOCS_INSTALLED)
+
+pictures: $(INSTALLED) ## take the pictures of the page for the documentation; needs a Chromium
+	$(BIN)/python -m tools.pictures
+
+rivals: $(INSTALLED)  ## run taskmill beside other queues and write docs/explanation/rivals.md and its chart; QUICK=1 for a rough run
+	$(BIN)/python -m benchmarks.rivals --install $(if $(QUICK),--quick)
+
+clean:          ## remove the environments and caches
+	rm -rf $(VENV) $(DEMO) .venvs build .mypy_cache .ruff_cache .pytest_cache .hypothesis

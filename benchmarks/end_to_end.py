@@ -4,6 +4,9 @@ Both sides store all tasks, then take every one through claim and completion int
 last one is durable there. taskmill submits in chunks of 1,000 and runs with its defaults: 8 slots, and a
 retention that deletes old history, which the bare loop never does. ``e2e_vs_raw_100_slots`` has as many slots
 as the bare loop has rows in a batch. Opening the file is not counted on either side.
+
+``about`` also has ``raw_with_handlers_vs_raw``: the bare loop when it runs a handler for each row in an asyncio task of
+its own. No scheduler with asyncio handlers can be faster than that.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ import asyncio
 import time
 from functools import partial
 
-from benchmarks.measuring import Report, Settings, Target, interleaved, summary
+from benchmarks.measuring import Report, Settings, Target, interleaved, ratios, summary
 from benchmarks.raw_sqlite import BATCH, RawQueue
-from benchmarks.workload import CHUNK, DEFAULT_SLOTS, check_all_ended, domain, fill
+from benchmarks.workload import CHUNK, DEFAULT_SLOTS, check_all_ended, domain, fill, noop
 from taskmill import Scheduler
 
 
@@ -24,6 +27,7 @@ def measure(settings: Settings) -> Report:
         settings.rounds,
         {
             "raw": partial(_raw, settings),
+            "raw_with_handlers": partial(_raw, settings, with_handlers=True),
             "taskmill": partial(_taskmill, settings, DEFAULT_SLOTS),
             "taskmill_100_slots": partial(_taskmill, settings, 100),
         },
@@ -32,6 +36,7 @@ def measure(settings: Settings) -> Report:
         report.about[f"{name}_tasks_per_s"] = summary(found)
     report.add_ratio("e2e_vs_raw", rates["taskmill"], rates["raw"], Target(">=", 0.65))
     report.add_ratio("e2e_vs_raw_100_slots", rates["taskmill_100_slots"], rates["raw"], Target(">=", 0.75))
+    report.about["raw_with_handlers_vs_raw"] = summary(ratios(rates["raw_with_handlers"], rates["raw"]))
     report.about |= {
         "tasks": settings.tasks,
         "max_concurrency": DEFAULT_SLOTS,
@@ -58,12 +63,12 @@ def _taskmill(settings: Settings, slots: int) -> float:
     return settings.tasks / took
 
 
-def _raw(settings: Settings) -> float:
+def _raw(settings: Settings, *, with_handlers: bool = False) -> float:
     file = settings.new_file("raw")
     queue = RawQueue(file)
     began = time.perf_counter()
     queue.insert(settings.tasks)
-    done = queue.work()
+    done = asyncio.run(queue.work_with_handlers(noop)) if with_handlers else queue.work()
     took = time.perf_counter() - began
     queue.close()
     settings.discard(file)

@@ -5,14 +5,19 @@ It uses the project's own migration, so tables and indexes are the same, and the
 Everything goes in batches of 100, each in the faster of the forms tried: one statement of 100 rows for the insert
 (``executemany`` was slower in most rounds, never faster by much), one guarded ``UPDATE … RETURNING`` for the claim, one
 ``INSERT … SELECT`` and one ``DELETE`` for the move to history. The move of one batch shares its transaction with the
-claim of the next, as a dispatcher would do it. It keeps no tally, no tags, no tokens, checks no payload, calls nobody.
+claim of the next, as a dispatcher would do it. It keeps no tally, no tags, no tokens, checks no payload, and calls no
+handler, unless :meth:`RawQueue.work_with_handlers` is used.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
+from collections.abc import Callable, Coroutine
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from taskmill.store.sqlite.connection import connect
 from taskmill.store.sqlite.log import CHECKPOINT_BYTES
@@ -88,18 +93,31 @@ class RawQueue:
         """Claim and finish until nothing waits; returns how many."""
         done = 0
         held: list[int] = []
-        while True:
-            now = _now_ms()
-            self.connection.execute("BEGIN IMMEDIATE")
-            if held:
-                self.connection.execute(MOVE, [now, *held])
-                self.connection.execute(DELETE, held)
-            rows = self.connection.execute(CLAIM, (now,)).fetchall()
-            self.connection.execute("COMMIT")
-            done += len(held)
-            if not rows:
-                return done
+        while rows := self._turn(held):
             held = [id for id, _payload in rows]
+            done += len(held)
+        return done
+
+    async def work_with_handlers(self, handler: Callable[..., Coroutine[Any, Any, None]]) -> int:
+        """The same, and call a handler with each payload, each in an asyncio task of its own."""
+        done = 0
+        held: list[int] = []
+        while rows := self._turn(held):
+            await asyncio.gather(*(asyncio.create_task(handler(**json.loads(payload))) for _id, payload in rows))
+            held = [id for id, _payload in rows]
+            done += len(held)
+        return done
+
+    def _turn(self, held: list[int]) -> list[tuple[int, str]]:
+        """Finish the rows that are held and claim the next."""
+        now = _now_ms()
+        self.connection.execute("BEGIN IMMEDIATE")
+        if held:
+            self.connection.execute(MOVE, [now, *held])
+            self.connection.execute(DELETE, held)
+        rows = self.connection.execute(CLAIM, (now,)).fetchall()
+        self.connection.execute("COMMIT")
+        return rows
 
     def close(self) -> None:
         self.connection.close()

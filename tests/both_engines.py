@@ -143,7 +143,7 @@ def _redirect(engine: Engine, patch: pytest.MonkeyPatch) -> None:
     from taskmill.store import opening
     from taskmill.store.postgres.store import PostgresStore
 
-    whole, really_open = opening.open_store, PostgresStore.open
+    whole, whole_reader, really_open = opening.open_store, opening.open_reader, PostgresStore.open
 
     def open_store(store: Any, durability: Literal["full", "process"], clock: Clock) -> object:
         name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
@@ -156,7 +156,12 @@ def _redirect(engine: Engine, patch: pytest.MonkeyPatch) -> None:
         engine.was_used = True
         await really_open(store)
 
+    def open_reader(store: Any, clock: Clock) -> object:
+        engine.was_used = True
+        return whole_reader(engine.named(store), clock)
+
     patch.setattr(opening, "open_store", open_store)
+    patch.setattr(opening, "open_reader", open_reader)
     patch.setattr(cron, "lasting_store", lambda store, clock: open_store(store, "full", clock))
     patch.setattr(PostgresStore, "open", open_it)
 

@@ -27,11 +27,11 @@ settings.register_profile("taskmill", deadline=None, suppress_health_check=[Heal
 settings.load_profile("taskmill")
 
 if sys.dont_write_bytecode:
-    # The tests start many Python processes, and each would compile the whole package: half a second of CPU.
+    # The tests start many Python processes, and each would compile the whole package: half a second of CPU. Write the
+    # bytecode beside the sources: in a folder of its own (PYTHONPYCACHEPREFIX), Python would not find that of its
+    # library and of the installed packages, and each process of a first run would compile all of them.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Shells start what runs in the background so, and the commands that are tried here would inherit it.

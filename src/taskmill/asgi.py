@@ -19,6 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from types import FrameType
 
 from taskmill.errors import ConfigError
+from taskmill.model.arguments import check_arguments
 from taskmill.scheduler import Scheduler
 from taskmill.verbs.components import checked_flag
 
@@ -28,6 +29,7 @@ STOPPING_SIGNALS = ("SIGINT", "SIGTERM", "SIGQUIT", "SIGBREAK")
 """The signals that stop servers; not every system has each of them."""
 
 
+@check_arguments
 def lifespan(scheduler: Scheduler, *, standby: bool = True) -> Callable[[object], AbstractAsyncContextManager[None]]:
     """Return a lifespan for an ASGI framework: it opens the scheduler and dispatches while the application runs.
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from contextvars import Token
-from datetime import timedelta
+from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
@@ -21,19 +21,22 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from taskmill.define.domain import Domain, SubmitsTasks, current_scheduler
 from taskmill.define.settings import SchedulerSettings
 from taskmill.errors import InvalidState, StoreError
-from taskmill.model.arguments import check_settings
+from taskmill.model.arguments import check_methods
 from taskmill.model.durations import Duration
 from taskmill.model.events import Event
 from taskmill.model.explanation import Explanation
 from taskmill.model.filters import FilterOptions
-from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
-from taskmill.model.settings import RateLimit, Retention
+from taskmill.model.published import PublishedType
+from taskmill.model.records import ErrorGroup, HistoryRecord, TaskGraph, TaskRecord, TypeStats
+from taskmill.model.settings import RateLimit, Retention, RetentionLimits
 from taskmill.model.snapshot import Snapshot
-from taskmill.model.submission import Submission
+from taskmill.model.submission import Submission, checked_submissions
 from taskmill.scheduler import Scheduler as AsyncScheduler
 from taskmill.verbs.blocking import DomainControl, Events, GroupControl, Handle, LoopCaller
+from taskmill.verbs.blocking_browsing import BlockingBrowseMethods
 
 if TYPE_CHECKING:
+    from taskmill.model.looking_ahead import Projection
     from taskmill.store.opening import AnyStore
 
 R = TypeVar("R")
@@ -59,8 +62,8 @@ async def _cancel_the_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-@check_settings
-class Scheduler:
+@check_methods
+class Scheduler(BlockingBrowseMethods):
     """A blocking scheduler: ``with Scheduler("tasks.db", domains=[...]) as scheduler:``.
 
     It takes the settings of the asynchronous one. Its methods may be called from any thread except that of its own
@@ -162,6 +165,11 @@ class Scheduler:
             raise InvalidState("the scheduler is not open; use `with Scheduler(...)`, or call open()")
         return caller
 
+    @property
+    def shutdown_grace(self) -> timedelta:
+        """How long running tasks may finish after :meth:`stop`, unless it is given another time."""
+        return self._scheduler.shutdown_grace
+
     def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop` is called from another thread.
 
@@ -196,7 +204,7 @@ class Scheduler:
 
     def submit_many(self, submissions: Iterable[Submission[R]], *, connection: object = None) -> list[Handle[R]]:
         """Store many tasks in one transaction."""
-        given = list(submissions)
+        given = checked_submissions(submissions)
         if connection is None:
             handles = self.call(self._scheduler.submit_many(given))
         else:
@@ -204,6 +212,14 @@ class Scheduler:
             prepared = self.call(self._scheduler.resolve(given))
             handles = self._scheduler.submit_through(connection, prepared)
         return [Handle(handle, self) for handle in handles]
+
+    def dry_run(self, submissions: Iterable[Submission]) -> Projection:
+        """Return what ``submit_many`` would make of these submissions; store nothing."""
+        return self.call(self._scheduler.dry_run(checked_submissions(submissions)))
+
+    def apply(self, changes: Mapping[str, Any]) -> None:
+        """Make the changes of :meth:`simulate` durably."""
+        self.call(self._scheduler.apply(changes))
 
     def provide(self, *objects: Any, domain: str | Domain | None = None) -> None:
         """Add objects that handlers get with ``ctx.state(T)``, of one domain or of all, before or after opening."""
@@ -245,6 +261,14 @@ class Scheduler:
     def stats(self, type: str) -> TypeStats:
         """Return statistics of a task type over all its ended tasks."""
         return self.call(self._scheduler.stats(type))
+
+    def error_groups(self, since: datetime | Duration | None = None) -> list[ErrorGroup]:
+        """Return the errors of attempts, grouped by task type, exception and location, the latest group first."""
+        return self.call(self._scheduler.error_groups(since))
+
+    def task_types(self) -> dict[str, PublishedType]:
+        """Return the task types that programs have registered in the store, with their parameters, by name."""
+        return self.call(self._scheduler.task_types())
 
     def tag_values(self, key: str) -> dict[str, int]:
         """Return each value of a tag among active tasks with its count, most frequent first."""
@@ -291,6 +315,10 @@ class Scheduler:
     def retry_dead(self, id: int) -> Handle[Any]:
         """Return a dead letter to the queue under its own id, with a fresh retry counter."""
         return Handle(self.call(self._scheduler.retry_dead(id)), self)
+
+    def retry_where(self, **filters: Unpack[FilterOptions]) -> list[int]:
+        """Return every dead letter that matches to the queue, and return their ids."""
+        return self.call(self._scheduler.retry_where(**filters))
 
     def pause_recurring(self, id: int) -> None:
         """Pause the recurring series that task ``id`` belongs to."""
@@ -344,9 +372,13 @@ class Scheduler:
         """Set how many tasks may run at once; running tasks are not interrupted."""
         self.call(self._scheduler.set_max_concurrency(n))
 
-    def prune(self, retention: Retention | None = None) -> int:
-        """Prune history now, by ``retention`` or by the scheduler's; return the number of deleted rows."""
-        return self.call(self._scheduler.prune(retention))
+    def run_cron(self, name: str) -> Handle[Any]:
+        """Fire a cron task once now, beside its schedule, which stays as it is."""
+        return Handle(self.call(self._scheduler.run_cron(name)), self)
+
+    def prune(self, retention: Retention | None = None, **limits: Unpack[RetentionLimits]) -> int:
+        """Prune history now, by ``retention`` or its fields, or by the scheduler's; return how many rows went."""
+        return self.call(self._scheduler.prune(retention, **limits))
 
 
 async def _entered(manager: AbstractAsyncContextManager[Any]) -> None:

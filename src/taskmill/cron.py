@@ -24,6 +24,7 @@ from taskmill.errors import (
     InvalidState,
 )
 from taskmill.execute.on_loop import LoopRunning
+from taskmill.model.arguments import check_settings
 from taskmill.model.cron import Cron, CronTuple
 from taskmill.model.durations import Duration, optional_milliseconds
 from taskmill.policy.cron.expression import CronExpression
@@ -45,6 +46,7 @@ __all__ = [
 Registrations = Sequence[Cron | CronTuple]
 
 
+@check_settings
 class CronScheduler:
     """Runs declared cron tasks, from ``initialize`` with the complete list to ``stop``."""
 

@@ -25,6 +25,7 @@
     │       └── StoreMoved             the queue is elsewhere, or on its way
     ├── TaskFailed                 the caller of ``result()``: .record is the history record
     ├── TaskNotFound
+    ├── TimedOut                   the caller: the ``timeout=`` of the call has passed
     └── InvalidState               the call does not apply in the present state
 
 ``RetryLater`` and ``GiveUp`` are not errors: handlers raise them to end an attempt on purpose. They are in
@@ -186,6 +187,10 @@ class TaskFailed(TaskmillError):
 
 class TaskNotFound(TaskmillError, LookupError):
     """No active or ended task has this id."""
+
+
+class TimedOut(TaskmillError, TimeoutError):
+    """The ``timeout=`` of a method has passed."""
 
 
 class InvalidState(TaskmillError):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
-from typing import Any, Generic, NoReturn, Protocol, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, SupportsIndex, TypeVar, overload
 
 from taskmill.errors import ConfigError, InvalidState, TaskFailed
 from taskmill.model.durations import Duration
-from taskmill.model.explanation import Explanation
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.status import Ending, Kind
-from taskmill.model.task import Stored
+from taskmill.model.submission import Stored
+
+if TYPE_CHECKING:
+    from taskmill.model.explanation import Explanation
 
 R_co = TypeVar("R_co", covariant=True)
 

@@ -37,9 +37,9 @@ from taskmill.model.machine import (
 )
 from taskmill.model.settings import Aging, Group, Priority, Retention, Retry
 from taskmill.verbs.components import checked_concurrency
+from taskmill.verbs.looking_ahead import LookAheadMethods
 from taskmill.verbs.running import RunMethods
 from taskmill.verbs.submitting import SubmitMethods
-from taskmill.verbs.tuning import TuneMethods
 from taskmill.verbs.wait_warnings import WaitWarnings
 
 if TYPE_CHECKING:
@@ -63,13 +63,17 @@ _LOADED_WHEN_OPENED = (
     "taskmill.execute.on_loop",
     "taskmill.policy.explaining",
     "taskmill.runtime.executors",
+    "taskmill.store.sql.browsing",
+    "taskmill.store.sql.damage",
+    "taskmill.store.sql.explaining",
+    "taskmill.store.sql.queue_state",
     "taskmill.verbs.snapshots",
 )
 """Modules that other code imports lazily. They are imported when a scheduler opens, because later the process may have
 no file descriptors left, or may have dropped the privileges to read them."""
 
 
-class Scheduler(SubmitMethods, TuneMethods, RunMethods):
+class Scheduler(SubmitMethods, LookAheadMethods, RunMethods):
     """A durable task scheduler on an SQLite file, in memory, or on PostgreSQL.
 
     ``async with Scheduler("tasks.db", domains=[...])`` opens it; :meth:`run`, :meth:`run_until_idle` and
@@ -145,12 +149,15 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
 
             self._store = open_store(store, durability, self._clock)
         self._store.declared = self._settings.declared
+        self._store_name = store if isinstance(store, str | PathLike) else None
+        self._companion: Scheduler | None = None
         self._is_open = False
         self._context_token: Token[SubmitsTasks | None] | None = None
 
     def __repr__(self) -> str:
         return f"<Scheduler {self._store.name}>"
 
+    @check_arguments
     def provide(self, *objects: Any, domain: str | Domain | None = None) -> None:
         """Add objects that handlers get with ``ctx.state(T)``, of one domain or of all, before or after opening."""
         self._registry.provide(objects, domain)
@@ -189,6 +196,7 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
         worker_process.refuse_to_open()
         await self._store.open()
         try:
+            self._companion_lock = asyncio.Lock()
             self._loop_caller = LoopCaller(asyncio.get_running_loop(), threading.get_ident())
             self._waiters = Waiters()
             self._wait_warnings = WaitWarnings()
@@ -233,12 +241,31 @@ class Scheduler(SubmitMethods, TuneMethods, RunMethods):
             return
         await self.stop()
         self._is_open = False
+        if self._companion is not None:
+            await self._companion.close()
+            self._companion = None
         for domain in self._registry.domains:
             domain.unbind(self)
         await self._remote_events.close()
         await self._neighbours.close()
         self._bus.close()
         await self._store.close()
+
+    async def _reader(self) -> Scheduler:
+        """Return a scheduler that reads this store without delaying the reads of this one; for ``taskmill.web``.
+
+        A scheduler that does not dispatch reads for itself, and so does one in memory, which no other can see.
+        """
+        self._opened()
+        if self._loop is None or self._store_name in (None, ":memory:"):
+            return self
+        await self._store_beginnings()
+        async with self._companion_lock:
+            if self._companion is None:
+                companion = Scheduler(self._store_name, retention=None, clock=self._clock)
+                await companion.open()
+                self._companion = companion
+        return self._companion
 
     def _committed(self, commit: Commit) -> None:
         self._commits.publish(commit, self._clock.now_ms(), durable=False)

@@ -22,12 +22,17 @@ CURSOR_IS_BACK = "\x1b[?25h"
 
 @contextmanager
 def started(
-    folder: Path, *command: object, stdout: int = subprocess.PIPE, columns: int = 100
+    folder: Path,
+    *command: object,
+    stdin: int | None = None,
+    stdout: int = subprocess.PIPE,
+    columns: int = 100,
 ) -> Generator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "taskmill", *map(name_of, command)],
         cwd=folder,
         env={**ENVIRONMENT, "TERM": "xterm", "LINES": "20", "COLUMNS": str(columns)},
+        stdin=stdin,
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
@@ -74,6 +79,10 @@ class Terminal:
             self.seen += piece
         return self.seen
 
+    def type(self, text: str) -> None:
+        """Type on the keyboard; an empty text is Ctrl-D, the end of the input."""
+        os.write(self._end, (text or "\x04").encode())
+
     def rest(self) -> str:
         """Everything, once the process has closed its side."""
         while piece := read_terminal(self._end):
@@ -85,7 +94,7 @@ class Terminal:
 def on_terminal(folder: Path, *command: object, columns: int = 100) -> Generator[Terminal]:
     end, other = os.openpty()
     try:
-        with started(folder, *command, stdout=other, columns=columns) as process:
+        with started(folder, *command, stdin=other, stdout=other, columns=columns) as process:
             os.close(other)
             yield Terminal(process, end)
     finally:

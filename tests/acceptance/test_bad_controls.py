@@ -136,8 +136,9 @@ async def test_a_group_is_set_to_something_that_makes_sense(scheduler: Scheduler
     await refused(path, group.set, ConfigError, "weight")
     await refused(path, lambda: group.set(cap=2, min_slots=3), ConfigError, "min_slots")
     await refused(path, lambda: group.set(weight=2, cap=0), ConfigError, "cap")
-    with pytest.raises(TypeError):
-        await group.set(colour="red")  # type: ignore[call-arg]
+    wrong: Any = group
+    await refused(path, lambda: wrong.set(colour="red"), ConfigError, "colour")
+    await refused(path, lambda: wrong.pause(colour="red"), ConfigError, "colour")
 
 
 @pytest.mark.parametrize("value", [5, b"g", True, SURROGATE, NUL], ids=shown)

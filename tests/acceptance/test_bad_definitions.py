@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -179,3 +179,19 @@ def test_a_handler_for_a_process_must_be_importable_there() -> None:
 
     with pytest.raises(ConfigError, match="local::work"):
         Scheduler(domains=[domain])
+
+
+def _yields() -> Iterator[int]:
+    yield 1
+
+
+async def _yields_later() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("handler", [_yields, _yields_later])
+def test_a_generator_is_no_handler_because_its_body_would_never_run(handler: Callable[..., Any]) -> None:
+    domain = Domain("generators")
+    with pytest.raises(ConfigError, match=handler.__name__):
+        domain.task(handler)
+    assert domain.types == {}

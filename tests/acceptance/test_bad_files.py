@@ -40,7 +40,12 @@ async def test_a_file_that_is_not_a_database_is_refused_and_left_alone(path: Pat
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("name", ["", NUL, SURROGATE, "x" * 5000])
+def test_an_empty_name_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="store must not be empty"):
+        Scheduler("")
+
+
+@pytest.mark.parametrize("name", [NUL, SURROGATE, "x" * 5000])
 async def test_a_name_no_file_can_have_is_refused(name: str) -> None:
     with pytest.raises((ConfigError, StoreError)):
         async with Scheduler(name):

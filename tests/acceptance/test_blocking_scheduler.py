@@ -19,8 +19,10 @@ from taskmill import (
     Scheduler,
     SchedulerSettings,
     StoreError,
+    SubmissionError,
     Task,
     TaskFailed,
+    TaskmillError,
     TaskNotFound,
     blocking,
 )
@@ -113,8 +115,13 @@ def test_it_raises_the_errors_of_the_other(tmp_path: Path) -> None:
         assert duplicate.value.existing_id == first.id
         with pytest.raises(TaskNotFound):
             scheduler.get(10**6)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError) as late:
             first.result(timeout=0)
+        assert isinstance(late.value, TaskmillError)
+        wrong: Any = 5
+        for verb in (scheduler.submit_many, scheduler.dry_run):
+            with pytest.raises(SubmissionError, match="submissions must be"):
+                verb(wrong)
         failing = scheduler.submit(double.prepare(-1))
         scheduler.run_until_idle(timeout=20)
         with pytest.raises(TaskFailed, match="-1 is negative") as failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmill.cli.commands import SUMMARIES
+from taskmill.cli.commands import PURPOSES, SUMMARIES
 from tests.acceptance.command_line import ENVIRONMENT, Here, taskmill
 from tests.both_engines import name_of
 
@@ -21,10 +22,45 @@ def test_help_and_version(here: Here) -> None:
     assert here("--version").startswith("taskmill ")
     text = here("--help")
     for command in SUMMARIES:
-        assert f"    {command} " in text
+        assert f"  {command} " in text
         assert here(command, "--help").startswith("usage: taskmill")
-    here(code=2)
-    here("explode", code=2)
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_without_a_command_the_help_is_printed_by_purpose_and_fits_80_columns() -> None:
+    done = taskmill(environment={"COLUMNS": "80"})
+    assert (done.returncode, done.stderr) == (2, "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert done.stdout.index("Look at a queue") < done.stdout.index("  status ") < done.stdout.index("Change a queue")
+    assert {name for names in PURPOSES.values() for name in names} <= set(SUMMARIES)
+
+
+@pytest.mark.one_engine("no store is opened")
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["stauts"], "status"),
+        (["lss"], "ls"),
+        (["ls", "--statsu", "pending"], "--status"),
+        (["ls", "--limt=3"], "--limit"),
+        (["ls", "--status", "pendng"], "pending"),
+    ],
+)
+def test_a_mistyped_word_gets_a_suggestion(here: Here, words: list[str], meant: str) -> None:
+    said = here.refusal(*words, code=2)
+    assert re.search(rf"Did you mean .*{meant}.*\? See taskmill .*--help", said)
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_a_wrong_choice_is_not_taken_for_one_of_another_option(here: Here) -> None:
+    assert "Did you mean" not in here.refusal("ls", "--status", "bogus", code=2)
+
+
+@pytest.mark.one_engine("no store is opened")
+def test_a_word_like_no_other_gets_no_suggestion(here: Here) -> None:
+    assert here.refusal("explode", code=2) == "there is no command 'explode'. See taskmill --help"
+    assert here.refusal("ls", "--xyzzy", code=2) == "taskmill ls has no option --xyzzy. See taskmill ls --help"
+    assert "has no argument" in here.refusal("ls", "a.db", "b.db", code=2)
 
 
 def test_the_file_may_come_from_the_environment(here: Here, template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,12 +87,19 @@ AFTER_FILE_AND_SAID = {
     "ls": ([], "sync::send"),
     "stats": (["sync::send"], "sync::send"),
     "show": (["1"], "the first"),
+    "errors": ([], "sync::lose"),
     "watch": (["1"], "completed in"),
     "why": (["5"], "is pending"),
+    "forecast": (["--samples", "2"], "have ended"),
+    "simulate": (["--slots", "1"], "deadlines missed"),
     "graph": (["5"], "sync::send"),
     "groups": ([], "s3://prod"),
+    "events": ([], "completed in"),
+    "submit": (["sync::send", "path=g.jpg"], "task 8 is stored"),
+    "prune": (["--older", "30d"], "no ended task matches"),
     "cron": ([], "no cron tasks are declared"),
     "nodes": ([], "nothing dispatches"),
+    "retry": (["3"], "task 3 is in the queue again"),
     "cancel": (["4"], "task 4 is cancelled"),
     "priority": (["5", "high"], "now has the priority high"),
     "rate": (["sync::send", "5/s"], "starts at most 5/s"),
@@ -64,13 +107,14 @@ AFTER_FILE_AND_SAID = {
     "resume": ([], "was not paused"),
     "doctor": ([], "write-ahead log"),
     "move": (["moved.db"], "is the same"),
+    "backup": (["copied.db"], "checked the copy"),
 }
 
 
-@pytest.mark.parametrize("command", sorted(SUMMARIES.keys() - {"demo", "run"}))
+@pytest.mark.parametrize("command", sorted(SUMMARIES.keys() - {"demo", "run", "completion", "web"}))
 @pytest.mark.one_engine("the start of the program is what is tested; what commands do is tested in process")
 def test_the_program_runs_every_command(file: Path, command: str) -> None:
-    """``demo`` and ``run`` are started in test_cli_demo.py and test_cli_run.py."""
+    """The others are started in test_cli_demo.py, test_cli_run.py, test_cli_completion.py and test_cli_web.py."""
     rest, said = AFTER_FILE_AND_SAID[command]
     done = taskmill(command, file, *rest, cwd=file.parent)
     assert (done.returncode, done.stderr) == (0, "")
@@ -81,20 +125,24 @@ def test_the_program_runs_every_command(file: Path, command: str) -> None:
 
 
 AFTER_FILE = {
+    "submit": ["sync::send"],
+    "prune": ["--older", "30d"],
     "show": ["1"],
     "stats": ["sync::send"],
     "watch": ["1"],
     "why": ["1"],
     "graph": ["1"],
+    "retry": ["1"],
     "cancel": ["1"],
     "priority": ["1", "high"],
     "rate": ["sync::send", "1/s"],
     "groups": ["set", "a", "--weight", "3"],
+    "backup": ["copied.db"],
     "move": ["postgresql://nobody@/none?host=/nonexistent"],
 }
 
 
-@pytest.mark.parametrize("command", sorted(SUMMARIES.keys() - {"demo", "run"}))
+@pytest.mark.parametrize("command", sorted(SUMMARIES.keys() - {"demo", "run", "completion"}))
 @pytest.mark.one_engine("a file is missing; for schemas without tables see test_cli_postgres.py")
 def test_no_command_creates_a_database(here: Here, tmp_path: Path, command: str) -> None:
     rest = AFTER_FILE.get(command, [])
@@ -136,6 +184,7 @@ from taskmill.cli import main
 for command in (
     ["status", FILE], ["ls", FILE], ["show", FILE, "1"], ["why", FILE, "5"], ["groups", FILE], ["rate", FILE],
     ["doctor", FILE], ["watch", FILE, "1"], ["stats", FILE, "sync::send"], ["demo", "--fast"],
+    ["forecast", FILE], ["simulate", FILE, "--slots", "1"],
 ):
     assert main(command) == 0, command
 assert "rich" not in sys.modules

@@ -104,3 +104,29 @@ def test_cron_says_that_nothing_is_declared(here: Here, tmp_path: Path) -> None:
 @pytest.mark.one_engine("a file is missing; for schemas without tables see test_cli_postgres.py")
 def test_cron_refuses_a_file_that_is_not_there(here: Here, tmp_path: Path) -> None:
     assert "does not exist" in here.refusal("cron", tmp_path / "none.db", code=2)
+
+
+# Running one now
+
+
+def test_a_cron_task_is_run_once_beside_its_schedule(here: Here, tmp_path: Path) -> None:
+    file = declare(tmp_path / "t.db", Cron("seldom", "30 2 29 2 1-5", dict, 1))
+    before = here.answer("cron", file)[0]["next_run"]
+    said = here("cron", file, "run", "seldom")
+    assert said.splitlines() == [
+        "cron task seldom runs once as task 1; its schedule is unchanged",
+        "nothing dispatches this store now; it starts with the next dispatcher",
+    ]
+    assert "active already, as task 1" in here.refusal("cron", file, "run", "seldom", code=1)
+    declare(file, Cron("seldom", "30 2 29 2 1-5", dict, 1))
+    (after,) = here.answer("cron", file)
+    assert (after["runs"], after["last_outcome"], after["next_run"]) == (1, "succeeded", before)
+    assert here.answer("cron", file, "run", "seldom") == {"name": "seldom", "task_id": 2, "dispatched": False}
+
+
+def test_a_cron_task_that_is_not_declared_is_refused(here: Here, tmp_path: Path) -> None:
+    file = declare(tmp_path / "t.db", Cron("seldom", "30 2 29 2 1-5", dict, 1))
+    assert "declared are: seldom" in here.refusal("cron", file, "run", "often", code=1)
+    for words in (["run"], ["start", "seldom"], ["run", "a", "b"]):
+        assert "run NAME" in here.refusal("cron", file, *words, code=2)
+    assert here.answer("status", file)["active"]["pending"] == 0

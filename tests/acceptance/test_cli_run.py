@@ -229,4 +229,43 @@ def test_run_says_what_is_wrong_with_its_target(
     monkeypatch.chdir(app)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    assert sentence in here.refusal("run", target, code=2)
+    done = here.run("run", target)
+    assert (done.code, done.out) == (2, "")
+    assert sentence in done.wrong.splitlines()[-1]
+
+
+@pytest.mark.one_engine("no store is opened")
+@pytest.mark.parametrize(
+    ("code", "last"),
+    [("def load():\n    1 / 0\nload()", "ZeroDivisionError"), ("import nothing_here", "ModuleNotFound")],
+)
+def test_a_module_that_fails_to_import_shows_its_traceback_from_its_first_frame(
+    tmp_path: Path, code: str, last: str
+) -> None:
+    (tmp_path / "bad.py").write_text(code)
+    done = taskmill("run", "bad:scheduler", cwd=tmp_path)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].startswith(f'  File "{tmp_path / "bad.py"}", line ')
+    assert "importlib" not in done.stderr
+    assert "taskmill/cli" not in done.stderr
+    assert lines[-2].startswith(last)
+    assert lines[-1].startswith("taskmill: importing bad failed: ")
+
+
+def test_after_the_first_signal_run_says_how_many_tasks_drain_and_how_long(app: Path) -> None:
+    source = (app / "app.py").read_text()
+    (app / "app.py").write_text(source.replace("shutdown_grace=0.1", "shutdown_grace=2"))
+    with running(app) as process:
+        heard(process, "is dispatching")
+        submit(app, *(Submission("work::wait_long", {}) for _ in range(3)))
+        assert process.stdout is not None
+        with blocking.Scheduler(app / "tasks.db") as onlooker:
+            while onlooker.count(status=Status.RUNNING) < 3:
+                onlooker.snapshot()
+        process.send_signal(signal.SIGINT)
+        assert "running tasks may finish for 2.0 s" in heard(process, "stopping")
+        assert heard(process, "draining") == "draining 3 tasks, 2 s left\n"
+        heard(process, "has stopped")
+        assert process.wait(30) == 0

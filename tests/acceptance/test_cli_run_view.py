@@ -117,7 +117,11 @@ def test_a_second_signal_leaves_the_cursor_behind(app: Path) -> None:
         submit(app, Submission("work::send", {"gate": "never"}))
         terminal.until("1 of 3 slots at work")
         terminal.process.send_signal(signal.SIGTERM)
-        terminal.until("stopping once running tasks have ended")
+        terminal.until("stopping; running tasks may finish for 10 min")
+        # The view counts down.
+        terminal.until("draining 1 task, 599 s left")
+        terminal.until("draining 1 task, 598 s left")
+        terminal.until("Ctrl-C again ends at once")
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.rest().endswith(CURSOR_IS_BACK)
         assert terminal.process.wait(30) == 128 + signal.SIGTERM

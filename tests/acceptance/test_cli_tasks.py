@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,43 @@ def test_show_tells_everything_about_a_task(here: Here, template: Path) -> None:
     assert document["progress"]["done_bytes"] == 1000
     assert document["ended_at"].endswith("+00:00")
     assert here.answer("show", template, 6)["status"] == "scheduled"
+
+
+async def test_show_names_the_neighbours_of_a_task_what_it_saved_and_why_it_waits(tmp_path: Path, here: Here) -> None:
+    domain = Domain("album")
+
+    @domain.task
+    async def photo(ctx: Context, n: int) -> None:
+        await ctx.save(done=n)
+
+    @domain.task(fail_fast=False)
+    async def whole(ctx: Context) -> None:
+        await ctx.spawn_many(photo.prepare(n) for n in range(2))
+
+    file = tmp_path / "tasks.db"
+    async with Scheduler(file, domains=[domain]) as scheduler:
+        album = await whole.submit()
+        await scheduler.run_until_idle()
+        keyed = photo.options(key="k", on_duplicate="supersede", depends_on=[album.id], run_after=3600)
+        old, new = await keyed.submit(7), await keyed.submit(8)
+        last = await photo.options(depends_on=new).submit(9)
+
+    async def shown(id: int) -> str:
+        return re.sub(" {2,}", ": ", await asyncio.to_thread(here, "show", file, id))
+
+    assert "children: 2 completed" in await shown(album.id)
+    assert 'saved: {"done": 0}' in await shown(2)
+    assert "parent: 1" in await shown(2)
+    waiting = await shown(new.id)
+    for words in ("it is due in", "depends on: task 1 (ended)", f"replaced: task {old.id}"):
+        assert words in waiting
+    assert f"needed by: task {last.id}" in waiting
+    assert f"await scheduler.get({new.id}); await scheduler.details({new.id})" in waiting
+    assert f"replaced by: task {new.id}" in await shown(old.id)
+    assert f"it depends on 1 task that has not ended: {new.id}" in await shown(last.id)
+    document = await asyncio.to_thread(here.answer, "show", file, new.id)
+    assert document["details"]["replaced"] == [old.id]
+    assert document["explanation"]["holds"][0]["reason"] == "not_due"
 
 
 def test_an_id_nobody_has_is_refused(here: Here, template: Path) -> None:

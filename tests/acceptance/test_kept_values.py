@@ -286,3 +286,22 @@ async def test_a_value_from_a_caller_without_the_handler_is_read_by_the_annotati
         await scheduler.run_until_idle(timeout=20)
         result = await take.handle(handle.id).result()
     assert result == ["2030-01-02T00:00:00+00:00", "[1, 2]", "(1, 'a')"]
+
+
+@domain.task
+async def text_and_bytes(text: str = "", data: bytes = b"") -> None: ...
+
+
+@pytest.mark.one_engine("it is refused before the store is asked")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"text": b"abc"}, "argument 'text': expected str, got bytes"),
+        ({"text": bytearray(b"abc")}, "argument 'text': expected str, got bytearray"),
+        ({"data": "YWJj"}, "argument 'data': expected bytes, got str"),
+    ],
+)
+def test_bytes_are_no_text_and_text_is_no_bytes(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(SubmissionError, match=said):
+        text_and_bytes.prepare(**arguments)
+    text_and_bytes.prepare("abc", b"abc")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 import pytest
 
 from taskmill import ConfigError, Domain, Scheduler
@@ -62,3 +65,40 @@ async def test_history_pages_towards_the_past_and_back(manual_clock: ManualClock
         assert await page(limit=3, after=ids[1], type="d::work", status="completed") == [4, 3, 2]
         assert await page(after=ids[5]) == [7, 6]
         assert await page(limit=1, after=ids[2], before=ids[6]) == [5]
+
+
+async def test_since_and_until_count_from_submission_while_active_and_from_the_end_afterwards(
+    manual_clock: ManualClock,
+) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work(n: int) -> None: ...
+
+    async with Scheduler(domains=[domain], clock=manual_clock) as scheduler:
+        instants, ids = list[datetime](), list[int]()
+        for n in range(3):
+            instants.append(manual_clock.now())
+            ids.append((await work.submit(n)).id)
+            await manual_clock.advance(60)
+        first, second, third = instants
+
+        async def active(**filters: Any) -> list[int]:
+            found = [record.id for record in await scheduler.tasks(**filters)]
+            assert await scheduler.count(**filters) == len(found)
+            return found
+
+        assert await active(since=second) == ids[1:]
+        assert await active(until=second) == ids[:1], "the instant itself is excluded"
+        assert await active(since=second, until=third) == ids[1:2]
+        assert await active(since=first, status="pending", limit=2) == ids[:2]
+        await scheduler.run_until_idle()
+        ended = manual_clock.now()
+        assert await scheduler.history(until=ended) == []
+        assert len(await scheduler.history(since=ended)) == 3
+        assert len(await scheduler.history(since=ended, limit=2)) == 2
+        assert await scheduler.count(status="completed", since=ended) == 3
+        assert await scheduler.count(status="completed", until=ended) == 0
+        for bad in (3, "2h", datetime(2030, 1, 1)):
+            with pytest.raises(ConfigError, match="until"):
+                await scheduler.history(until=bad)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ from taskmill import (
     Group,
     Hold,
     IoBudget,
+    Projection,
     RateLimit,
     Reading,
     Resources,
@@ -83,6 +84,8 @@ SETTINGS: list[Any] = [
     Retry.exponential(5, "1s", "1m", factor=3, jitter=True),
     Submission("d::work", {"a": [1]}, priority=5, tags={"a": "b"}, run_at=NOON, retry=Retry.none()),
     ThrottlePolicy([(128, 0.5)], preempt_above=0.9),
+    # Its errors are exceptions, which are never equal and have no JSON form of their own.
+    Projection(outcomes=["inserted"], errors={}, phases=[], total_io=IoBudget(), estimated_duration=None),
     taskmill.cron.Cron("name", "* * * * *", nothing, 5),
     taskmill.cron.CronExpression.parse("5 4 * * 1-5"),
 ]
@@ -114,10 +117,18 @@ def sample_of(kind: Any) -> Any:
         return plain[kind]
     if origin is typing.Literal:
         return parts[0]
+    if isinstance(kind, typing.TypeVar):
+        return 5
+    if hasattr(origin, "__struct_fields__"):
+        return sample_of(origin)
     if inspect.isclass(origin) and issubclass(origin, Mapping):
         return {sample_of(parts[0]): sample_of(parts[1])}
     if inspect.isclass(origin) and origin is not UnionType:
-        return [sample_of(parts[0])] if origin is not tuple else tuple(map(sample_of, parts))
+        return (
+            [sample_of(parts[0])]
+            if origin is not tuple
+            else tuple(sample_of(part) for part in parts if part is not ...)
+        )
     return sample_of(parts[0])
 
 

@@ -6,12 +6,23 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from taskmill import ConfigError, Context, Domain, InvalidState, IoBudget, Retry, Submission, TaskFailed
+from taskmill import (
+    AttemptError,
+    ConfigError,
+    Context,
+    Domain,
+    InvalidState,
+    IoBudget,
+    Retry,
+    Submission,
+    TaskFailed,
+    TaskProgress,
+)
 from taskmill.testing import ManualClock, ObservedScheduler, context
 from taskmill.testing.plugin import SchedulerFactory
 
@@ -121,6 +132,8 @@ async def test_a_spawned_task_cannot_be_awaited() -> None:
         ({"attempt": 0}, "context: attempt must be 1 or more, got 0"),
         ({"id": -1}, "context: id must be 1 or more, got -1"),
         ({"retries": -1}, "context: retries must be 0 or more"),
+        ({"effective_priority": 999}, "context: effective_priority must be from 0"),
+        ({"errors": ["E"]}, "context: .*errors"),
     ],
 )
 def test_a_wrong_field_is_refused_and_named(fields: dict[str, Any], message: str) -> None:
@@ -131,6 +144,7 @@ def test_a_wrong_field_is_refused_and_named(fields: dict[str, Any], message: str
 @no_store
 def test_every_field_of_the_task_can_be_given() -> None:
     moment = datetime(2030, 1, 1, tzinfo=UTC)
+    wrong = AttemptError(1, moment, "failed", "E", None, "here", timedelta(seconds=1))
     ctx = context(
         key="k",
         label="l",
@@ -145,12 +159,16 @@ def test_every_field_of_the_task_can_be_given() -> None:
         retries=2,
         io=IoBudget(net_rx=1),
         last_error="E",
+        effective_priority=2,
+        started_at=moment,
+        progress=TaskProgress(0.5),
+        errors=[wrong],
     )
     task = ctx.task
-    assert (task.key, task.label, task.group, task.priority, task.effective_priority) == ("k", "l", "g", 3, 3)
+    assert (task.key, task.label, task.group, task.priority, task.effective_priority) == ("k", "l", "g", 3, 2)
     assert (task.payload, task.tags, task.created_at, task.run_at) == ({"a": 1}, {"t": "x"}, moment, moment)
     assert (task.expires_at, task.parent_id, task.retries, task.io) == (moment, 4, 2, IoBudget(net_rx=1))
-    assert task.last_error == "E"
+    assert (task.last_error, task.started_at, task.progress, task.errors) == ("E", moment, TaskProgress(0.5), (wrong,))
     with pytest.raises(ConfigError, match="no state of type Database"):
         ctx.state(Database)
 

@@ -30,6 +30,7 @@ from taskmill import (
     blocking,
 )
 from taskmill.cron import Cron, CronScheduler
+from taskmill.model.settings import chosen_retention
 from taskmill.testing import ManualClock, context
 from tests.acceptance.command_line import Here
 
@@ -64,6 +65,7 @@ SETTINGS: dict[str, Callable[[], object]] = {
     "Aging.__init__.grace": lambda: Aging(grace="5m"),
     "Aging.__init__.interval": lambda: Aging(interval="1m"),
     "Retention.max_age": lambda: Retention(max_age="30d"),
+    "RetentionLimits.max_age": lambda: chosen_retention(None, {"max_age": "30d"}),
     "Resources.interval": lambda: Resources(interval="500ms"),
     "RetryLater.__init__.after": lambda: RetryLater("x", after="10s"),
     "Cron.retry_delay": lambda: Scheduler(cron=[Cron("n", "* * * * *", tick, "10s")]),
@@ -84,11 +86,15 @@ SETTINGS: dict[str, Callable[[], object]] = {
     },
 }
 
+AHEAD = ("forecast.horizon", "simulate.horizon", "simulate.replay")
 VERBS = {
     *("Scheduler.run_until_idle.timeout", "Scheduler.stop.grace", "Scheduler.wait.timeout"),
     *("CronScheduler.stop.timeout", "Handle.result.timeout", "Handle.wait.timeout", "GroupControl.pause.duration"),
     *("ManualClock.advance.duration", "ManualClock.jump.duration", "ManualClock.sleep.duration"),
-    *("ReadMethods.wait.timeout", "RunMethods.run_until_idle.timeout", "RunMethods.stop.grace"),
+    *("BrowseMethods.activity.period", "BlockingBrowseMethods.activity.period"),
+    *(f"{owner}.{name}" for owner in ("LookAheadMethods", "BlockingBrowseMethods") for name in AHEAD),
+    *("Scheduler.error_groups.since", "ReadMethods.error_groups.since"),
+    *("WaitMethods.wait.timeout", "RunMethods.run_until_idle.timeout", "RunMethods.stop.grace"),
 }
 
 
@@ -139,6 +145,10 @@ async def test_verbs_take_a_text(tmp_path: Path) -> None:
         assert await handle.result("1s") == 1
         await handle.wait("1s")
         await scheduler.wait(handle.id, "1s")
+        assert (await scheduler.activity("1h")).ended == {"completed": 1}
+        assert await scheduler.error_groups("1h") == []
+        await scheduler.forecast("1h", samples=1)
+        await scheduler.simulate({"max_concurrency": 2}, horizon="1h", replay="1h")
         await scheduler.stop("1s")
 
 
@@ -151,6 +161,10 @@ def test_blocking_verbs_take_a_text() -> None:
         assert handle.result("1s") == 1
         handle.wait("1s")
         scheduler.wait(handle.id, "1s")
+        assert scheduler.activity("1h").ended == {"completed": 1}
+        assert scheduler.error_groups("1h") == []
+        scheduler.forecast("1h", samples=1)
+        scheduler.simulate({"max_concurrency": 2}, horizon="1h", replay="1h")
         scheduler.stop("1s")
 
 

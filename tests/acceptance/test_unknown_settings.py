@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +25,8 @@ from taskmill import (
     ThrottlePolicy,
     blocking,
 )
-from taskmill.cron import Cron
+from taskmill.asgi import lifespan
+from taskmill.cron import Cron, CronScheduler
 
 VALUES: list[Callable[..., Any]] = [
     Scheduler,
@@ -44,6 +46,10 @@ VALUES: list[Callable[..., Any]] = [
     Retry.exponential,
     ThrottlePolicy,
     Cron,
+    CronScheduler,
+    lifespan,
+    Scheduler().provide,
+    Scheduler().events,
 ]
 
 
@@ -79,6 +85,51 @@ def test_a_blocking_scheduler_that_is_not_open_says_so() -> None:
             call()
     with pytest.raises(TaskmillError), scheduler:
         raise ConfigError("on the way")
+
+
+def test_an_unknown_setting_of_a_group_is_refused_by_its_name() -> None:
+    with blocking.Scheduler() as scheduler:
+        group: Any = scheduler.group("g")
+        for change in (group.set, group.pause):
+            with pytest.raises(ConfigError, match="bogus"):
+                change(bogus=1)
+
+
+def test_waiting_in_vain_is_an_error_of_taskmill_and_a_timeout() -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> None:
+        await asyncio.sleep(3600)
+
+    with blocking.Scheduler(domains=[domain], shutdown_grace=0) as scheduler:
+        handle = scheduler.submit(work.prepare())
+        waits: list[Callable[[], Any]] = [
+            lambda: handle.result(timeout=0.01),
+            lambda: handle.wait(timeout=0.01),
+            lambda: scheduler.run_until_idle(timeout=0.01),
+        ]
+        for wait in waits:
+            with pytest.raises(TimeoutError) as caught:
+                wait()
+            assert isinstance(caught.value, TaskmillError)
+
+
+def test_a_blocking_method_refuses_arguments_that_it_does_not_have() -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def work() -> None: ...
+
+    with blocking.Scheduler(domains=[domain]) as scheduler:
+        handle: Any = scheduler.submit(work.prepare())
+        door: Any = scheduler
+        for call in (door.prune, door.events, door.page, door.forecast, handle.result, door.group("g").pause):
+            with pytest.raises(ConfigError, match="bogus"):
+                call(bogus=1)
+        for call in (door.get, door.wait, door.domain("d").set_max_concurrency):
+            with pytest.raises(ConfigError, match="missing a required argument"):
+                call()
 
 
 def test_a_call_that_waits_while_another_thread_closes_ends_with_an_error() -> None:

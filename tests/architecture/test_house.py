@@ -107,7 +107,7 @@ def test_every_statement_that_is_called_exists_in_every_engine(engine: Engine) -
 def test_the_makefile_has_the_promised_targets() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    assert {"demo", "test", "check", "bench", "crash", "clean", "help"} <= targets
+    assert {"demo", "test", "versions", "check", "bench", "rivals", "crash", "clean", "help"} <= targets
     phony = re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     assert phony is not None
     assert targets <= set(phony[1].split())

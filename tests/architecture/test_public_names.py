@@ -13,8 +13,12 @@ import taskmill.events
 from taskmill import TaskmillError
 
 NAMES = {
+    "Activity",
+    "ActivityPoint",
     "Aging",
     "AlreadyRunning",
+    "AttemptError",
+    "Comparison",
     "ConfigError",
     "Context",
     "CyclicDependency",
@@ -22,7 +26,9 @@ NAMES = {
     "Domain",
     "DuplicateTask",
     "Ending",
+    "ErrorGroup",
     "Explanation",
+    "Forecast",
     "GiveUp",
     "Group",
     "GroupSnapshot",
@@ -33,20 +39,29 @@ NAMES = {
     "InvalidState",
     "InvalidTag",
     "IoBudget",
+    "MachineSnapshot",
     "NodeSnapshot",
     "OnDependencyFailure",
     "OnDuplicate",
+    "Outlook",
     "PayloadTooLarge",
     "PressureSource",
     "Priority",
+    "PriorityStep",
+    "PublishedType",
+    "ProjectedPhase",
+    "Projection",
+    "Range",
     "RateLimit",
     "RateSnapshot",
     "Reading",
+    "Remedy",
     "ResourceSampler",
     "Resources",
     "Retention",
     "Retry",
     "RetryLater",
+    "Run",
     "Schedule",
     "Scheduler",
     "SchedulerSettings",
@@ -60,10 +75,12 @@ NAMES = {
     "Submission",
     "SubmissionError",
     "Task",
+    "TaskDetails",
     "TaskFailed",
     "TaskGraph",
     "TaskLogFilter",
     "TaskNotFound",
+    "TaskPage",
     "TaskProgress",
     "TaskRecord",
     "TaskmillError",
@@ -71,6 +88,7 @@ NAMES = {
     "TtlFrom",
     "TypeStats",
     "UnknownTaskType",
+    "Waits",
     "__version__",
     "current_task",
     "to_json",
@@ -116,7 +134,16 @@ CRON = {
     "InvalidRegistration",
 }
 
-MODULES = ["taskmill", "taskmill.asgi", "taskmill.cron", "taskmill.events", "taskmill.metrics", "taskmill.testing"]
+MODULES = [
+    "taskmill",
+    "taskmill.asgi",
+    "taskmill.cron",
+    "taskmill.doctor",
+    "taskmill.events",
+    "taskmill.metrics",
+    "taskmill.testing",
+    "taskmill.web",
+]
 
 ABOUT_A_TASK = {"task_id", "type", "domain", "key", "label", "tags", "group", "base_priority", "effective_priority"}
 
@@ -217,3 +244,9 @@ def test_a_scheduler_takes_all_its_settings_by_their_names() -> None:
         "durability",
         "clock",
     ]
+
+
+def test_every_filter_is_typed_and_checked() -> None:
+    from taskmill.model import filters
+
+    assert filters.FilterOptions.__annotations__.keys() == filters._CHECKS.keys()

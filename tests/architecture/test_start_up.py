@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from taskmill import blocking
 from taskmill.cli.commands import SUMMARIES
 from tests.architecture.sources import PACKAGE, ROOT
 
@@ -30,7 +32,27 @@ HEAVY = {
     "unittest",
     "zoneinfo",
 }
-LOADED_LATER = {"cli", "dispatch", "execute", "observe", "policy", "resources", "runtime", "store", "testing"}
+LOADED_LATER = {
+    "cli",
+    "dispatch",
+    "execute",
+    "observe",
+    "policy",
+    "resources",
+    "runtime",
+    "simulation",
+    "store",
+    "testing",
+}
+NAMED_BY_FEW = {
+    "taskmill.define.settings",
+    "taskmill.model.attempt",
+    "taskmill.model.cron",
+    "taskmill.model.explanation",
+    "taskmill.model.looking_ahead",
+    "taskmill.model.snapshot",
+    "taskmill.model.task",
+}
 TWO_IN_ONE = {"resume": "pause"}
 NEEDED = {"demo": ["tempfile"]}
 
@@ -82,6 +104,15 @@ def test_importing_taskmill_imports_no_adapter() -> None:
     assert rooms & LOADED_LATER == set()
 
 
+def test_importing_taskmill_imports_no_values_that_most_programs_never_name() -> None:
+    assert imported_by("import taskmill") & NAMED_BY_FEW == set()
+    assert "taskmill.model.snapshot" in imported_by("from taskmill import Snapshot")
+
+
+def test_every_public_name_is_listed_before_its_module_is_imported() -> None:
+    imported_by("import taskmill; assert set(taskmill.__all__) <= set(dir(taskmill))")
+
+
 def test_the_search_for_heavy_modules_finds_them() -> None:
     assert imported_by("import sqlite3, zoneinfo") & HEAVY == {"sqlite3", "zoneinfo"}
 
@@ -96,3 +127,39 @@ def test_a_command_imports_only_its_own_module(command: str) -> None:
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_without_a_command_no_module_of_a_command_is_imported(option: str) -> None:
     assert commands_among(imported_by_command(option)) == set()
+
+
+MOST_CPU = 0.2
+"""Seconds of CPU for ``taskmill status`` on a small file, on a machine of today that has nothing else to do."""
+GENEROUS = 3
+"""The factor for a slow machine that other tests keep busy."""
+
+
+def test_status_of_a_small_file_needs_little_cpu(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.db"
+    with blocking.Scheduler(file):
+        pass
+    # As installed: with compiled modules.
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONPYCACHEPREFIX": str(tmp_path / "compiled")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    spent: list[float] = []
+    for _ in range(4):
+        before = os.times()
+        subprocess.run(
+            [sys.executable, "-m", "taskmill", "status", str(file)], env=environment, check=True, capture_output=True
+        )
+        after = os.times()
+        spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(spent[1:]) < MOST_CPU * GENEROUS
+
+
+def test_a_command_that_looks_loads_nothing_that_dispatches_or_writes(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.db"
+    with blocking.Scheduler(file):
+        pass
+    modules = imported_by_command("status", str(file))
+    assert "taskmill.store.sqlite.reading" in modules
+    for heavy in ("runtime", "dispatch", "execute", "observe", "resources"):
+        assert not {name for name in modules if name.startswith(f"taskmill.{heavy}")}, heavy
+    assert not {"taskmill.store.sql.write_side", "taskmill.store.sqlite.writer", "rich"} & modules
+    assert not {"taskmill.store.sql.endings", "taskmill.store.sqlite.backup", "taskmill.core.ports"} & modules

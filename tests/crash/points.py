@@ -23,7 +23,7 @@ from taskmill.model.attempt import TryAgain
 COMMIT = "taskmill.store.sqlite.writer:Writer._commit"
 
 
-def judges_finalize(_connection: Any, turn: Any, _now: int) -> bool:
+def judges_finalize(_connection: Any, turn: Any, *_: Any) -> bool:
     """Whether a turn says what became of a ``finalize``."""
     return any(judged.task.finalizes for judged in turn.judged)
 

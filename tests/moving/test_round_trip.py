@@ -26,6 +26,7 @@ from tests.moving.everything import (
 REACHED = (
     "task",
     "history",
+    "error",
     "dependency",
     "series",
     "control",

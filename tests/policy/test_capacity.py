@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.model.attempt import TaskProgress
 from taskmill.model.io_budget import MOST_BYTES, IoBudget
 from taskmill.model.machine import HIGHEST_RATE, UNKNOWN_CAPACITY, Capacity, MovedIo, Reading
+from taskmill.model.progress import TaskProgress
 from taskmill.policy.capacity import IDLE_BELOW, capacity_in_use, is_news, learned
 from taskmill.policy.io_room import RUNS, IoLoad, IoRoom, LearnedIo, learned_io, mean_io
 from taskmill.policy.progress import extrapolated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taskmill.model.io_budget import AXES, IoBudget
@@ -157,6 +157,12 @@ def test_the_load_is_the_sum_of_what_runs(changes: list[tuple[bool, IoBudget | N
 
 
 @given(capacities, some_budgets, some_budgets, some_budgets)
+@example(  # The other waits behind the second task to send, and the third then fills the disk as well.
+    Capacity(0.0, 1.0, 0.0, 1.0),
+    [],
+    [IoBudget(net_tx=1), IoBudget(net_tx=1), IoBudget(disk_write=1)],
+    [IoBudget(disk_write=1, net_tx=1)],
+)
 def test_who_is_behind_is_held_without_being_asked_and_stays_behind(
     capacity: Capacity, running: list[IoBudget | None], queue: list[IoBudget | None], others: list[IoBudget | None]
 ) -> None:

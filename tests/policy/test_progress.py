@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmill.model.attempt import ProgressReport, StoredProgress
+from taskmill.model.progress import ProgressReport, StoredProgress
 from taskmill.policy.progress import advanced
 
 

@@ -62,8 +62,9 @@ def test_a_wrong_value_is_refused_and_the_argument_named(build: Callable[[], obj
 
 
 def test_a_burst_defaults_to_the_permits() -> None:
-    assert RateLimit.per_second(5).capacity == 5
-    assert RateLimit.per_minute(5, burst=2).capacity == 2
+    assert RateLimit.per_second(5).burst == 5
+    assert RateLimit.per_second(5) == RateLimit(5, "1s", 5)
+    assert RateLimit.per_minute(5, burst=2).burst == 2
     assert RateLimit.per_minute(5).interval_ms == 60_000
 
 

@@ -154,3 +154,17 @@ async def test_whoever_buries_a_node_says_which(
             await store.recover(NOW)
     told = [record.getMessage() for record in caplog.records if "has died" in record.getMessage()]
     assert told == ["node far away has died; its tasks return to the queue"]
+
+
+async def test_a_node_that_registers_again_does_not_count_its_former_self(
+    postgres_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _node(postgres_store) as store:
+        with monkeypatch.context() as patch, psycopg.connect(postgres_store) as connection:
+            # The heartbeat comes too late to remove the first row.
+            patch.setattr(heartbeat.Heartbeat, "_take_leave", lambda _self, _session: None)
+            (await store.acquire_dispatch()).release()
+            second = await store.acquire_dispatch()
+            nodes = connection.execute("SELECT id FROM taskmill_node ORDER BY id").fetchall()
+        second.release()
+    assert nodes == [(1,), (3,)]

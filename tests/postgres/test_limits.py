@@ -10,7 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from statistics import mean, median
 from typing import Any
 
-from taskmill import Domain, Group, RateLimit, Scheduler, Submission
+import pytest
+
+from taskmill import Domain, Group, InvalidState, RateLimit, Scheduler, Submission
 from taskmill.core.clock import SystemClock
 from taskmill.model.cluster import NOWHERE, Admission, Elsewhere, Start
 from taskmill.model.controls import Scope, ScopeKind
@@ -92,6 +94,20 @@ async def test_a_cap_is_used_to_the_full(postgres_store: str) -> None:
         await asyncio.sleep(0.3)
         assert watch.running["g"] == 5
         assert sorted(watch.by_node.values()) == [2, 3]
+
+
+async def test_a_remedy_of_more_slots_is_applied_to_one_node_and_starts_the_task(postgres_store: str) -> None:
+    watch = Watch()
+    async with nodes(postgres_store, watch, 2, max_concurrency=3) as (first, second):
+        *_, last = await first.submit_many([work("g") for _ in range(7)])
+        await until(lambda: watch.running["g"] == 6)
+        (remedy,) = (await first.explain(last.id)).remedies
+        assert (remedy.text, remedy.changes) == ("1 slot more", {"max_concurrency": 7})
+        with pytest.raises(InvalidState, match="the other nodes have as many slots already"):
+            await first.apply({"max_concurrency": 3})
+        await first.apply(remedy.changes)
+        await until(lambda: watch.running["g"] == 7)
+        assert sorted(node.slots for node in (await second.snapshot()).nodes) == [3, 4]
 
 
 async def test_the_slots_of_all_nodes_are_shared_by_weight(postgres_store: str) -> None:

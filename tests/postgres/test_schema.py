@@ -33,6 +33,7 @@ from tests.store.fragments import FRAGMENTS
 MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}
 MORE_TABLES = {"taskmill_node", "taskmill_writing", "taskmill_commit"}
 MORE_STATEMENTS = {
+    "any_node_is_alive",
     "enter_node",
     "stop_node",
     "leave_node",
@@ -44,6 +45,7 @@ MORE_STATEMENTS = {
     "transaction_states",
     "machines",
     "names_of_nodes",
+    "last_given_id",
     "last_mark",
     "fold_load",
     "fold_tally",
@@ -70,7 +72,7 @@ NOTHING_TO_DO = {
 NOTHING_ON_SQLITE = {"queued_elsewhere", "claim_fronts", "unclaim_others", "preemption", "ask_to_make_way"}
 
 # Read or written as a whole, once in a while, or small.
-MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits", "count_load"}
+MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits", "count_load", "queue_state"}
 TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
 
 

@@ -32,6 +32,7 @@ LIVE = {
     "taskmill_series": (0.02, 200, 80),
     "taskmill_history": (0.05, 2000, 100),
     "taskmill_history_tag": (0.05, 2000, 100),
+    "taskmill_error": (0.05, 2000, 100),
 }
 NEVER_CHANGED = {"taskmill_schema", "taskmill_type", "taskmill_writing"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from taskmill import Scheduler
-from taskmill.store.sql.damage import EXAMINED
+from taskmill.store.sql.damage_columns import EXAMINED
 from tests.acceptance.sqlite_library import sqlite3
 
 KEYS = {"id", "name", "type"}

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from taskmill import HistoryRecord, Scheduler, TaskRecord
+from taskmill import HistoryRecord, Retry, Scheduler, TaskRecord
 from taskmill.testing import ManualClock
-from tests.moving.everything import Book, domain, nothing_ran_twice, run_to_the_end
+from tests.moving.everything import Book, domain, nothing_ran_twice, run_to_the_end, work
 
 KEPT = Path(__file__).parent / "kept"
 
@@ -49,3 +49,12 @@ async def test_an_earlier_file_runs_to_its_end(file: Path, tmp_path: Path) -> No
     book = Book(tmp_path / "book")
     await run_to_the_end(file, book)
     nothing_ran_twice(book)
+
+
+async def test_an_earlier_file_has_no_errors_and_keeps_new_ones(file: Path, tmp_path: Path) -> None:
+    async with Scheduler(file, domains=[domain], state=[Book(tmp_path / "book")]) as scheduler:
+        assert await scheduler.error_groups() == []
+        assert {record.errors for record in await scheduler.history()} == {()}
+        handle = await work.options(retry=Retry.none()).submit("text", fails=1)
+        await scheduler.run_until_idle()
+        assert [error.error for error in (await handle.record()).errors] == ["RuntimeError: text"]

@@ -8,14 +8,23 @@ from collections.abc import Iterator
 
 import pytest
 
+from taskmill.store.sql.statements import positional
 from taskmill.store.sqlite.migrate import migrate
 from taskmill.store.sqlite.session import STATEMENTS as SQL
+from taskmill.store.sqlite.session import Session
 from tests.store.fragments import FRAGMENTS
 
 # Read or written as a whole, once in a while: the types at a start, all deadlines when the wall clock is stepped, all
 # tasks when a damaged one was set aside.
 RARE = ("published_types", "shift_deadlines", "shift_relative", "shift_waits", "count_load")
-TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
+TABLES = (
+    "taskmill_task",
+    "taskmill_history",
+    "taskmill_task_tag",
+    "taskmill_history_tag",
+    "taskmill_dependency",
+    "taskmill_error",
+)
 
 
 @pytest.fixture
@@ -27,8 +36,9 @@ def database() -> Iterator[sqlite3.Connection]:
 
 
 def plan(database: sqlite3.Connection, sql: str) -> list[str]:
-    parameters = [None] * max((int(c) for c in sql.split("?")[1:] for c in c[:1] if c.isdigit()), default=0)
-    return [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+    text = positional(sql).text
+    parameters = [None] * text.count("?")
+    return [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
 
 
 @pytest.mark.parametrize("name", [name for name in SQL if SQL[name] and name not in (*RARE, *FRAGMENTS)])
@@ -71,6 +81,8 @@ def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Con
         ("in_renewed_spans", "taskmill_task_queue"),
         ("waiting", "taskmill_task_hook"),
         ("heads", "taskmill_task_queue"),
+        ("retried_since", "taskmill_error_at"),
+        ("count_retried_since", "taskmill_error_at"),
     ],
 )
 def test_a_statement_uses_the_index_made_for_it(database: sqlite3.Connection, name: str, index: str) -> None:
@@ -97,7 +109,7 @@ def test_a_bite_of_a_sweep_costs_the_same_whatever_else_waits(database: sqlite3.
             return 0
 
         database.set_progress_handler(count, 1)
-        (expired,) = database.execute(SQL["expired"], (6, 50)).fetchone()
+        (expired,) = Session(database).execute("expired", (6, 50)).fetchone()
         (following,) = database.execute(SQL["next_expiry"]).fetchone()
         database.set_progress_handler(None, 0)
         assert (len(json.loads(expired)), following) == (50, 5)
@@ -162,7 +174,7 @@ def test_counting_tasks_ahead_costs_the_same_whatever_waits_behind_the_limit(dat
 
         spans = json.dumps([[0, "", 1, "d::t", False, -1, 2**62, 0]])
         database.set_progress_handler(count, 1)
-        (found,) = database.execute(SQL["in_spans"], (spans, 50)).fetchone()
+        (found,) = Session(database).execute("in_spans", (spans, 50)).fetchone()
         database.set_progress_handler(None, 0)
         assert json.loads(found) == [[0, 50]]
         return counted

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from taskmill.store.sql.statements import SQL, load, named, spelled
+from taskmill.store.sql.statements import SQL, Engine, load, positional, spelled
+from taskmill.store.sqlite.migrate import migrate
+from taskmill.store.sqlite.session import STATEMENTS, Session
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,11 @@ def test_a_text_is_spelled_for_each_engine(text: str, sqlite: str, postgres: str
     assert spelled("postgres", text) == postgres
 
 
+def own_statements(engine: Engine, file: Path) -> dict[str, str]:
+    """Return the statements of a file as an engine gets them."""
+    return {name: text for name, text in load(engine, file).items() if name not in SQL}
+
+
 def test_an_engine_has_the_common_body_or_its_own(tmp_path: Path) -> None:
     file = tmp_path / "some.sql"
     file.write_text(
@@ -56,8 +66,8 @@ def test_an_engine_has_the_common_body_or_its_own(tmp_path: Path) -> None:
         "-- name: nothing\n-- sqlite: nothing to do.\n-- postgres:\nSELECT 4;\n",
         encoding="utf-8",
     )
-    assert dict(named("sqlite", file)) == {"both": "SELECT ?1", "apart": "SELECT 1", "nothing": ""}
-    assert dict(named("postgres", file)) == {
+    assert own_statements("sqlite", file) == {"both": "SELECT ?1", "apart": "SELECT 1", "nothing": ""}
+    assert own_statements("postgres", file) == {
         "both": "SELECT $1",
         "apart": "SELECT 2",
         "only_one": "SELECT 3",
@@ -76,3 +86,33 @@ def test_a_statement_that_does_not_exist_cannot_be_named() -> None:
     assert SQL["claim"] == "claim"
     with pytest.raises(KeyError):
         SQL["no_such_statement"]
+
+
+def test_parameters_that_are_used_once_and_in_order_are_passed_as_they_are() -> None:
+    assert positional("SELECT ?1 + ?2") == ("SELECT ? + ?", None)
+    assert positional("SELECT 1") == ("SELECT 1", None)
+
+
+def test_parameters_are_repeated_and_moved_to_where_the_statement_has_them() -> None:
+    text, ordered = positional("SELECT ?2 || ?1 || ?2")
+    assert text == "SELECT ? || ? || ?"
+    assert ordered is not None
+    assert ordered(["a", "b"]) == ("b", "a", "b")
+
+
+def test_a_statement_that_leaves_out_a_parameter_is_refused() -> None:
+    with pytest.raises(ValueError, match="each of its parameters"):
+        positional("SELECT ?2")
+
+
+def test_no_statement_reaches_sqlite_with_a_numbered_parameter() -> None:
+    # A version of Python that warns for them shows whether sessions use these texts: warnings are errors in tests.
+    assert any(re.search(r"\?\d", text) for text in STATEMENTS.values())
+    assert [name for name, text in STATEMENTS.items() if re.search(r"\?\d", positional(text).text)] == []
+
+
+def test_a_session_gives_each_parameter_of_a_statement_its_value() -> None:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as raw:
+        migrate(raw, ":memory:")
+        Session(raw).execute("note_machine", ("a reading", "a name"))
+        assert ("a name", "a reading") in raw.execute("SELECT name, value FROM taskmill_setting").fetchall()

@@ -23,6 +23,7 @@ from taskmill.store.sqlite import writer as writer_module
 from taskmill.store.sqlite.connection import Connection, connect
 from taskmill.store.sqlite.log import CHECKPOINT_BYTES, LogFile
 from taskmill.store.sqlite.migrate import MIGRATIONS, NEWEST_VERSION, statements
+from taskmill.store.sqlite.reading import check_file_not_sealed
 from taskmill.store.sqlite.session import Session
 from taskmill.store.sqlite.store import SqliteStore
 from taskmill.testing import ManualClock
@@ -158,13 +159,13 @@ async def test_the_first_read_of_a_new_connection_waits_for_other_processes(
 ) -> None:
     """Another process may be recovering the log just then, which locks out readers, too."""
     patience: list[int] = []
-    check = store_module._check_not_sealed
+    check = check_file_not_sealed
 
     def noted(connection: Connection, name: str) -> None:
         patience.append(connection.execute("PRAGMA busy_timeout").fetchone()[0])
         check(connection, name)
 
-    monkeypatch.setattr(store_module, "_check_not_sealed", noted)
+    monkeypatch.setattr(store_module, "check_file_not_sealed", noted)
     store = SqliteStore(path, "full", SystemClock())
     await store.open()
     left = store._connection.execute("PRAGMA busy_timeout").fetchone()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import sys
@@ -13,20 +12,21 @@ from collections.abc import Collection, Sequence
 from io import TextIOWrapper
 
 from taskmill import TaskmillError, __version__
-from taskmill.cli.commands import SUMMARIES, load
-from taskmill.cli.output import DONE, INTERRUPTED, Refusal, complain, exit_code
+from taskmill.cli import output
+from taskmill.cli.commands import PURPOSES, SUMMARIES, load
+from taskmill.cli.output import DONE, INTERRUPTED, WRONG, Refusal, complain, exit_code
+from taskmill.cli.parser import CommandHelp, Parser, command_help, did_you_mean
 
 
-def parser(commands: Collection[str] = SUMMARIES) -> argparse.ArgumentParser:
-    """Return the parser, with the arguments of these commands; the others only have a name and a summary."""
-    top = argparse.ArgumentParser(
-        prog="taskmill", description="Durable background tasks in an SQLite file or a PostgreSQL database."
-    )
+def parser(commands: Collection[str] = SUMMARIES) -> Parser:
+    """Return the parser of these commands."""
+    top = Parser(prog="taskmill", add_help=False)
+    top.add_argument("-h", "--help", action=CommandHelp, help="show this help and exit")
     top.add_argument("--version", action="version", version=f"taskmill {__version__}")
-    every = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    every = top.add_commands()
     for name, summary in SUMMARIES.items():
-        one = every.add_parser(name, help=summary, description=f"{summary}.")
         if name in commands:
+            one = every.add_parser(name, help=summary, description=f"{summary}.")
             load(name).add_arguments(one)
             one.add_argument("--json", action="store_true", help="print JSON for programs")
     return top
@@ -35,11 +35,9 @@ def parser(commands: Collection[str] = SUMMARIES) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     _replace_unencodable_characters()
-    words = sys.argv[1:] if arguments is None else arguments
-    # The options before a command take no values, so the first other word is the command.
-    given = parser([word for word in words if not word.startswith("-")][:1]).parse_args(words)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return load(given.command).execute(given)
+        return _run(words)
     except Refusal as refusal:
         complain(str(refusal))
         return refusal.code
@@ -53,6 +51,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+
+
+def _run(words: Sequence[str]) -> int:
+    if not words:
+        output.say_printable(command_help(SUMMARIES, PURPOSES))
+        return WRONG
+    # The options before a command take no values, so the first other word is the command.
+    command = next((word for word in words if not word.startswith("-")), None)
+    if command is not None and command not in SUMMARIES:
+        raise Refusal(f"there is no command {command!r}.{did_you_mean(command, SUMMARIES)} See taskmill --help", WRONG)
+    top = parser([] if command is None else [command])
+    given, unknown = top.parse_known_args(words)
+    top.commands()[0].check_options(unknown)
+    return load(given.command).execute(given)
 
 
 def _replace_unencodable_characters() -> None:

@@ -1,7 +1,7 @@
-"""The output of a command: lines, tables, JSON for programs, and the exit code.
+"""The output of a command: lines, names with values, JSON for programs, and the exit code.
 
-Lines and tables have colours on a terminal if rich is installed. Without rich, or into a pipe, the same text appears in
-plain columns and nothing is cut off. ``taskmill.to_json`` makes the JSON.
+On a terminal lines are wrapped and have colours; into a pipe the same text is printed plain. Tables are in
+:mod:`taskmill.cli.tables`. ``taskmill.to_json`` makes the JSON.
 """
 
 from __future__ import annotations
@@ -9,11 +9,19 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import textwrap
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Iterable
 
-from taskmill import AlreadyRunning, InvalidState, StoreBusy, StoreMoved, TaskmillError, TaskNotFound, to_json
+from taskmill import (
+    AlreadyRunning,
+    DuplicateTask,
+    InvalidState,
+    StoreBusy,
+    StoreMoved,
+    TaskmillError,
+    TaskNotFound,
+    to_json,
+)
+from taskmill.cli import cells
 from taskmill.cli.text import printable
 from taskmill.model.json_text import to_indented_json
 
@@ -34,13 +42,13 @@ class Refusal(Exception):
 
 
 def exit_code(wrong: TaskmillError) -> int:
-    refused = isinstance(wrong, AlreadyRunning | InvalidState | StoreBusy | StoreMoved | TaskNotFound)
+    refused = isinstance(wrong, AlreadyRunning | DuplicateTask | InvalidState | StoreBusy | StoreMoved | TaskNotFound)
     return REFUSED if refused else WRONG
 
 
 # Lines and tables for people
 
-INSTALL_RICH = "pip install 'taskmill[cli]'"
+INSTALL_CLI = "pip install 'taskmill[cli]'"
 
 STYLES = {
     "running": "cyan",
@@ -63,6 +71,9 @@ STYLES = {
     "problem": "bold red",
 }
 
+_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
+"""The codes with which terminals are told a style."""
+
 
 def has_rich() -> bool:
     return importlib.util.find_spec("rich") is not None
@@ -77,23 +88,55 @@ def allows_live_view(*, plain: bool = False) -> bool:
     if plain or not is_terminal():
         return False
     if not has_rich():
-        complain(f"the live view needs rich: {INSTALL_RICH}; continuing with plain lines")
+        complain(f"the live view needs rich: {INSTALL_CLI}; continuing with plain lines")
         return False
     return True
 
 
 def say(text: str = "") -> None:
-    sys.stdout.write(printable(text) + "\n")
+    say_printable(printable(text))
+
+
+def say_printable(line: str) -> None:
+    """Print a line that has no control characters except those of :func:`styled`."""
+    sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def say_script(text: str) -> None:
+    """Print a text of our own as it is, for another program."""
+    sys.stdout.write(text.rstrip("\n") + "\n")
+    sys.stdout.flush()
+
+
+def styled(text: str, style: str) -> str:
+    """Return the text in a style such as ``bold red``, unless colours are off or this is no terminal."""
+    if not has_colours():
+        return text
+    codes = ";".join(str(_CODES[word]) for word in style.split() if word in _CODES)
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
+
+
+def has_colours() -> bool:
+    """True if the output is a terminal with colours; the environment variable NO_COLOR switches them off."""
+    return is_terminal() and not os.environ.get("NO_COLOR")
 
 
 def paragraph(text: str, *, indent: str = "") -> None:
     """Print text, on a terminal wrapped between words; its further lines are indented."""
-    import shutil
-
-    width = shutil.get_terminal_size().columns if is_terminal() else sys.maxsize
-    for line in textwrap.wrap(text, width, subsequent_indent=indent):
+    for line in cells.wrapped(printable(" ".join(text.split())), _width(), indent=indent):
         say(line)
+
+
+def _width() -> int:
+    """Return the width of the terminal; into a pipe no line is too long."""
+    return terminal_width() if is_terminal() else sys.maxsize
+
+
+def terminal_width() -> int:
+    import shutil  # it loads every kind of compression, which output into a pipe does not need
+
+    return shutil.get_terminal_size().columns
 
 
 def complain(text: str) -> None:
@@ -103,64 +146,16 @@ def complain(text: str) -> None:
     sys.stderr.flush()
 
 
-def table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    numbers: frozenset[str] = frozenset(),
-    wrap: frozenset[str] = frozenset(),
-) -> None:
-    """Print rows under headings, the columns of ``numbers`` aligned right.
-
-    On a terminal the columns of ``wrap`` are wrapped between words, and what is still too wide is cut off, in the last
-    column first.
-    """
-    cleaned = [[printable(cell) for cell in row] for row in rows]
-    if is_terminal() and has_rich():
-        _rich_table(headings, cleaned, numbers, wrap)
-    else:
-        _plain_table(headings, cleaned, numbers)
-
-
 def facts(pairs: Iterable[tuple[str, str]]) -> None:
     """Print names and values, one pair per line; the further lines of a value are indented below its first."""
     listed = list(pairs)
     width = max((len(name) for name, _ in listed), default=0)
     for name, value in listed:
-        first, *more = value.splitlines() or [""]
-        say(f"{name:<{width}}  {first}".rstrip())
+        lines = value.splitlines() or [""]
+        first, *more = (part for line in lines for part in cells.wrapped(printable(line), _width() - width - 2))
+        say_printable(f"{styled(name.ljust(width), 'dim')}  {first}".rstrip())
         for line in more:
-            say(" " * (width + 2) + line)
-
-
-def _plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[str]) -> None:
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    for row in chain([headings], rows):
-        cells = [
-            cell.rjust(width) if heading in numbers else cell.ljust(width)
-            for heading, cell, width in zip(headings, row, widths, strict=True)
-        ]
-        say("  ".join(cells).rstrip())
-
-
-def _rich_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[str], wrap: frozenset[str]
-) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in headings:
-        gives_way = heading in wrap or heading == headings[-1]
-        shown.add_column(heading, justify="right" if heading in numbers else "left", no_wrap=not gives_way)
-    for row in rows:
-        cells = [
-            Text(cell, style=STYLES.get(cell, ""), no_wrap=heading not in wrap, overflow="ellipsis")
-            for heading, cell in zip(headings, row, strict=True)
-        ]
-        shown.add_row(*cells)
-    Console().print(shown)
+            say_printable(" " * (width + 2) + line)
 
 
 # JSON for programs

@@ -11,6 +11,7 @@ from taskmill.model.durations import milliseconds
 
 NONE = "none"
 _NUMBER = r"(\d{1,12}(?:\.\d{1,6})?)"
+_DATE = re.compile(r"\d{4}-", re.ASCII)
 _RATE = re.compile(r"(\d{1,12})\s*/\s*(.+)", re.ASCII)
 
 
@@ -48,10 +49,22 @@ def instant(text: str, name: str) -> datetime:
         ) from None
 
 
+def moment(text: str, name: str, now: datetime) -> datetime:
+    """Parse an instant of the past: a duration back from now, or ISO 8601."""
+    if _DATE.match(text.strip()):
+        return instant(text, name)
+    try:
+        return now - duration(text, name)
+    except Refusal:
+        raise Refusal(f"{name} is written as 90s, 2h or 30d ago, or as 2030-01-31T18:30; got {text!r}", WRONG) from None
+    except OverflowError:
+        raise Refusal(f"{name} is too long ago: {text}", WRONG) from None
+
+
 def priority(text: str) -> int:
     """Parse a number from 0 to 255, or the name of a level."""
     given = text.strip()
-    if given.isascii() and given.isdigit() and len(given) <= 9:
+    if given.isascii() and given.isdigit() and len(given) <= 3 and int(given) <= Priority.IDLE:
         return int(given)
     level = Priority.__members__.get(given.upper())
     if level is None:

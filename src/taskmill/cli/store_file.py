@@ -12,9 +12,13 @@ import os
 import re
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from taskmill import Scheduler
 from taskmill.cli.output import WRONG, Refusal
+from taskmill.reading import Reader
+
+if TYPE_CHECKING:
+    from taskmill import Scheduler
 
 VARIABLE = "TASKMILL_STORE"
 SCHEMA_TABLE = "taskmill_schema"
@@ -73,8 +77,17 @@ def shown(file: str) -> str:
 
 
 @contextlib.asynccontextmanager
+async def looking(file: str) -> AsyncGenerator[Reader]:
+    """Open a store for reading: nothing in it changes, not even by being opened."""
+    async with Reader(file) as reader:
+        yield reader
+
+
+@contextlib.asynccontextmanager
 async def opened(file: str) -> AsyncGenerator[Scheduler]:
-    """Open a scheduler for reading and control only; it does not prune history."""
+    """Open a scheduler that changes tasks or settings; it does not dispatch, and it does not prune history."""
+    from taskmill import Scheduler
+
     async with Scheduler(_existing(file), retention=None) as scheduler:
         yield scheduler
 
@@ -84,9 +97,9 @@ def _existing(file: str) -> str:
     return f"{file}{'&' if '?' in file else '?'}create=off" if "://" in file else file
 
 
-async def dispatcher_of(scheduler: Scheduler) -> str | None:
+async def dispatcher_of(reader: Reader | Scheduler) -> str | None:
     """Return the process that dispatches the store, or ``None``."""
-    process = (await scheduler.facts())["dispatcher"]
+    process = (await reader.facts())["dispatcher"]
     return None if process is None else f"process {process}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -170,7 +170,13 @@ def subject(record: TaskRecord | HistoryRecord) -> str:
     return compact(record.payload) if record.payload else ""
 
 
+def tags(given: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in given.items())
+
+
 def compact(value: Any) -> str:
+    import json  # only payloads and saved values need it
+
     return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
@@ -183,6 +189,16 @@ def printable(text: str) -> str:
 
 def _visible(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def cut(text: str, width: int) -> str:
+    """Return the text, cut off to a number of columns of a terminal; wide characters take two."""
+    left = width
+    for index, character in enumerate(text):
+        left -= 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if left < 1 and (left < 0 or index + 1 < len(text)):
+            return f"{text[:index]}…"
+    return text
 
 
 def first_line(text: str) -> str:

@@ -1,16 +1,33 @@
-"""The system clock."""
+"""The system clock, and a steady clock that also counts while the machine is suspended."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
+from functools import partial
+from typing import Any
 
-# This clock, if the system has it, also counts the time while the machine is suspended.
-_BOOT = getattr(time, "CLOCK_BOOTTIME", None)
 _LONGEST_WAIT = 30.0
+
+
+def steady_clock(platform: str = sys.platform, system: Any = time) -> Callable[[], float]:
+    """Return a monotonic clock that also counts suspended time, if the system has one.
+
+    On Linux and macOS, ``time.monotonic`` stops while the machine sleeps. ``CLOCK_MONOTONIC_RAW`` continues on macOS
+    (it is ``mach_continuous_time`` there), but not on Linux, which has ``CLOCK_BOOTTIME`` instead. On Windows,
+    ``time.monotonic`` continues.
+    """
+    number = getattr(system, "CLOCK_MONOTONIC_RAW" if platform == "darwin" else "CLOCK_BOOTTIME", None)
+    clock: Callable[[], float] = system.monotonic if number is None else partial(system.clock_gettime, number)
+    return clock
+
+
+steady_seconds = steady_clock()
 
 
 class SystemClock:
@@ -28,8 +45,7 @@ class SystemClock:
 
         return host_zone()
 
-    def monotonic(self) -> float:
-        return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
+    monotonic = staticmethod(steady_seconds)
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
         """Wait until ``event`` is set or ``until`` is reached.

@@ -25,6 +25,8 @@ class CronDeclaration(NamedTuple):
     type: str
     payload: str
     overrides: str | None
+    options: str | None = None
+    """Options for other processes that fire it, as JSON."""
 
 
 class CronBeginning(NamedTuple):
@@ -83,6 +85,13 @@ class CronStore(Protocol):
 
     async def fire_cron(self, occasions: Sequence[Occasion], now: int, zone: tzinfo) -> Firings:
         """Fire the occasions that are due; the tasks are reported to ``committed``."""
+        ...
+
+    async def run_cron(self, name: str, task: NewTask, now: int) -> Fired:
+        """Fire a cron task beside its schedule; the task is reported to ``committed``.
+
+        Raise ``TaskNotFound`` if there is no such cron task, ``DuplicateTask`` if it runs or is about to run.
+        """
         ...
 
     async def cron_rows(self, names: Sequence[str] | None = None) -> list[CronRow]:

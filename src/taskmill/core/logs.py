@@ -15,7 +15,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from taskmill.core.exits import ends_program
-from taskmill.model.attempt import GiveUp, RetryLater, exception_text
+from taskmill.model.exceptions import GiveUp, RetryLater, exception_text
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -63,8 +63,11 @@ def _report() -> None:
     if logging.raiseExceptions and sys.stderr:
         try:
             sys.stderr.write("--- Logging error ---\n" + traceback.format_exc())
-        except Exception:  # noqa: BLE001 - the program may have replaced the stream, and there is no other place to report
-            return
+        except BaseException as wrong:
+            # The program may have replaced the stream, the exception's own methods may raise anything, and there is no
+            # other place to report.
+            if ends_program(wrong):
+                raise
 
 
 logger = SafeLogger(logging.getLogger("taskmill"))

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from taskmill.core.cron_port import CronStore
+from taskmill.core.cron_port import CronRow, CronStore
+from taskmill.model.browsing import Kept, PageRequest, SpanOfHistory, SuggestField, TaskPage
 from taskmill.model.cluster import NodeAtWork, WorkElsewhere
 from taskmill.model.commit import CancelResult, Changes, Commit, Recovery, SeriesChange, SetAside
 from taskmill.model.controls import Change, Controls, Declared, Scope
 from taskmill.model.explanation import GroupLoad, Situation, Surroundings
 from taskmill.model.filters import Filters
 from taskmill.model.machine import Machine, MovedIo, NodeMachine
-from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
+from taskmill.model.records import ErrorGroup, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.settings import PruneRule
 from taskmill.model.snapshot import Schedule
 from taskmill.model.status import Ending
-from taskmill.model.task import Crossing, Described, NewTask, Origin, Stored
+from taskmill.model.submission import Stored
+from taskmill.model.task import Crossing, Described, NewTask, Origin
 from taskmill.model.turn import Turn, TurnResult
+
+if TYPE_CHECKING:
+    from taskmill.model.queue_state import PastTask, WholeQueue
+    from taskmill.policy.rehearsal import Rehearsal
 
 
 class Clock(Protocol):
@@ -37,7 +43,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return seconds; they include the time while the machine is suspended, if the system can count it."""
+        """Return seconds, with the time while the machine is suspended if the system counts it."""
         ...
 
     async def wait(self, event: asyncio.Event, until: float | None) -> None:
@@ -171,6 +177,10 @@ class Submits(Protocol):
         """Store tasks in the open transaction of the caller's asynchronous connection."""
         ...
 
+    async def rehearse(self, tasks: Sequence[NewTask]) -> Rehearsal:
+        """Return what would become of tasks that are stored in one request; store nothing."""
+        ...
+
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
         """Store children or siblings of an attempt; raise ``InvalidState`` if it is over or was asked to stop."""
         ...
@@ -205,6 +215,10 @@ class Tunes(Protocol):
 
     async def revive(self, id: int, now: int) -> Described | None:
         """Return a dead letter to the queue; return None if there is no such dead letter."""
+        ...
+
+    async def revive_all(self, ids: Sequence[int], now: int) -> list[Described]:
+        """Return dead letters to the queue, without those whose key another task holds; skip what is no dead letter."""
         ...
 
     async def pause_series(self, id: int, now: int) -> SeriesChange: ...
@@ -276,6 +290,7 @@ class Reads(Protocol):
 
     async def schedules(self) -> list[Schedule]: ...
     async def tasks(self, filters: Filters) -> list[TaskRecord]: ...
+    async def next_due(self) -> TaskRecord | None: ...
     async def history(self, filters: Filters) -> list[HistoryRecord]: ...
     async def count(self, filters: Filters) -> int: ...
     async def running_tasks(self) -> tuple[list[TaskRecord], list[NodeAtWork]]:
@@ -288,10 +303,54 @@ class Reads(Protocol):
         """Return the situation of an active task and its surroundings, for ``explain``; None if it is not active."""
         ...
 
+    async def queue_state(self, types: Collection[str] = (), *, only_runs: bool = False) -> WholeQueue:
+        """Return what decides when tasks start, with the last runs of their types; with ``only_runs``, those alone."""
+        ...
+
+    async def past_tasks(self, since: int) -> list[PastTask]:
+        """Return the tasks that were submitted since then and have run and ended, oldest first."""
+        ...
+
     async def stats(self, type: str) -> TypeStats: ...
+    async def error_groups(self, since: int) -> list[ErrorGroup]: ...
+    async def ended_ids(self, filters: Filters) -> list[int]:
+        """Return the ids of the tasks in history that match, the last to end first."""
+        ...
+
     async def tag_values(self, name: str) -> dict[str, int]: ...
+    async def page(self, wanted: PageRequest) -> TaskPage: ...
+    async def suggest(self, field: SuggestField, prefix: str, limit: int) -> list[str]: ...
+    async def activity(self, spans: Sequence[tuple[int, int]], sample: int) -> list[SpanOfHistory]:
+        """Return what ended in each span of time, with the times of the last ``sample`` tasks of each ending."""
+        ...
+
+    async def kept(self, record: TaskRecord | HistoryRecord) -> Kept | None:
+        """Return what is stored about a task beside its record; None if it was deleted meanwhile."""
+        ...
+
     async def facts(self, *, integrity: bool = False) -> dict[str, Any]:
         """Return versions, sizes and settings; with ``integrity``, check every page of a file."""
+        ...
+
+
+class StoreReader(Reads, Protocol):
+    """A store that is open for reading: all that the reading methods of a scheduler need."""
+
+    name: str
+    is_cluster: bool
+    declared: Declared
+    """The settings that the program of this process declares."""
+
+    async def controls(self) -> Controls: ...
+    async def cron_rows(self, names: Sequence[str] | None = None) -> list[CronRow]: ...
+    async def machines(self) -> Sequence[NodeMachine]:
+        """Return the last readings of each node that dispatches now."""
+        ...
+
+    async def published_types(self) -> Mapping[str, str]: ...
+    async def handled_types(self) -> frozenset[str] | None: ...
+    def dispatcher_is_alive(self) -> bool:
+        """True if some process dispatches."""
         ...
 
 
@@ -331,7 +390,7 @@ class StoreCounters(Protocol):
         ...
 
 
-class Store(Dispatches, Durable, Submits, Tunes, Maintained, Shared, Reads, KnowsMachine, CronStore, Protocol):
+class Store(Dispatches, Durable, Submits, Tunes, Maintained, Shared, StoreReader, KnowsMachine, CronStore, Protocol):
     """Everything durable. A coroutine that writes returns when its transaction is durable, except ``turn``."""
 
     async def open(self) -> None: ...

@@ -14,12 +14,12 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
+from taskmill.define.signature import LARGEST_PAYLOAD, NOT_JSON, json_encode, would_lose_a_float
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Spawned, SpawnedHandle
-from taskmill.model.attempt import ProgressReport
 from taskmill.model.durations import Size, size
 from taskmill.model.io_budget import IoBudget
+from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.submission import Submission, checked_submissions
 
@@ -128,8 +128,10 @@ class Context:
         merged = {**self._saved, **values}
         try:
             encoded = json_encode(merged)
-        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as wrong:
+        except NOT_JSON as wrong:
             raise InvalidState(f"saved state must be JSON: {wrong}") from None
+        if would_lose_a_float(merged, encoded):
+            raise InvalidState("saved state must be JSON, which has neither NaN nor infinity")
         if len(encoded) > LARGEST_PAYLOAD:
             raise InvalidState(f"saved state is {len(encoded):,} bytes; at most {LARGEST_PAYLOAD:,} can be stored")
         self._saved = msgspec.json.decode(encoded)
@@ -197,13 +199,13 @@ class Progress:
 
     def bytes(self, total: Size) -> None:
         """Set the total number of bytes; :meth:`advance` counts the bytes done."""
-        self._total = int(_amount(total, "total"))
+        self._total = int(max(_amount(total, "total"), 0))
         self._done = 0
         self._report_bytes(None)
 
     def advance(self, n: Size, message: str | None = None) -> None:
         """Report ``n`` more bytes as done."""
-        self._done += _amount(n, "n")
+        self._done = max(self._done + _amount(n, "n"), 0)
         self._report_bytes(message)
 
     def _report_bytes(self, message: str | None) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from taskmill.model.records import TaskRecord
-from taskmill.model.task import StoredTrace
+
+if TYPE_CHECKING:
+    from taskmill.model.task import StoredTrace
 
 
 class TaskFields(Protocol):

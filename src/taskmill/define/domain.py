@@ -35,7 +35,7 @@ from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options, text
 from taskmill.model.settings import RateLimit, Retry
 from taskmill.model.status import OnDuplicate, OnDuplicateWord, OnParentExpiryWord, RunIn, TtlFrom, TtlFromWord
-from taskmill.model.task import SEPARATOR, full_name, is_full_name
+from taskmill.model.type_name import SEPARATOR, full_name, is_full_name
 
 if TYPE_CHECKING:
     from taskmill.handle import Handle
@@ -176,6 +176,8 @@ class Domain:
                 raise ConfigError(f"{function.name} is already a task; decorate the plain function")
             if not inspect.isroutine(function):
                 raise ConfigError(f"task must decorate a function, not {type(function).__name__}")
+            if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+                raise ConfigError(f"task must decorate a function that returns; {function.__name__} yields")
             short = function.__name__ if name is None else name
             check_name(short, "a task's name")
             full = full_name(self.name, short)

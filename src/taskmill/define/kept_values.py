@@ -13,7 +13,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from types import MappingProxyType
+from typing import Any, cast
 
 import msgspec
 
@@ -30,7 +31,7 @@ ReadBack = Callable[[object], object]
 """Returns what JSON makes of a value."""
 
 
-class ValueDeclaration(NamedTuple):
+class ValueDeclaration(msgspec.Struct, frozen=True):
     """The parameter or field whose annotation decides how a value is read back."""
 
     name: str
@@ -44,7 +45,7 @@ class ValueDeclaration(NamedTuple):
         return _union(self.value) if self.name.startswith("*") else _annotation(self.value)
 
 
-class ChangedValue(NamedTuple):
+class ChangedValue(msgspec.Struct, frozen=True):
     """A part of a value that JSON would change, and the place that allows it."""
 
     part: Any
@@ -103,7 +104,7 @@ def _not_json(value: Any) -> Any:
     parts: Iterable[Any]
     if kind is list:
         parts = value
-    elif kind is dict:
+    elif kind is dict or kind is MappingProxyType:  # ctx.saved is a read-only dict, and equal to the dict
         if any(key.__class__ is not str for key in value):
             return value
         parts = value.values()

@@ -19,9 +19,10 @@ from taskmill.model.durations import LAST_INSTANT_MS, milliseconds
 from taskmill.model.io_budget import budget_to_store
 from taskmill.model.options import checked_options, decoded_options, merged, text, valid_tags
 from taskmill.model.settings import DEFAULT_RETRY, Aging, Group, Priority, RateLimit, Retry, priority_value
-from taskmill.model.status import OnDuplicate, Status, TtlFrom
+from taskmill.model.status import OnDuplicate, OnParentExpiry, Status, TtlFrom
 from taskmill.model.submission import Submission
-from taskmill.model.task import NO_OVERRIDES, Links, NewTask, OnParentExpiry, Overrides, domain_of
+from taskmill.model.task import NO_OVERRIDES, Links, NewTask, Overrides
+from taskmill.model.type_name import domain_of
 
 BUILT_IN: Mapping[str, Any] = {
     "key": None,
@@ -90,11 +91,11 @@ class RegisteredType:
     def published(self) -> str:
         options = {name: self.defaults[name] for name in PUBLISHED}
         about = {
-            "payload": self.handler.signature.defaults(),
+            "computes": [*self.handler.computing],
             "has_own_ttl": self.has_own_ttl,
             "has_on_cancel": self.handler.on_cancel is not None,
         }
-        return json_encode({**options, **about}).decode()
+        return json_encode({**options, **self.handler.signature.published(), **about}).decode()
 
 
 class Registry:

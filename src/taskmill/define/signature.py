@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from operator import attrgetter
 from pathlib import PurePath
-from types import GenericAlias
+from types import GenericAlias, MappingProxyType
 from typing import Any, cast, get_args, get_type_hints
 
 import msgspec
@@ -26,6 +26,7 @@ import msgspec
 from taskmill.define.kept_values import NEVER_CHANGED, ValueDeclaration, check_kept, loose_type
 from taskmill.define.key_paths import checked_paths, key_from
 from taskmill.define.key_text import canonical_values
+from taskmill.define.parameters import described
 from taskmill.define.pydantic_models import dumped, is_model_type, validated
 from taskmill.define.unstorable import why_unstorable
 from taskmill.errors import ConfigError, PayloadTooLarge, SubmissionError
@@ -36,9 +37,11 @@ _Parameter = inspect.Parameter
 
 
 def to_plain(value: Any) -> object:
-    """Convert paths to text and pydantic models to their JSON form; msgspec cannot encode them itself."""
+    """Convert what msgspec cannot encode itself: paths, ``ctx.saved`` and ``ctx.replaced``, and pydantic models."""
     if isinstance(value, PurePath):
         return str(value)
+    if isinstance(value, MappingProxyType):
+        return dict(cast("Mapping[Any, Any]", value))
     if is_model_type(value.__class__):
         return dumped(value)
     raise TypeError(f"{type(value).__name__} values cannot be stored as JSON")
@@ -53,6 +56,9 @@ def from_plain(kind: type, value: object) -> object:
         return value
     raise TypeError(f"{kind!r} cannot be read from JSON")
 
+
+_MISTAKEN_FOR: Mapping[type, type | tuple[type, ...]] = {str: (bytes, bytearray, memoryview), bytes: str}
+"""Values of these types would be stored as base64, or read as base64."""
 
 NOT_JSON = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 """The exceptions that encoding raises for values that JSON cannot hold."""
@@ -94,6 +100,8 @@ class HandlerSignature:
         loose = {name: loose_type(annotation) for name, annotation in self._annotations.items()}
         self._loose = [(name, self._written(name), kind) for name, kind in loose.items() if kind is not None]
         """The parameters whose values JSON might change: as named, as written in the signature, and their types."""
+        self._texts = [(name, kind) for name, kind in self._annotations.items() if kind in (str, bytes)]
+        """The parameters of type str and bytes. JSON has one type for both, so the caller's type is checked."""
         fields = [_field(parameter, self._annotations[parameter.name]) for parameter in parameters]
         self._required = frozenset(field[0] for field in fields if len(field) == 2)
         self._decoder = self._payload_decoder(fields)
@@ -123,6 +131,11 @@ class HandlerSignature:
                 arguments = dict(self._signature.bind(*args, **kwargs).arguments)
             except TypeError as wrong:
                 raise SubmissionError(f"{self.type_name}: {wrong}") from None
+        for name, kind in self._texts:
+            if isinstance(given := arguments.get(name), _MISTAKEN_FOR[kind]):
+                raise SubmissionError(
+                    f"{self.type_name}: argument {name!r}: expected {kind.__name__}, got {type(given).__name__}"
+                )
         return arguments, self.encode_payload(arguments)
 
     def encode_payload(self, arguments: Mapping[str, Any]) -> str:
@@ -206,6 +219,15 @@ class HandlerSignature:
 
         return compute_in_order
 
+    def published(self) -> dict[str, Any]:
+        """Return what callers that do not import the handler need to know: default values and parameters."""
+        named = (*self._positional, *self._keyword_only)
+        return {
+            "payload": self.defaults(),
+            "parameters": [described(name, self._annotations[name], name in self._required) for name in named],
+            "takes_more": self._starred is not None or self._double_starred is not None,
+        }
+
     def defaults(self) -> dict[str, Any]:
         """Return the default values of parameters as JSON values."""
         given = {p.name: p.default for p in self._signature.parameters.values() if p.default is not _Parameter.empty}
@@ -277,12 +299,15 @@ def encoded_arguments(arguments: Mapping[str, Any], type_name: str) -> bytes:
             except NOT_JSON as wrong:
                 raise SubmissionError(f"{type_name}: argument {name!r} cannot be stored as JSON: {wrong}") from None
         raise
-    if b"null" in encoded:
-        # JSON has neither NaN nor infinity; they would silently become null.
-        for name, value in arguments.items():
-            if _has_unwritable_float(msgspec.to_builtins(value, enc_hook=to_plain)):
-                raise SubmissionError(f"{type_name}: argument {name!r} holds NaN or infinity, which JSON cannot store")
+    for name, value in arguments.items():
+        if would_lose_a_float(value, encoded):
+            raise SubmissionError(f"{type_name}: argument {name!r} holds NaN or infinity, which JSON cannot store")
     return encoded
+
+
+def would_lose_a_float(value: object, encoded: bytes) -> bool:
+    """True if a value holds NaN or infinity: JSON has neither, and they would silently become null."""
+    return b"null" in encoded and _has_unwritable_float(msgspec.to_builtins(value, enc_hook=to_plain))
 
 
 def _has_unwritable_float(value: object) -> bool:

@@ -13,7 +13,7 @@ from taskmill.define.signature import HandlerSignature
 from taskmill.define.unawaited import Unawaited, marked_as_coroutine, on_event_loop
 from taskmill.errors import ConfigError, SubmissionError
 from taskmill.handle import Handle, handle_of
-from taskmill.model.attempt import exception_text
+from taskmill.model.exceptions import exception_text
 from taskmill.model.options import CHECKS, checked_options, merged
 from taskmill.model.submission import CALL_OPTIONS, CallOptions, Submission
 

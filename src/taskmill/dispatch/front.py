@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
-from taskmill.model.task import Lane, Place
+from taskmill.model.task import Described, Lane, Place
 from taskmill.policy.aging import LARGEST_FRONT, front_size
 
 _NO_LANES: Mapping[Lane, LaneFront] = {}
@@ -61,7 +62,8 @@ class Front:
         """Groups that changed since the picker last looked, and in which lanes (None: in any)."""
         self.has_budgets = False
         """True if tasks with IO budgets entered or left the front since the picker last looked."""
-        self._unread: set[Lane] = set()
+        self._unread: dict[Lane, None] = {}
+        """A set in the order of insertion, so that simulations are the same in every process."""
 
     def add(self, lane: Lane, place: Place) -> None:
         """Add a task that has begun to wait."""
@@ -118,6 +120,24 @@ class Front:
             del known.places[at]
             self._noted(lane, known)
 
+    def remove(self, task: Described) -> None:
+        """Remove a task that has ended, if it was waiting and is known."""
+        lanes = self.of(task.group)
+        for renewed in (False, True) if lanes else ():
+            lane = Lane(task.group, task.urgency, task.type, renewed)
+            known = lanes.get(lane)
+            if known is None:
+                continue
+            # Places are in the order of queued_at, which is when aging began, unless it was restarted.
+            first = 0 if renewed else bisect_left(known.places, task.aged_from, key=attrgetter("queued_at"))
+            for at in range(first, len(known.places)):
+                if known.places[at].id == task.id:
+                    self._note_budgets([known.places.pop(at)])
+                    self._noted(lane, known)
+                    return
+                if not renewed and known.places[at].queued_at > task.aged_from:
+                    break
+
     def take_first(self, lane: Lane, most: int) -> list[Place]:
         """Remove and return the first places of a lane, whose tasks are about to start."""
         known = self.groups[lane.group][lane]
@@ -168,9 +188,9 @@ class Front:
         if known.is_over:
             self._forget(lane)
         elif known.needs_reading:
-            self._unread.add(lane)
+            self._unread[lane] = None
         else:
-            self._unread.discard(lane)
+            self._unread.pop(lane, None)
 
     def _forget(self, lane: Lane) -> None:
         lanes = self.groups[lane.group]
@@ -178,5 +198,5 @@ class Front:
         self.lane_count -= 1
         if not lanes:
             del self.groups[lane.group]
-        self._unread.discard(lane)
+        self._unread.pop(lane, None)
         self._touch_lane(lane)

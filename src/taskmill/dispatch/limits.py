@@ -16,8 +16,9 @@ from taskmill.model.cluster import NOWHERE, Elsewhere
 from taskmill.model.controls import NO_CONTROLS, Bucket, Declared, Scope, ScopeKind
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.settings import RateLimit
-from taskmill.model.task import Lane, domain_of
+from taskmill.model.task import Lane
 from taskmill.model.turn import Rate
+from taskmill.model.type_name import domain_of
 from taskmill.policy.holds import Held, holds_on_group, holds_on_type
 from taskmill.policy.io_room import IoLoad
 from taskmill.policy.rates import carry_over, full_at, full_bucket, next_permit_at, permits_at
@@ -110,6 +111,9 @@ class TokenBuckets:
             old, new = before.rate(scope), rules.rate(scope)
             if new is not None:
                 self._buckets[scope] = bucket if old is None or old == new else carry_over(bucket, old, new, now)
+
+    def copy(self) -> dict[Scope, Bucket]:
+        return dict(self._buckets)
 
     def permits(self, scope: Scope, limit: RateLimit) -> int:
         """Return how many more tasks may start now."""

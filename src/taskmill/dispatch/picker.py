@@ -11,7 +11,9 @@ domain makes the picker skip the lanes concerned (docs/decisions/0015).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from copy import deepcopy
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -24,6 +26,7 @@ from taskmill.dispatch.prefetch import NOTHING_WAITS, Room, WaitingFront
 from taskmill.dispatch.shares import Shares
 from taskmill.model.cluster import Demand
 from taskmill.model.controls import EVERYTHING, Bucket, Scope
+from taskmill.model.queue_state import Turns
 from taskmill.model.task import Claimed, Lane, Waiting
 from taskmill.policy.fair_queue import RoundRobin
 from taskmill.policy.holds import passes_shares, scopes_of
@@ -68,6 +71,8 @@ class Picker:
         self._pressing: set[str] = set()
         """Groups whose next task is urgent enough to preempt others."""
         self._slots = self._shared_slots = 0
+        self._take_back: dict[int, Callable[[], None]] = {}
+        """By id, for the tasks that were just picked: takes back the turn of the group."""
         self.looked: set[str] | None = None
         """Groups examined since the hold counter last asked; None if metrics are off."""
 
@@ -78,6 +83,17 @@ class Picker:
     def next_of(self, group: str) -> Waiting | None:
         """Return the task that a group would start next, if no limit holds the group back."""
         return self._next_of.get(group)
+
+    # For simulations
+
+    def turns(self) -> Turns:
+        """Return a copy of the turns of groups and of the token buckets."""
+        return Turns(deepcopy(self._round_robin), self.shares.copy_of_turns(), self.limits.buckets.copy())
+
+    def take_turns(self, turns: Turns) -> None:
+        """Continue with the turns of another picker. Its buckets are given with the rules."""
+        self._round_robin = deepcopy(turns.round_robin)
+        self.shares.take_turns(turns.virtual_time)
 
     # Changes
 
@@ -95,6 +111,13 @@ class Picker:
         held = {*self._load.groups, *self._load.elsewhere.groups}
         self._front.touch({*self._front.groups, *held, *self._versions})
 
+    def not_started(self, picks: Sequence[Waiting]) -> None:
+        """Give groups their turns back for picked tasks that did not start, because they had expired or ended."""
+        for pick in reversed(picks):
+            if (take_back := self._take_back.get(pick.id)) is not None:
+                take_back()
+                self._front.touch([pick.group])
+
     def turn_over(self, taken: Iterable[tuple[Scope, Bucket]], *, all_started: bool) -> None:
         """Note the end of a turn, committed or failed, and the buckets it has changed."""
         self._front.touch(self.limits.turn_over(taken, all_started=all_started))
@@ -109,6 +132,7 @@ class Picker:
         With ``before``, take only tasks that start before that prefetched one. With ``room``, continue beyond ``free``
         while there is room to prefetch.
         """
+        self._take_back.clear()
         if self.backpressure.is_watching:
             self._reopen()
         self.settle(slots, now)
@@ -258,7 +282,8 @@ class Picker:
         if passes_shares(effective, self.rules):
             heappush(self._urgent, _Entry(task[:3], version, group))
         if (key_of_share := self.shares.key(group)) is not None:
-            heappush(self._queue, _Entry(key_of_share, version, group))
+            # Of groups that are equally far behind, the one whose task is first in the queue is next.
+            heappush(self._queue, _Entry((*key_of_share, task.queued_at, task.place_id), version, group))
 
     def _drop_stale(self) -> None:
         for heap in (self._queue, self._urgent):
@@ -315,9 +340,11 @@ class Picker:
         self._front.take(lane, task.place)
         self.limits.take(group, lane.type, budget)
         if self.rules.is_shared:
-            self.shares.started(group, by_share=by_share)
+            charge = self.shares.started(group, by_share=by_share)
+            self._take_back[task.id] = partial(self.shares.not_started, group, charge)
         else:
-            self._round_robin.had_turn(group)
+            before, turn = self._round_robin.last_turn(group), self._round_robin.had_turn(group)
+            self._take_back[task.id] = partial(self._round_robin.take_back, group, turn, before)
         return task._replace(budget=budget, by_share=by_share)
 
     def _is_unread(self, lane: Lane) -> bool:

@@ -14,7 +14,6 @@ excludes (``may_prefetch``), so every limit stays exact (docs/decisions/0033).
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -158,8 +157,9 @@ class Prefetch:
     def add(self, tasks: Iterable[Claimed], now: float) -> None:
         """Add tasks that were claimed at ``now``."""
         for task in tasks:
-            insort(self.tasks, task, key=rank)
+            self.tasks.append(task)
             self._claimed_at[task.id] = now
+        self.tasks.sort(key=rank)
         self._full = len(self.tasks)
 
     def begin(self, now: float) -> Claimed:

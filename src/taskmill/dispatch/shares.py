@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import NamedTuple
 
 from taskmill.model.cluster import Demand
 from taskmill.model.settings import AllocationReason
-from taskmill.policy.fair_queue import LEAST_MS, VirtualTime
+from taskmill.policy.fair_queue import LEAST_MS, Charge, VirtualTime
 from taskmill.policy.shares import NO_SHARE, Share, allocate, lent
 
 CROWD = 4
@@ -136,20 +137,32 @@ class Shares:
             return None
         return demand.running >= share.least, self._virtual_time.due(group)
 
-    def started(self, group: str, *, by_share: bool) -> None:
+    def started(self, group: str, *, by_share: bool) -> Charge:
         """Charge a group for a task that starts."""
         demand, share = self._demands[group], self._shares[group]
         if not by_share:
-            self._virtual_time.charge(group, demand.weight, self._weights, LEAST_MS)
-        elif demand.running >= share.least:
-            # Slots of a group's minimum are not charged.
-            self._virtual_time.begin(group, demand.weight, self._weights)
+            return self._virtual_time.charge(group, demand.weight, self._weights, LEAST_MS)
+        if demand.running >= share.least:
+            return self._virtual_time.begin(group, demand.weight, self._weights)
+        # Slots of a group's minimum are not charged.
+        return Charge()
+
+    def not_started(self, group: str, charge: Charge) -> None:
+        """Take back the charge for a task that did not start after all."""
+        self._virtual_time.take_back(group, charge)
 
     def ended(self, group: str, held_ms: int) -> None:
         """Charge a group for how long an ended task held its slot. Slots of a minimum are not charged."""
         demand, more = self._demands.get(group), held_ms - LEAST_MS
         if demand is not None and more > 0 and demand.running > self._shares.get(group, NO_SHARE).least:
             self._virtual_time.charge(group, demand.weight, self._weights, more)
+
+    def copy_of_turns(self) -> VirtualTime:
+        return deepcopy(self._virtual_time)
+
+    def take_turns(self, turns: VirtualTime) -> None:
+        """Continue with the turns of another dispatcher."""
+        self._virtual_time = deepcopy(turns)
 
     def demands(self) -> dict[str, Demand]:
         """Return the demand of each group."""

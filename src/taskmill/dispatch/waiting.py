@@ -22,8 +22,9 @@ from taskmill.model.commit import Changes, Commit
 from taskmill.model.controls import Declared
 from taskmill.model.explanation import Reason
 from taskmill.model.status import Status
-from taskmill.model.task import Claimed, Described, Lane, NewTask, Place, Waiting, domain_of
+from taskmill.model.task import Claimed, Lane, NewTask, Place, Waiting
 from taskmill.model.turn import Look, Starts, Turn, TurnResult, TurnUpkeep
+from taskmill.model.type_name import domain_of
 from taskmill.policy.rules import Rules
 
 
@@ -148,9 +149,8 @@ class WaitingTasks:
             self.next_beat = at if self.next_beat is None else min(self.next_beat, at)
         self._hooks += commit.hooks
         self.survey_wanted = self.survey_wanted or commit.reordered or bool(commit.pauses_ended)
-        if commit.ended and self.picker.backpressure.holds_io:
-            # A stale place is harmless, unless IO room is kept for it.
-            self.survey_wanted = True
+        for ended in commit.ended:
+            self._front.remove(ended.task)
 
     def _note_new(self, task: NewTask, id: int) -> None:
         if task.status is Status.PENDING and task.stop is None:
@@ -169,7 +169,7 @@ class WaitingTasks:
         """Add a task that the planned turn returns to the queue."""
         self._front.add(lane, place)
 
-    def doubt(self, task: Described | Claimed) -> None:
+    def doubt(self, task: Claimed) -> None:
         """Mark the lanes of a task to be read again: unknown tasks like it may wait there."""
         self._front.doubt([Lane(task.group, task.urgency, task.type, renewed) for renewed in (False, True)])
 
@@ -282,17 +282,28 @@ class WaitingTasks:
         """Give back the slots of picks that were not claimed, and take slots for claimed tasks that were not picked."""
         picks = {task.id: task for task in self.picks}
         self.picks = []
+        instead = Counter[Lane]()
         for task in claimed:
             if (pick := picks.pop(task.id, None)) is not None:
                 task.budget = pick.budget
             else:
+                instead[task.lane] += 1
                 task.budget = self.picker.backpressure.budget_of(task.type, task.io)
                 self._load.begin(task.group, task.type, task.budget)
+        lost: list[Waiting] = []
         for pick in picks.values():
             self._load.end(pick.lane.group, pick.lane.type, pick.budget)
+            if instead[pick.lane]:
+                instead[pick.lane] -= 1
+            else:
+                lost.append(pick)
+        self.picker.not_started(lost)
 
-    def _others_took(self, picked: Collection[int], result: TurnResult) -> None:
-        """Correct the front after other nodes claimed from the same lanes: not all picked tasks may have started."""
+    def _others_took(self, picked: Collection[int], refused: Collection[int], result: TurnResult) -> None:
+        """Correct the front after other nodes claimed from the same lanes: not all picked tasks may have started.
+
+        Those that were ``refused`` still wait, each in its place.
+        """
         claimed = {task.id for task in result.claimed}
         for task in result.claimed:
             if task.id not in picked:
@@ -306,19 +317,20 @@ class WaitingTasks:
             return
         self._news.taken_elsewhere(pick.lane for pick in lost)
         begun = Counter(task.lane for task in result.claimed)
-        meant = Counter(task.lane for task in self.picks)
+        meant = Counter(task.lane for task in self.picks if task.id not in refused)
         # If fewer tasks of a lane started than were picked from it, its content is unknown: read it again.
         self._front.doubt([lane for lane in {task.lane for task in lost} if begun[lane] < meant[lane]])
 
-    def _note_refused(self, starts: Starts, claimed: Iterable[Claimed]) -> None:
-        """Put back tasks that could not be prefetched; each of them has to wait for a slot."""
+    def _note_refused(self, starts: Starts, claimed: Iterable[Claimed]) -> set[int]:
+        """Put back tasks that could not be prefetched, because each has to wait for a slot; return their ids."""
         started = {task.id for task in claimed}
-        refused = [task for task in self.picks if task.id in starts.prefetch and task.id not in started]
-        for task in refused:
+        missing = [task for task in self.picks if task.id in starts.prefetch and task.id not in started]
+        for task in missing:
             if starts.lanes is None or task.id not in starts.lanes:
                 self._front.add(task.lane, task.place)
-        got = {task.type for task in claimed if task.prefetched}
-        self.prefetch.refused({task.type for task in refused} - got)
+        types = {task.type for task in missing} - {task.type for task in claimed if task.prefetched}
+        self.prefetch.refused(types)
+        return {task.id for task in missing if task.type in types}
 
     def _was_emptied(self, lane: Lane, result: TurnResult) -> bool:
         """True if the survey saw tasks in a lane that other nodes may have started since.
@@ -347,10 +359,9 @@ class WaitingTasks:
     def turn_committed(self, turn: Turn, result: TurnResult, declared: Declared) -> None:
         """Apply the result of a turn, and then the commits that were made while it was under way."""
         starts, look, upkeep = turn.starts, turn.look, turn.upkeep
-        if starts.prefetch and result.controls is None:
-            self._note_refused(starts, result.claimed)
+        refused = self._note_refused(starts, result.claimed) if starts.prefetch and result.controls is None else ()
         if starts.lanes:
-            self._others_took(starts.lanes, result)
+            self._others_took(starts.lanes, refused, result)
         self._settle_slots(result.claimed)
         all_started = len(result.claimed) >= len(starts.claims) + len(starts.hooks)
         self.picker.turn_over(result.buckets, all_started=all_started)
@@ -376,11 +387,6 @@ class WaitingTasks:
         else:
             self.has_preempted = self.has_preempted and not upkeep.resume_preempted
             self.has_eased = self.has_eased and not upkeep.resume_eased
-        was_read = look.survey or result.controls is not None
-        if upkeep.expire and not was_read and len(result.claimed) < len(starts.claims):
-            # Slots were offered to tasks that have expired: read the lanes behind them.
-            for ended in result.commit.ended:
-                self.doubt(ended.task)
         meanwhile, self._meanwhile = self._meanwhile, []
         for commit in meanwhile:
             self.follow(commit)

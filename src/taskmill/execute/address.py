@@ -39,7 +39,10 @@ def check_loadable(function: Callable[..., Any], type_name: str) -> None:
     This can be checked while a handler is being defined, before its module has a name for it.
     """
     if sys.platform == "win32" or getattr(sys, "frozen", False):
-        raise ConfigError(f'{type_name}: run_in="process" needs a POSIX system and an ordinary Python interpreter')
+        raise ConfigError(
+            f'{type_name}: run_in="process" needs Linux or macOS and an ordinary Python interpreter; '
+            "leave run_in out and write the handler with def, which runs it in a thread"
+        )
     name = getattr(function, "__qualname__", "<nameless>")
     if "<" in name:
         raise ConfigError(

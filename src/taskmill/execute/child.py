@@ -49,19 +49,20 @@ from taskmill.execute.messages import (
     decode_to_worker,
     framed,
 )
+from taskmill.execute.tracebacks import details_of
 from taskmill.execute.work import error_text, outcome_of_exception, outcome_of_result
 from taskmill.handle import Handle, Spawned
-from taskmill.model.attempt import GiveUp, ProgressReport, RawOutcome, RetryLater, Unrunnable
+from taskmill.model.attempt import RawOutcome, Unrunnable
 from taskmill.model.durations import Duration
+from taskmill.model.exceptions import GiveUp, RetryLater
 from taskmill.model.explanation import Explanation
 from taskmill.model.io_budget import NO_IO, IoBudget
+from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.submission import Submission
-from taskmill.model.task import Stored
+from taskmill.model.submission import Stored, Submission
 
 # Seconds that an idle worker has to exit gracefully once its scheduler has closed the socket.
 FAREWELL = 2.0
-LONGEST_TRACEBACK = 20_000
 REPORT_INTERVAL = 0.05
 
 # One sequence for all calls, so that a late answer to an earlier call is never taken for an answer to this one.
@@ -154,7 +155,7 @@ class _Worker:
             outcome = outcome_of_result(_call(self._handler(call.handler), call, link))
         except ConfigError as wrong:
             raised = wrong
-            outcome = Unrunnable(error_text(wrong))
+            outcome = Unrunnable(error_text(wrong), details_of(wrong))
         except BaseException as wrong:  # noqa: BLE001 - it becomes the outcome
             raised = wrong
             outcome = outcome_of_exception(wrong)
@@ -210,17 +211,8 @@ def _answer(outcome: RawOutcome, raised: BaseException | None) -> Answer:
     if raised is None or isinstance(raised, asyncio.CancelledError):
         return Answer.of(outcome)
     if isinstance(raised, RetryLater | GiveUp):
-        return Answer.of(outcome, f"{type(raised).__name__}: {error_text(raised)}")
-    return Answer.of(outcome, error_text(raised), _traceback(raised))
-
-
-def _traceback(raised: BaseException) -> str:
-    """Format the traceback of an exception; return a note if the exception's own methods prevent that."""
-    try:
-        told = "".join(traceback.format_exception(raised))
-    except BaseException as broken:  # noqa: BLE001 - the answer must be sent
-        told = f"(its traceback could not be formatted: {type(broken).__name__})"
-    return told[-LONGEST_TRACEBACK:].encode("utf-8", "replace").decode()
+        return Answer.of(outcome, f"{type(raised).__name__}: {error_text(raised)}", on_purpose=True)
+    return Answer.of(outcome, error_text(raised))
 
 
 def _flush(stream: Any) -> None:

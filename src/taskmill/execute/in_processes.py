@@ -32,9 +32,9 @@ from taskmill.execute.messages import (
 )
 from taskmill.execute.work import HOLD, Ended, Work, error_text
 from taskmill.execute.worker import PATIENCE, WorkerProcess
-from taskmill.model.attempt import Crashed, Interrupted, RawOutcome, Unstarted
+from taskmill.model.attempt import Crashed, Failed, Interrupted, RawOutcome, Unrunnable, Unstarted
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.task import Stored
+from taskmill.model.submission import Stored
 
 __all__ = ["ProcessExecutor", "ProcessRunning", "check_importable", "check_loadable"]
 
@@ -133,7 +133,7 @@ class ProcessExecutor:
             case Answer():
                 if running is not None:
                     outcome = message.unpacked()
-                    _log(message, running.work)
+                    _log(message, outcome, running.work)
                     running.record_io(self._moved_by(worker))
                     self._workers[worker] = None
                     self._release(worker)
@@ -221,17 +221,18 @@ def _log_unstarted(unstarted: Unstarted, work: Work) -> None:
     )
 
 
-def _log(answer: Answer, work: Work) -> None:
+def _log(answer: Answer, outcome: RawOutcome, work: Work) -> None:
     """Log an exception with the traceback made in the worker; only this process has logging configured."""
     if answer.raised is None:
         return
+    details = outcome.details if isinstance(outcome, Failed | Unrunnable) and not answer.on_purpose else None
     logger.log(
-        logging.INFO if answer.traceback is None else logging.WARNING,
+        logging.INFO if answer.on_purpose else logging.WARNING,
         "task %d (%s) attempt %d raised %s%s",
         work.task_id,
         work.type.name,
         work.attempt,
         answer.raised,
-        f"\n{answer.traceback.rstrip()}" if answer.traceback else "",
+        f"\n{details.traceback.rstrip()}" if details is not None and details.traceback else "",
         extra=about(work.task_id, work.type.name),
     )

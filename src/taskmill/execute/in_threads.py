@@ -31,7 +31,7 @@ class ThreadExecutor:
         self._idle: list[_Worker] = []
 
     def start(self, work: Work, ended: Ended) -> ThreadRunning:
-        function, arguments = work.function(), work.call_arguments()
+        function, arguments = work.code.function, work.call_arguments()
         return self.call(
             lambda: function(*arguments, **work.kwargs),
             work.running,

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Coroutine
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 from taskmill.core.logs import about, logger
 
@@ -25,8 +25,8 @@ LOOKS = 5
 """How many checks must find the same step: the step has then lasted for at least half a second."""
 
 
-class WatchedStep(NamedTuple):
-    """A handler that is inside a step."""
+class Watched(Protocol):
+    """A handler on the event loop."""
 
     coroutine: Coroutine[Any, Any, Any]
     task_id: int
@@ -39,7 +39,7 @@ class LoopWatch:
     def __init__(self) -> None:
         self.steps = 0
         """How many steps handlers have begun."""
-        self.current: WatchedStep | None = None
+        self.current: Watched | None = None
         """The handler that is inside a step now."""
         self._alive = 0
         self._loop_thread = threading.get_ident()

@@ -13,12 +13,12 @@ from taskmill.define.task import PartName
 from taskmill.errors import InvalidState, TaskmillError
 from taskmill.execute.address import HandlerAddress
 from taskmill.execute.work import error_text
-from taskmill.model.attempt import Failed, GaveUp, Interrupted, ProgressReport, RawOutcome, Succeeded, Unrunnable
+from taskmill.model.attempt import Failed, GaveUp, Interrupted, RawOutcome, Succeeded, Unrunnable
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import decoded_options
+from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.submission import Submission
-from taskmill.model.task import Stored
+from taskmill.model.submission import Stored, Submission
 
 LENGTH_BYTES = 4
 
@@ -116,19 +116,20 @@ class SpawnRequest(msgspec.Struct, tag=True):
 
 
 class Answer(msgspec.Struct, tag=True):
-    """From the worker: the call is over. ``raised`` and ``traceback`` are for the log."""
+    """From the worker: the call is over. ``raised`` is the exception, for the log."""
 
     outcome: str
     fields: dict[str, Any]
     raised: str | None = None
-    traceback: str | None = None
+    on_purpose: bool = False
+    """True if the handler raised ``RetryLater`` or ``GiveUp``."""
 
     @classmethod
-    def of(cls, outcome: RawOutcome, raised: str | None = None, traceback: str | None = None) -> Answer:
-        return cls(type(outcome).__name__, msgspec.structs.asdict(outcome), raised, traceback)
+    def of(cls, outcome: RawOutcome, raised: str | None = None, *, on_purpose: bool = False) -> Answer:
+        return cls(type(outcome).__name__, msgspec.structs.asdict(outcome), raised, on_purpose)
 
     def unpacked(self) -> RawOutcome:
-        return _ANSWERS[self.outcome](**self.fields)
+        return msgspec.convert(self.fields, _ANSWERS[self.outcome])
 
 
 ToWorker = Call | RequestAnswer

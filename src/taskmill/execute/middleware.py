@@ -22,7 +22,8 @@ from taskmill.define.signature import json_encode
 from taskmill.errors import ConfigError
 from taskmill.execute.on_loop import LoopExecutor, LoopRunning
 from taskmill.execute.work import Ended, Executor, RunningHandler, Work, error_text, outcome_of_result
-from taskmill.model.attempt import Failed, GaveUp, GiveUp, Interrupted, RawOutcome, RetryLater, Succeeded
+from taskmill.model.attempt import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
+from taskmill.model.exceptions import GiveUp, RetryLater
 
 
 class HandlerError(Exception):
@@ -33,7 +34,7 @@ def start_async(middleware: Sequence[Middleware], work: Work, loop: LoopExecutor
     """Start an ``async def`` handler inside middleware."""
 
     async def call() -> RawOutcome:
-        outcome = outcome_of_result(await work.function()(*work.call_arguments(), **work.kwargs))
+        outcome = outcome_of_result(await work.code.function(*work.call_arguments(), **work.kwargs))
         if isinstance(outcome, GaveUp):
             # Its result cannot be stored, and the middleware must see that the attempt fails.
             raise GiveUp(outcome.error)

@@ -16,9 +16,9 @@ from typing import Any
 from taskmill.core.exits import ends_program
 from taskmill.core.logs import logger
 from taskmill.define.current import CurrentTask, current
-from taskmill.execute.loop_watch import LoopWatch, WatchedStep
+from taskmill.execute.loop_watch import LoopWatch
 from taskmill.execute.work import Ended, Work, error_text, outcome_of_exception, outcome_of_result
-from taskmill.model.attempt import Failed, Interrupted, RawOutcome
+from taskmill.model.attempt import Interrupted, RawOutcome
 
 Log = Callable[[BaseException], None]
 
@@ -27,12 +27,12 @@ class LoopExecutor:
     """One asyncio task per handler; interrupting cancels it."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._watch = LoopWatch()
+        self.loop = asyncio.get_running_loop()
+        self.watch = LoopWatch()
 
     def start(self, work: Work, ended: Ended) -> LoopRunning:
-        coroutine = work.function()(*work.call_arguments(), **work.kwargs)
-        return self.call(coroutine, work.type.name, work.running, work.log, ended)
+        coroutine = work.code.function(*work.call_arguments(), **work.kwargs)
+        return LoopRunning(self, coroutine, work.type.name, work.running, work.log, ended, outcome_of_result)
 
     def call(
         self,
@@ -44,52 +44,53 @@ class LoopExecutor:
         outcome: Callable[[Any], RawOutcome] = outcome_of_result,
     ) -> LoopRunning:
         """Run a coroutine of a task as an asyncio task named ``name``; ``outcome`` judges its result."""
-        step = WatchedStep(coroutine, running.task.id, name)
-        return LoopRunning(self._loop, self._watch, step, running, log, ended, outcome)
+        return LoopRunning(self, coroutine, name, running, log, ended, outcome)
 
     async def close(self) -> None:
         """End the thread that watches for blocking handlers."""
-        self._watch.close()
+        self.watch.close()
 
 
 class LoopRunning:
     """A running coroutine, until it has ended or was abandoned."""
 
     __slots__ = (
-        "_coroutine",
         "_ended",
+        "_executor",
         "_interrupted",
         "_left",
         "_log",
         "_outcome",
         "_running",
-        "_step",
-        "_watch",
+        "coroutine",
         "task",
+        "task_id",
+        "type",
     )
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        watch: LoopWatch,
-        step: WatchedStep,
+        executor: LoopExecutor,
+        coroutine: Coroutine[Any, Any, Any],
+        type: str,
         running: CurrentTask,
         log: Log,
         ended: Ended,
         outcome: Callable[[Any], RawOutcome],
     ) -> None:
-        self._coroutine = step.coroutine
-        self._watch = watch
-        self._step = step
+        self.coroutine = coroutine
+        self.task_id = running.task.id
+        self.type = type
+        self._executor = executor
         self._running = running
         self._log = log
         self._ended = ended
         self._outcome = outcome
         self._interrupted = False
         self._left = False
-        self.task = loop.create_task(self._run(), name=step.type)
+        executor.watch.begin()
+        self.task = executor.loop.create_task(self._run(), name=type)
         self.task.add_done_callback(self._done)
-        watch.begin()
 
     def interrupt(self) -> None:
         """Cancel the coroutine; on the second call, abandon it."""
@@ -102,14 +103,14 @@ class LoopRunning:
         """Abandon the coroutine: close it and never resume it, even if it catches the exception."""
         self._left = True
         try:
-            self._coroutine.close()
+            self.coroutine.close()
         except (RuntimeError, ValueError):
             # It ignores GeneratorExit, or it is itself the caller. In both cases it is never resumed.
-            _keep_forever(self._coroutine)
+            _keep_forever(self.coroutine)
         except BaseException as wrong:
             if ends_program(wrong):
                 raise
-            logger.warning("%s raised %s when it was closed", self.task.get_name(), error_text(wrong))
+            logger.warning("%s raised %s when it was closed", self.type, error_text(wrong))
 
     async def _run(self) -> RawOutcome:
         # Set only in the context of this asyncio task.
@@ -127,9 +128,9 @@ class LoopRunning:
     @types.coroutine
     def _steps(self) -> Generator[Any, Any, Any]:
         """Run the coroutine step by step, as ``await`` does, until it has ended or was abandoned."""
-        coroutine, watch, step = self._coroutine, self._watch, self._step
+        coroutine, watch = self.coroutine, self._executor.watch
         watch.steps += 1
-        watch.current = step
+        watch.current = self
         try:
             waits_for = coroutine.send(None)
             while True:
@@ -140,13 +141,13 @@ class LoopRunning:
                     if self._left:
                         raise
                     watch.steps += 1
-                    watch.current = step
+                    watch.current = self
                     waits_for = coroutine.throw(thrown)
                 else:
                     if self._left:
                         raise asyncio.CancelledError
                     watch.steps += 1
-                    watch.current = step
+                    watch.current = self
                     waits_for = coroutine.send(answer)
         except StopIteration as over:
             return over.value
@@ -154,15 +155,15 @@ class LoopRunning:
             watch.current = None
 
     def _done(self, task: asyncio.Task[RawOutcome]) -> None:
-        self._watch.end()
+        self._executor.watch.end()
         if task.cancelled():
             # Cancelled before its first step.
-            self._coroutine.close()
+            self.coroutine.close()
             outcome: RawOutcome = Interrupted(from_outside=not self._interrupted)
         elif (wrong := task.exception()) is None:
             outcome = task.result()
         else:
-            outcome = Interrupted(from_outside=True) if ends_program(wrong) else Failed(error_text(wrong))
+            outcome = Interrupted(from_outside=True) if ends_program(wrong) else outcome_of_exception(wrong)
         self._ended(outcome)
 
 

@@ -14,18 +14,10 @@ from taskmill.core.logs import log_exception
 from taskmill.define.context import AttemptLink, Context
 from taskmill.define.current import CurrentTask
 from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
-from taskmill.define.task import PartName, TaskType
-from taskmill.model.attempt import (
-    Failed,
-    GaveUp,
-    GiveUp,
-    Interrupted,
-    RawOutcome,
-    RetryLater,
-    Succeeded,
-    exception_text,
-    message_of,
-)
+from taskmill.define.task import Part, PartName, TaskType
+from taskmill.execute.tracebacks import details_of
+from taskmill.model.attempt import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
+from taskmill.model.exceptions import GiveUp, RetryLater, exception_text, message_of
 from taskmill.model.records import HistoryRecord
 
 Ended = Callable[[RawOutcome], None]
@@ -44,6 +36,8 @@ class Work:
 
     type: TaskType
     part: PartName
+    code: Part
+    """The function of that part."""
     task_id: int
     attempt: int
     payload: str
@@ -58,11 +52,8 @@ class Work:
     noticed: Callable[[BaseException], None] | None = None
     """Called with the exception of a handler in a thread, in that thread."""
 
-    def function(self) -> Callable[..., Any]:
-        return self.type.part(self.part).function
-
     def call_arguments(self) -> list[Any]:
-        return [self.context(), *self.args] if self.type.part(self.part).wants_context else self.args
+        return [self.context(), *self.args] if self.code.wants_context else self.args
 
     def log(self, wrong: BaseException) -> None:
         """Log the exception that the handler raised."""
@@ -92,7 +83,7 @@ def outcome_of_result(result: Any) -> RawOutcome:
     try:
         encoded = json_encode(result)
     except BaseException as wrong:  # noqa: BLE001 - a value's own attributes may raise anything
-        return GaveUp(f"the result cannot be stored as JSON: {message_of(wrong)}")
+        return GaveUp(f"the result cannot be stored as JSON: {message_of(wrong)}", details_of(wrong))
     if len(encoded) > LARGEST_PAYLOAD:
         return GaveUp(f"the result is {len(encoded):,} bytes; at most {LARGEST_PAYLOAD:,} can be stored")
     return Succeeded(encoded.decode())
@@ -101,15 +92,15 @@ def outcome_of_result(result: Any) -> RawOutcome:
 def outcome_of_exception(wrong: BaseException) -> RawOutcome:
     match wrong:
         case asyncio.CancelledError():
-            return Interrupted()
+            return Interrupted(details=details_of(wrong))
         case RetryLater():
             # A subclass may have overridden __init__ without calling super().
             after_ms: object = getattr(wrong, "after_ms", None)
-            return Failed(error_text(wrong), after_ms if isinstance(after_ms, int) else None)
+            return Failed(error_text(wrong), after_ms if isinstance(after_ms, int) else None, details_of(wrong))
         case GiveUp():
-            return GaveUp(error_text(wrong))
+            return GaveUp(error_text(wrong), details_of(wrong))
         case _:
-            return Failed(error_text(wrong))
+            return Failed(error_text(wrong), details=details_of(wrong))
 
 
 def error_text(wrong: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Turn unknown, missing or surplus arguments of settings into a ``ConfigError``.
+"""Turn unknown, missing or surplus arguments into a ``ConfigError``.
 
 The check runs only after a call has failed, so that successful calls cost nothing extra. Type checkers see the original
 signatures.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
@@ -37,6 +38,14 @@ def check_settings(settings: type[T]) -> type[T]:
     """Raise ``ConfigError`` if a class is called with settings that it does not have."""
     settings.__init__ = check_arguments(settings.__init__)  # type: ignore[method-assign]
     return settings
+
+
+def check_methods(checked: type[T]) -> type[T]:
+    """Raise ``ConfigError`` if a class or a public method of it is called with arguments that it does not have."""
+    for name, method in list(vars(checked).items()):
+        if isinstance(method, FunctionType) and (name == "__init__" or not name.startswith("_")):
+            setattr(checked, name, check_arguments(method))
+    return checked
 
 
 if TYPE_CHECKING:

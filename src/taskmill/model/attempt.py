@@ -1,96 +1,18 @@
-"""An attempt at a task: its progress, how it ended, and what happens to the task then.
+"""An attempt at a task: how it ended, and what happens to the task then.
 
-A handler reports progress and raises ``RetryLater`` or ``GiveUp`` to control retries. Its end becomes an ``Outcome``.
-:mod:`taskmill.policy.verdicts` turns that into a ``Verdict``: what the attempt means by itself. ``Next`` is the state
-that follows once the row has shown whether the task has children and was asked to stop. The store writes it under the
-attempt's token.
+The end of a handler becomes an ``Outcome``. :mod:`taskmill.policy.verdicts` turns that into a ``Verdict``: what the
+attempt means by itself. ``Next`` is the state that follows once the row has shown whether the task has children and was
+asked to stop. The store writes it under the attempt's token.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
-from taskmill.model.durations import Duration, optional_milliseconds
-from taskmill.model.status import Ending, Status
-
-
-class ProgressReport(msgspec.Struct, frozen=True, gc=False):
-    """One report of a handler."""
-
-    fraction: float | None = None
-    message: str | None = None
-    done_bytes: int | None = None
-    total_bytes: int | None = None
-
-
-class StoredProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Progress as it is written to the store."""
-
-    fraction: float | None = None
-    message: str | None = None
-    done_bytes: int | None = None
-    total_bytes: int | None = None
-    rate: float | None = None
-    eta_ms: int | None = None
-
-
-class TaskProgress(msgspec.Struct, frozen=True):
-    """The progress of a task. ``rate`` is in bytes per second, ``eta`` is the remaining time at that rate."""
-
-    fraction: float | None = None
-    message: str | None = None
-    done_bytes: int | None = None
-    total_bytes: int | None = None
-    rate: float | None = None
-    eta: timedelta | None = None
-
-
-def readable_progress(stored: StoredProgress) -> TaskProgress:
-    return TaskProgress(
-        fraction=stored.fraction,
-        message=stored.message,
-        done_bytes=stored.done_bytes,
-        total_bytes=stored.total_bytes,
-        rate=stored.rate,
-        eta=None if stored.eta_ms is None else timedelta(milliseconds=stored.eta_ms),
-    )
-
-
-class RetryLater(Exception):
-    """Fail this attempt and retry: after ``after`` if given, else by the policy."""
-
-    def __init__(self, message: str = "", after: Duration | None = None) -> None:
-        super().__init__(message)
-        self.after = after
-        self.after_ms = optional_milliseconds(after, "after")
-
-
-class GiveUp(Exception):
-    """End the task as failed, without a retry."""
-
-
-LONGEST_MESSAGE = 10_000
-
-
-def message_of(wrong: BaseException) -> str:
-    """Return the message of an exception, whatever its ``__str__`` does."""
-    try:
-        # __str__ may return a subclass of str with its own behaviour; joining makes a plain str.
-        said = "".join(list(str(wrong)))
-    except BaseException as broken:  # noqa: BLE001 - __str__ is user code, and must not break the caller
-        said = f"(its message could not be read: {type(broken).__name__})"
-    printable = said.encode("utf-8", "replace").decode().replace("\0", "\\0")
-    return printable if len(printable) <= LONGEST_MESSAGE else printable[:LONGEST_MESSAGE] + "…"
-
-
-def exception_text(wrong: BaseException) -> str:
-    """Return the type and message, such as ``ValueError: message``."""
-    said = message_of(wrong)
-    return f"{type(wrong).__name__}: {said}" if said else type(wrong).__name__
+from taskmill.model.status import Ending, ErrorKind, Status
 
 
 class StopReason(StrEnum):
@@ -117,6 +39,16 @@ class StopReason(StrEnum):
         return self in (StopReason.CANCEL, StopReason.SUPERSEDE, StopReason.FAIL)
 
 
+class ErrorDetails(msgspec.Struct, frozen=True, gc=False):
+    """What is known about the exception of an attempt besides its text."""
+
+    exception: str
+    """The name of its class."""
+    location: str | None = None
+    """Where it was raised, such as ``photos.py:31 in resize``: the innermost frame of the program's own code."""
+    traceback: str | None = None
+
+
 class Succeeded(msgspec.Struct, frozen=True, gc=False):
     """The handler returned."""
 
@@ -128,12 +60,15 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
 
     error: str
     after_ms: int | None = None
+    details: ErrorDetails | None = None
+    timed_out: bool = False
 
 
 class GaveUp(msgspec.Struct, frozen=True, gc=False):
     """The handler raised ``GiveUp``, or its result cannot be stored."""
 
     error: str
+    details: ErrorDetails | None = None
 
 
 class Unrunnable(msgspec.Struct, frozen=True, gc=False):
@@ -143,6 +78,7 @@ class Unrunnable(msgspec.Struct, frozen=True, gc=False):
     """
 
     error: str
+    details: ErrorDetails | None = None
 
 
 class Stopped(msgspec.Struct, frozen=True, gc=False):
@@ -165,6 +101,8 @@ class Interrupted(msgspec.Struct, frozen=True, gc=False):
 
     from_outside: bool = False
     """True if something other than the scheduler cancelled it; if false, it may have cancelled itself."""
+    details: ErrorDetails | None = None
+    """Where the handler was when it was cancelled."""
 
 
 class Unstarted(msgspec.Struct, frozen=True, gc=False):
@@ -175,6 +113,14 @@ class Unstarted(msgspec.Struct, frozen=True, gc=False):
 
 RawOutcome = Succeeded | Failed | GaveUp | Unrunnable | Crashed | Interrupted | Unstarted
 Outcome = Succeeded | Failed | GaveUp | Unrunnable | Stopped | Crashed | Unstarted
+
+
+class AttemptFailure(msgspec.Struct, frozen=True, gc=False):
+    """The error that an attempt leaves with its verdict."""
+
+    kind: ErrorKind
+    error: str
+    details: ErrorDetails | None = None
 
 
 class End(msgspec.Struct, frozen=True, gc=False):

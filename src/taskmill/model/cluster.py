@@ -33,14 +33,27 @@ class RunningElsewhere(msgspec.Struct, frozen=True, array_like=True):
     progress: str | None
 
 
+class FailedElsewhere(msgspec.Struct, frozen=True, array_like=True):
+    """A failed attempt of a task that is retried."""
+
+    id: int
+    attempt: int
+    at: int
+    error: str
+    duration_ms: int | None
+    retry_ms: int
+
+
 class WorkElsewhere(msgspec.Struct, frozen=True):
-    """The tasks that other processes run, and the tasks of all processes that ended recently."""
+    """The tasks that other processes run, and the tasks of all processes that failed or ended recently."""
 
     running: Sequence[RunningElsewhere]
     ended: Sequence[tuple[int, int]]
     """``(ended_at, id)``, the last to end first."""
+    retried: Sequence[FailedElsewhere] = ()
+    """The last to fail first."""
     left_out: int = 0
-    """How many more have ended."""
+    """How many more have ended or failed."""
 
 
 class Demand(NamedTuple):

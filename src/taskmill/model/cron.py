@@ -61,6 +61,8 @@ class Firing(msgspec.Struct, frozen=True, kw_only=True):
     crashes: int = 0
     retry_at: int | None = None
     """When it may be retried; ``None`` while an attempt runs."""
+    by_hand: bool = False
+    """True if it was asked for, beside the schedule; its occurrence is then the instant of the request."""
 
 
 class CronState(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +81,8 @@ class CronState(msgspec.Struct, frozen=True, kw_only=True):
     last_success_at: int | None = None
     last_failure_at: int | None = None
     last_outcome: RunOutcome | None = None
+    options: str | None = None
+    """The options of its firings, for processes that do not declare it, as JSON; ``None`` if it has none of its own."""
 
     @property
     def is_running(self) -> bool:

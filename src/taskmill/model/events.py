@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from taskmill.model.attempt import TaskProgress
+from taskmill.model.progress import TaskProgress
 from taskmill.model.settings import AllocationReason
 
 

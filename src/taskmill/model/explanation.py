@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -49,12 +49,23 @@ class Hold(msgspec.Struct, frozen=True):
     detail: str
 
 
+class Remedy(msgspec.Struct, frozen=True):
+    """A change that would start a waiting task now: in words, and for ``Scheduler.apply``."""
+
+    text: str
+    changes: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a task waits. ``str()`` reads as a sentence.
 
     ``ahead`` counts the tasks that would start before it now; if ``ahead_is_exact`` is False, there are more than that.
-    ``estimated_start`` is an estimate from recent endings, or a known due time; ``None`` if neither exists, or if too
-    many tasks are ahead to count them.
+    ``estimated_start`` is a known due time, the median of a few simulations or, for a queue that is too large to
+    simulate, an estimate from recent endings; ``None`` if none of them exists, or if too many tasks are ahead to count
+    them. ``earliest_start`` and ``latest_start`` hold eight of ten simulated starts; ``None`` without a simulation.
     """
 
     task_id: int
@@ -66,6 +77,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     estimated_start: datetime | None
     ahead_is_exact: bool = True
+    earliest_start: datetime | None = None
+    latest_start: datetime | None = None
+    remedies: Sequence[Remedy] = ()
+    """Small changes, each of which would start the task now."""
 
     def __str__(self) -> str:
         return self.summary

@@ -68,13 +68,11 @@ class IoBudget(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Settin
 
 NO_IO = IoBudget()
 
-_decode = msgspec.json.Decoder(IoBudget).decode
-
 
 @lru_cache(maxsize=8192)
 def stored_budget(stored: str | None) -> IoBudget | None:
     """Decode a stored budget; return ``None`` if there is none or it is ``learn``."""
-    return None if stored is None or stored == LEARN else _decode(stored)
+    return None if stored is None or stored == LEARN else msgspec.json.decode(stored, type=IoBudget)
 
 
 def readable_budget(stored: str) -> IoBudget | None:

@@ -38,7 +38,8 @@ def plain(value: object) -> Any:
     if isinstance(value, TaskRecord | HistoryRecord):
         return {**{name: plain(getattr(value, name)) for name in value.__struct_fields__}, "state": value.state}
     if isinstance(value, msgspec.Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return {name: plain(item) for name, item in fields.items() if not callable(item)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # Imported here, because the event classes take a third of the time to import taskmill.
         from taskmill.model.events import Event

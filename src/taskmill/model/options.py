@@ -15,8 +15,7 @@ from taskmill.errors import ConfigError, InvalidDependency, InvalidTag, Submissi
 from taskmill.model.durations import instant, milliseconds, optional_milliseconds
 from taskmill.model.io_budget import LEARN, IoBudget
 from taskmill.model.settings import RateLimit, Retry, priority_value
-from taskmill.model.status import OnDependencyFailure, OnDuplicate, TtlFrom, choice
-from taskmill.model.task import OnParentExpiry
+from taskmill.model.status import OnDependencyFailure, OnDuplicate, OnParentExpiry, TtlFrom, choice
 
 MOST_TAGS = 32
 LONGEST_TAG_NAME = 64

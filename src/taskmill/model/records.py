@@ -8,9 +8,41 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from taskmill.model.attempt import TaskProgress
 from taskmill.model.io_budget import IoBudget
-from taskmill.model.status import Ending, EndingWord, Status, StatusWord
+from taskmill.model.progress import TaskProgress
+from taskmill.model.status import Ending, EndingWord, ErrorKind, Status, StatusWord
+
+
+class AttemptError(msgspec.Struct, frozen=True):
+    """What went wrong in one attempt."""
+
+    attempt: int
+    at: datetime
+    """When it was recorded: at the end of the attempt, or for a crash when it was found."""
+    kind: ErrorKind
+    error: str
+    traceback: str | None
+    """The traceback from the handler's own frame on, at most 16 KiB; ``None`` if there is none, as after a crash."""
+    node: str | None
+    """The node that ran the attempt: host and process; ``None`` if unknown."""
+    duration: timedelta | None
+    """How long the attempt took; ``None`` if unknown."""
+
+
+class ErrorGroup(msgspec.Struct, frozen=True):
+    """Errors of one task type with the same exception class, raised in the same place."""
+
+    type: str
+    exception: str
+    """The name of the exception class; the kind of the error, such as ``crashed``, if there was no exception."""
+    location: str | None
+    """The innermost frame of the program's own code, such as ``photos.py:31 in resize``."""
+    count: int
+    """The number of failed attempts."""
+    first_at: datetime
+    last_at: datetime
+    sample_ids: tuple[int, ...]
+    """At most five of the tasks, the last to fail first."""
 
 
 class _Described(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +66,8 @@ class _Described(msgspec.Struct, frozen=True, kw_only=True):
     io: IoBudget | None
     progress: TaskProgress | None
     last_error: str | None
+    errors: tuple[AttemptError, ...] = ()
+    """The errors of its attempts, oldest first, at most the last 20."""
 
 
 class TaskRecord(_Described, frozen=True, kw_only=True):

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import IntEnum
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, TypedDict, cast
 
 import msgspec
 
 from taskmill.errors import ConfigError
-from taskmill.model.arguments import SettingsMeta, check_arguments, check_settings
+from taskmill.model.arguments import SettingsMeta, check_arguments
 from taskmill.model.durations import Duration, Span, milliseconds, optional_milliseconds
 from taskmill.model.status import Ending, choice
 
@@ -67,6 +66,7 @@ class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Setti
             raise ConfigError("interval must be longer than zero")
         # Normalized, so that equal limits compare equal, however they were written, stored or read.
         msgspec.structs.force_setattr(self, "interval", timedelta(milliseconds=ms))
+        msgspec.structs.force_setattr(self, "burst", self.capacity)
 
     @classmethod
     @check_arguments
@@ -88,7 +88,7 @@ class RateLimit(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Setti
 
     @property
     def capacity(self) -> int:
-        """The number of permits in a full bucket."""
+        """The number of permits in a full bucket: ``burst``."""
         return self.permits if self.burst is None else self.burst
 
 
@@ -200,9 +200,7 @@ class Aging(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
         return cast("timedelta", self.interval) // _MILLISECOND
 
 
-@check_settings
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
     """How often, and after which delays, a failed task is retried.
 
     Create one with :meth:`none`, :meth:`constant`, :meth:`linear` or :meth:`exponential`. ``retries`` counts the
@@ -280,7 +278,7 @@ PRUNE_BITE = 500
 """The most tasks moved or removed in one transaction, so that other writers do not wait long."""
 
 
-class PruneRule(NamedTuple):
+class PruneRule(msgspec.Struct, frozen=True):
     """Keep the newest ``max_count`` tasks with any of these endings, if they are not older than ``max_age_ms``."""
 
     endings: tuple[Ending, ...]
@@ -288,9 +286,7 @@ class PruneRule(NamedTuple):
     max_age_ms: int | None
 
 
-@check_settings
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(msgspec.Struct, frozen=True, metaclass=SettingsMeta):
     """Keep at most ``max_count`` ended tasks, none older than ``max_age``; ``None`` means no limit.
 
     ``per_status`` gives single endings their own limits, as a number or a ``Retention``:
@@ -299,13 +295,13 @@ class Retention:
 
     max_count: int | None = 10_000
     max_age: Duration | None = None
-    per_status: Mapping[str, Retention | int | None] = field(default_factory=dict[str, "Retention | int | None"])
+    per_status: Mapping[str, Retention | int | None] = {}
 
     def __post_init__(self) -> None:
         _check_count(self.max_count, "max_count")
         if (ms := optional_milliseconds(self.max_age, "max_age")) is not None:
             # Normalized, so that equal settings compare equal, however they were written.
-            object.__setattr__(self, "max_age", timedelta(milliseconds=ms))
+            msgspec.structs.force_setattr(self, "max_age", timedelta(milliseconds=ms))
         if not isinstance(self.per_status, Mapping):
             raise ConfigError("per_status must map endings to numbers or Retention values")
         for name, rule in self.per_status.items():
@@ -324,6 +320,26 @@ class Retention:
         if isinstance(rule, Retention):
             return PruneRule((ending,), rule.max_count, optional_milliseconds(rule.max_age, "max_age"))
         return PruneRule((ending,), rule, optional_milliseconds(self.max_age, "max_age"))
+
+
+class RetentionLimits(TypedDict, total=False):
+    """The fields of a ``Retention``, for one pruning; a field that is not given does not limit it."""
+
+    max_count: int | None
+    max_age: Duration | None
+    per_status: Mapping[str, Retention | int | None]
+
+
+def chosen_retention(retention: Retention | None, limits: RetentionLimits) -> Retention | None:
+    """Return the retention that a caller gave, as a value or by its fields."""
+    if retention is not None and not isinstance(retention, Retention):
+        raise ConfigError(f"retention must be a Retention or None, not {type(retention).__name__}")
+    if retention is not None and limits:
+        raise ConfigError(f"give a retention or {', '.join(limits)}, not both")
+    if not limits:
+        return retention
+    limits.setdefault("max_count", None)
+    return Retention(**limits)
 
 
 def _check_count(count: object, name: str) -> None:

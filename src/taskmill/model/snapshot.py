@@ -116,3 +116,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """True if any scheduler dispatches, in this process or another."""
     nodes: Sequence[NodeSnapshot]
     """The dispatching nodes, and dead nodes whose tasks were not yet returned to the queue."""
+    next_due: TaskRecord | None = None
+    """The scheduled task that is due first."""

@@ -59,6 +59,13 @@ class OnDependencyFailure(StrEnum):
     IGNORE = "ignore"
 
 
+class OnParentExpiry(StrEnum):
+    """What happens to a running child when its parent expires."""
+
+    COMPLETE = "complete"
+    CANCEL = "cancel"
+
+
 StatusWord = Literal["pending", "scheduled", "blocked", "running", "paused", "waiting"]
 EndingWord = Literal["completed", "failed", "dead_letter", "cancelled", "superseded", "expired", "dependency_failed"]
 OnDuplicateWord = Literal["skip", "supersede", "reject", "requeue"]
@@ -68,6 +75,8 @@ OnParentExpiryWord = Literal["complete", "cancel"]
 
 Kind = Literal["inserted", "duplicate", "upgraded", "requeued", "superseded"]
 RunIn = Literal["process"]
+ErrorKind = Literal["failed", "timeout", "crashed", "gave_up"]
+"""Why an attempt failed."""
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 

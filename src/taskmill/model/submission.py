@@ -1,10 +1,10 @@
-"""A submission: a task as the caller gave it, before defaults are applied and anything is stored."""
+"""A submission: a task as the caller gave it, before defaults are applied, and the result of storing it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypedDict, Unpack, cast
 
 from taskmill.errors import SubmissionError
 from taskmill.model.durations import Duration
@@ -12,6 +12,7 @@ from taskmill.model.io_budget import IoBudget
 from taskmill.model.options import checked_options
 from taskmill.model.settings import Retry
 from taskmill.model.status import (
+    Kind,
     OnDependencyFailure,
     OnDependencyFailureWord,
     OnDuplicate,
@@ -19,7 +20,7 @@ from taskmill.model.status import (
     TtlFrom,
     TtlFromWord,
 )
-from taskmill.model.task import is_full_name
+from taskmill.model.type_name import is_full_name
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -131,6 +132,14 @@ class Submission(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"Submission({self.type!r}, {dict(self.payload)!r})"
+
+
+class Stored(NamedTuple):
+    """The result of one submission."""
+
+    id: int
+    kind: Kind
+    replaced_id: int | None = None
 
 
 def checked_submissions(given: object) -> list[Submission]:

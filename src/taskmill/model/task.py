@@ -6,8 +6,6 @@ an ``Outcome`` → a ``Verdict`` (both in :mod:`taskmill.model.attempt`). All in
 
 from __future__ import annotations
 
-from enum import StrEnum
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -15,31 +13,7 @@ import msgspec
 from taskmill.model.attempt import StopReason
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.settings import Retry
-from taskmill.model.status import Kind, OnDependencyFailure, OnDuplicate, Status
-
-SEPARATOR = "::"
-
-
-def full_name(domain: str, task: str) -> str:
-    return f"{domain}{SEPARATOR}{task}"
-
-
-def is_full_name(type_name: str) -> bool:
-    """True if the name has two parts: a domain and a task."""
-    parts = type_name.split(SEPARATOR)
-    return len(parts) == 2 and all(parts)
-
-
-@lru_cache(1024)
-def domain_of(type_name: str) -> str:
-    return type_name.partition(SEPARATOR)[0]
-
-
-class OnParentExpiry(StrEnum):
-    """What happens to a running child when its parent expires."""
-
-    COMPLETE = "complete"
-    CANCEL = "cancel"
+from taskmill.model.status import OnDependencyFailure, OnDuplicate, OnParentExpiry, Status
 
 
 class Links(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -167,14 +141,6 @@ class Crossing(NamedTuple):
     until: int
 
 
-class Stored(NamedTuple):
-    """The result of one submission."""
-
-    id: int
-    kind: Kind
-    replaced_id: int | None = None
-
-
 class Family(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What an attempt needs to know about the children of its task."""
 
@@ -234,6 +200,10 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     @property
     def place(self) -> Place:
         return Place(self.queued_at, self.place_id, self.id, self.renewed_at, self.io)
+
+    @property
+    def aged_from(self) -> int:
+        return self.queued_at if self.renewed_at is None else self.renewed_at
 
     @property
     def lane(self) -> Lane:

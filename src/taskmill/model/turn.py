@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from taskmill.model.attempt import StopReason, Verdict
+from taskmill.model.attempt import AttemptFailure, StopReason, Verdict
 from taskmill.model.cluster import Admission, Elsewhere, Others, Preemption
 from taskmill.model.commit import Commit
 from taskmill.model.controls import Bucket, Controls, Scope
@@ -35,6 +35,8 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     """What the attempt has read, written and sent, as a budget in JSON."""
     stopped: bool = False
     """True if the verdict already includes a request to stop. Otherwise such a request overrides the verdict."""
+    failure: AttemptFailure | None = None
+    """The error that the attempt leaves; None if it did not fail."""
 
 
 class TurnUpkeep(msgspec.Struct, frozen=True, gc=False):

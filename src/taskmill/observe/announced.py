@@ -1,8 +1,8 @@
-"""Which starts and endings were announced, so that none is announced twice.
+"""Which starts, retried failures and endings were announced, so that none is announced twice.
 
-A start or an ending of a task reaches listeners in one of two ways: this process committed it, or it was read from the
-store because another process did. A commit of this process may be read from the store before it is announced, so both
-ways check here first.
+A start, a failure or an ending of a task reaches listeners in one of two ways: this process committed it, or it was
+read from the store because another process did. A commit of this process may be read from the store before it is
+announced, so both ways check here first.
 """
 
 from __future__ import annotations
@@ -27,24 +27,31 @@ ENDINGS = frozenset(
 
 
 class Announced:
-    """The starts and endings that were announced lately; instants are in milliseconds."""
+    """The starts, failures and endings that were announced lately; instants are in milliseconds."""
 
     def __init__(self) -> None:
         self._starts: dict[int, tuple[int, int]] = {}
         """The last announced attempt of each task, and when it was announced."""
+        self._failures: dict[int, tuple[int, int]] = {}
+        """The last attempt of each task that was announced as failed and retried, and when it was announced."""
         self._ended_here: dict[int, int] = {}
         """When the ending of a task, committed here, was announced."""
         self._ended_elsewhere: dict[int, int] = {}
         """For each task whose ending was read from the store: when the task ended."""
 
-    def is_news_of_this_process(self, kind: str, id: int, now: int, details: Mapping[str, Any]) -> bool:
-        """Note an event of this process; return False if it was announced because it was read from the store."""
+    def is_news_of_this_process(
+        self, kind: str, id: int, now: int, details: Mapping[str, Any], attempt: int | None = None
+    ) -> bool:
+        """Note an event of this process; return False if it was announced because it was read from the store.
+
+        ``attempt`` is the number of the attempt, if the event is about one.
+        """
         if kind == "TaskDispatched":
             self._starts[id] = (details["attempt"], now)
         if kind not in ENDINGS or details.get("will_retry"):
             # The task is active; if it had ended, it was revived.
             self._ended_elsewhere.pop(id, None)
-            return True
+            return kind != "TaskFailed" or attempt is None or self.is_new_failure(id, attempt, now)
         if id in self._ended_elsewhere:
             return False
         self._ended_here[id] = now
@@ -55,6 +62,17 @@ class Announced:
         known = self._starts.get(id)
         self._starts[id] = (attempt, now)
         return known is None or known[0] < attempt
+
+    def may_be_new_failure(self, id: int, attempt: int) -> bool:
+        """True if a failure that was read from the store was not announced before."""
+        return self._failures.get(id, (0, 0))[0] < attempt
+
+    def is_new_failure(self, id: int, attempt: int, now: int) -> bool:
+        """Note a failure that is retried; return False if it was announced before."""
+        is_new = self.may_be_new_failure(id, attempt)
+        if is_new:
+            self._failures[id] = (attempt, now)
+        return is_new
 
     def may_be_new_ending(self, id: int, ended_at: int) -> bool:
         """True if an ending that was read from the store was not announced before."""
@@ -72,5 +90,6 @@ class Announced:
         """Forget what is too old to be read from the store again; the starts of running tasks are kept."""
         before = now - KEPT_MS
         self._starts = {id: start for id, start in self._starts.items() if start[1] >= before or id in running}
+        self._failures = {id: failure for id, failure in self._failures.items() if failure[1] >= before}
         self._ended_here = {id: at for id, at in self._ended_here.items() if at >= before}
         self._ended_elsewhere = {id: at for id, at in self._ended_elsewhere.items() if at >= before}

@@ -18,11 +18,12 @@ from weakref import WeakSet
 import msgspec
 
 from taskmill.core.ports import Clock
-from taskmill.core.process import forked
+from taskmill.core.process import forked, this_process
 from taskmill.errors import ConfigError
 from taskmill.model.options import decode_tags
 from taskmill.model.settings import Aging
-from taskmill.model.task import Claimed, Described, domain_of
+from taskmill.model.task import Claimed, Described
+from taskmill.model.type_name import domain_of
 from taskmill.observe.announced import Announced
 from taskmill.policy.aging import effective_priority
 
@@ -57,7 +58,7 @@ class Listener(Generic[E]):
         return self
 
     async def __anext__(self) -> E:
-        if self._bus.opened_in != os.getpid():
+        if self._bus.opened_in != this_process():
             raise forked(self._bus.opened_in)
         while True:
             if self._events:
@@ -74,6 +75,11 @@ class Listener(Generic[E]):
         """Stop listening."""
         self._bus.forget(self)
         self.end()
+
+    async def leave(self) -> None:
+        """Stop listening, and keep no events for a continuation: without other listeners none is built from now on."""
+        await self.aclose()
+        self._bus.drop_unheard()
 
     def end(self) -> None:
         """End the iteration after the queued events."""
@@ -103,7 +109,7 @@ class EventBus:
 
     def __init__(self, clock: Clock, aging: Aging | None = None) -> None:
         self._clock = clock
-        self.opened_in = os.getpid()
+        self.opened_in = this_process()
         """The process whose events these are; a forked child has none."""
         self.aging = aging
         self.counters: Counters | None = None
@@ -158,6 +164,11 @@ class EventBus:
     def forget(self, listener: Listener[Any]) -> None:
         self._listeners.discard(listener)
 
+    def drop_unheard(self) -> None:
+        """Drop the recent events if there is no listener."""
+        if not self._listeners:
+            self._drop_recent()
+
     def end_listeners(self) -> None:
         """End all listeners, and end each new one as soon as it is created, because the program shuts down."""
         self._is_ending = True
@@ -181,8 +192,10 @@ class EventBus:
         if not self.is_heard:
             return
         now = self._clock.now_ms()
-        if self.announced is not None and not self.announced.is_news_of_this_process(kind, task.id, now, details):
-            return
+        if self.announced is not None:
+            attempt = task.attempt if isinstance(task, Claimed) else None
+            if not self.announced.is_news_of_this_process(kind, task.id, now, details, attempt):
+                return
         about = described(task, self.aging, now)
         self._offer(event_kind(kind)(seq=self._seq, at=self._clock.now(), **about, **details))
 

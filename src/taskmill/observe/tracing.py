@@ -20,7 +20,8 @@ from taskmill.define.context import Context
 from taskmill.define.current import current
 from taskmill.define.signature import json_encode
 from taskmill.errors import ConfigError
-from taskmill.model.task import NO_OVERRIDES, NewTask, Overrides, Stored, StoredTrace
+from taskmill.model.submission import Stored
+from taskmill.model.task import NO_OVERRIDES, NewTask, Overrides, StoredTrace
 
 try:
     from opentelemetry import propagate, trace

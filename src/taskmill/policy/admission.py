@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from taskmill.model.cluster import Admission, Demand, Elsewhere, Start
 from taskmill.model.controls import Scope, ScopeKind
-from taskmill.model.task import domain_of
+from taskmill.model.type_name import domain_of
 from taskmill.policy.holds import at_cap, beyond_share
 from taskmill.policy.shares import allocate
 

@@ -18,7 +18,7 @@ from taskmill.model.machine import NodeMachine
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.settings import RateLimit
 from taskmill.model.status import Status
-from taskmill.model.task import domain_of
+from taskmill.model.type_name import domain_of
 from taskmill.policy.aging import effective_priority, next_step_ms
 from taskmill.policy.holds import beyond_share, holds_on_group, holds_on_type, out_of_slots, passes_shares
 from taskmill.policy.io_room import IoLoad, IoRoom
@@ -54,6 +54,9 @@ _ORDER: Sequence[Reason] = (
     "type_rate",
 )
 """The order in which limits are listed."""
+PROCESS_IS_GONE = "its process is gone; the task starts again when a scheduler dispatches"
+EXPECTED = "Expected to start"
+"""How the sentence about the estimated start begins."""
 ENOUGH_ENDINGS = 5
 """The fewest recent endings from which a start is estimated."""
 
@@ -100,6 +103,8 @@ def _holds(situation: Situation, around: Surroundings, rules: Rules, effective: 
     if situation.status is Status.RUNNING:
         if situation.stop is not None:
             yield Hold("stopping", f"it was asked to stop ({situation.stop}) and has not ended yet")
+        if not around.is_dispatching:
+            yield Hold("no_dispatcher", PROCESS_IS_GONE)
         return
     yield from _own_holds(situation, around.machines, now)
     pauses = list(_pauses(situation, rules, now))
@@ -349,7 +354,8 @@ def _summary(
     status, expires_at = shown.status, shown.expires_at
     what = f"Task {situation.id} ({situation.type})"
     if status is Status.RUNNING:
-        since = f"has been running since {clock_text(situation.started_at or now)}, attempt {situation.attempt}"
+        running = "has been running" if around.is_dispatching else "has been marked as running"
+        since = f"{running} since {clock_text(situation.started_at or now)}, attempt {situation.attempt}"
         return f"{what} {since}" + "".join(f"; {hold.detail}" for hold in holds) + "."
     what += f" is {status}"
     parts = [what + (": " + "; ".join(hold.detail for hold in holds) if holds else " and may start at once")]
@@ -372,5 +378,5 @@ def _summary(
         is_guess = _QUEUEING.intersection(hold.reason for hold in holds)
         basis = f", estimated from the last {around.recent[0]} tasks that ended" if is_guess else ""
         not_before = "not before " if _is_only_a_bound(holds, around) else ""
-        parts.append(f"expected to start {not_before}{when_text(start, now)}{basis}")
+        parts.append(f"{EXPECTED.lower()} {not_before}{when_text(start, now)}{basis}")
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."

@@ -1,7 +1,7 @@
 """Choose the group that is next, so that sharing is fair over time.
 
-If slots are shared (:mod:`taskmill.policy.shares`), :class:`Service` finds the group that is furthest behind its
-portion. Otherwise priority is global, and :class:`Ring` is a round robin over the groups of equally urgent tasks.
+If slots are shared (:mod:`taskmill.policy.shares`), :class:`VirtualTime` finds the group that is furthest behind its
+portion. Otherwise priority is global, and :class:`RoundRobin` lets the groups of equally urgent tasks take turns.
 
 Laws: with more groups than slots, each group gets its portion over time, whatever its name; no group with a portion
 starves, however many others come and go; no group gains by having been idle.
@@ -10,6 +10,7 @@ starves, however many others come and go; no group gains by having been idle.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import NamedTuple
 
 LEAST_MS = 100
 """The charge for a start, in milliseconds of a slot. A task that runs longer is charged the rest when it ends.
@@ -19,6 +20,13 @@ shorter tasks all cost the same.
 """
 _MOST_REMEMBERED = 64
 _MOST_CREDIT_MS = 10 * LEAST_MS
+
+
+class Charge(NamedTuple):
+    """By how much a service has moved the due time of its group, and the virtual time."""
+
+    due: float = 0.0
+    reached: float = 0.0
 
 
 class VirtualTime:
@@ -40,17 +48,25 @@ class VirtualTime:
         """Return the virtual time at which the next turn of a group is due; smaller is sooner."""
         return self._due.setdefault(group, self._reached)
 
-    def begin(self, group: str, weight: float, all_weights: float) -> None:
+    def begin(self, group: str, weight: float, all_weights: float) -> Charge:
         """Charge the start of a task whose group had its turn; ``all_weights`` sums the groups that have work."""
-        at = self.due(group)
+        at, reached = self.due(group), self._reached
         # Bound the credit: a group that missed its turns while it was at its limit must not make up for all of them.
-        self._due[group] = max(at, self._reached - _MOST_CREDIT_MS / weight) + LEAST_MS / weight
-        self._reached = max(self._reached + LEAST_MS / max(all_weights, weight), at)
+        self._due[group] = max(at, reached - _MOST_CREDIT_MS / weight) + LEAST_MS / weight
+        self._reached = max(reached + LEAST_MS / max(all_weights, weight), at)
+        return Charge(self._due[group] - at, self._reached - reached)
 
-    def charge(self, group: str, weight: float, all_weights: float, ms: float) -> None:
+    def charge(self, group: str, weight: float, all_weights: float, ms: float) -> Charge:
         """Charge other service: a start beyond the shares, or slot time beyond the charge for the start."""
-        self._due[group] = self.due(group) + ms / weight
-        self._reached += ms / max(all_weights, weight)
+        made = Charge(ms / weight, ms / max(all_weights, weight))
+        self._due[group] = self.due(group) + made.due
+        self._reached += made.reached
+        return made
+
+    def take_back(self, group: str, charge: Charge) -> None:
+        """Take back the charge for a task that did not start."""
+        self._due[group] = self.due(group) - charge.due
+        self._reached -= charge.reached
 
     def forget_idle(self, working: Container[str]) -> None:
         """Forget groups without work, except those that have had more than their portion."""
@@ -75,9 +91,16 @@ class RoundRobin:
             self.had_turn(group)
         return self._last[group]
 
-    def had_turn(self, group: str) -> None:
+    def had_turn(self, group: str) -> int:
+        """Note a turn of a group and return its number."""
         self._turn += 1
         self._last[group] = self._turn
+        return self._turn
+
+    def take_back(self, group: str, turn: int, before: int) -> None:
+        """Take back a turn in which no task started, unless the group has had another since ``before``."""
+        if self._last.get(group) == turn:
+            self._last[group] = before
 
     def leave(self, group: str) -> None:
         self._last.pop(group, None)

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
 from taskmill.model.explanation import Reason
 from taskmill.model.settings import RateLimit
-from taskmill.model.task import domain_of
+from taskmill.model.type_name import domain_of
 from taskmill.policy.aging import is_urgent
 from taskmill.policy.rules import Rules
 

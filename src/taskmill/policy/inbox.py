@@ -14,7 +14,8 @@ import msgspec
 
 from taskmill.errors import CyclicDependency, DuplicateTask, SubmissionError
 from taskmill.model.status import Kind, Status
-from taskmill.model.task import NO_LINKS, Links, NewTask, Stored
+from taskmill.model.submission import Stored
+from taskmill.model.task import NO_LINKS, Links, NewTask
 from taskmill.policy.dependencies import (
     NO_NEEDS,
     WAITS_FOR_ITSELF,

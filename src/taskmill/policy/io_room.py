@@ -131,14 +131,18 @@ class IoRoom:
         return budget is not None and (held := self._hold(budget)) is not None and held.ahead > 0
 
     def _hold(self, budget: IoBudget) -> IoHold | None:
+        """Return the hold on the first axis on which another task already waits, else on the first that is full."""
+        found: IoHold | None = None
         for index, amount in enumerate(budget.amounts):
             allowed = self._allowed[index]
             if not amount or allowed is None or not self._counts[index]:
                 continue
             running, ahead = self._running[index], self._ahead[index]
-            if running + ahead + amount > allowed:
-                return IoHold(AXES[index], running, ahead, amount, allowed)
-        return None
+            if running + ahead + amount > allowed and (found is None or ahead):
+                found = IoHold(AXES[index], running, ahead, amount, allowed)
+                if ahead:
+                    break
+        return found
 
 
 RUNS = 50

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from taskmill.model.attempt import ProgressReport, StoredProgress, TaskProgress
+from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress
 from taskmill.model.status import Status
 
 SMOOTHING = 0.3

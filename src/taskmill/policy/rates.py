@@ -10,7 +10,10 @@ from the new time. A clock that steps forward fills the bucket, but no further.
 
 from __future__ import annotations
 
-from taskmill.model.controls import Bucket
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from taskmill.model.controls import Bucket, Scope, ScopeKind
 from taskmill.model.settings import RateLimit
 
 
@@ -30,6 +33,29 @@ def take_permits(bucket: Bucket, limit: RateLimit, now: int, count: int = 1) -> 
     if count < 0 or level < 0:
         raise ValueError(f"cannot take {count} permits of {refilled.level // limit.interval_ms}")
     return Bucket(level, now, limit.interval_ms)
+
+
+def take_for_starts(
+    rates: Sequence[tuple[Scope, RateLimit, Bucket]],
+    starts: Iterable[tuple[str, str]],
+    now: int,
+    *,
+    among_nodes: bool = False,
+) -> list[tuple[Scope, Bucket]]:
+    """Take one permit for each task that starts, given by its group and type, from each limit that applies to it.
+
+    With several nodes, a turn may be planned before another node's turn and committed after it. The bucket's time is
+    then ahead of ``now`` and must not go back, or the bucket would be refilled twice for the same time.
+    """
+    started = Counter[Scope]()
+    for group, type in starts:
+        started[Scope(ScopeKind.GROUP, group)] += 1
+        started[Scope(ScopeKind.TYPE, type)] += 1
+    return [
+        (scope, take_permits(bucket, limit, at, min(started[scope], permits_at(bucket, limit, at))))
+        for scope, limit, bucket in rates
+        for at in [max(now, bucket.at) if among_nodes else now]
+    ]
 
 
 def next_permit_at(bucket: Bucket, limit: RateLimit, now: int) -> int:

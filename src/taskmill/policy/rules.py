@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from taskmill.model.controls import EVERYTHING, NO_CHANGE, Change, Controls, Declared, Pause, Scope, ScopeKind
 from taskmill.model.settings import Group, RateLimit
-from taskmill.model.task import domain_of
+from taskmill.model.type_name import domain_of
 from taskmill.policy.shares import is_shared
 
 

@@ -26,8 +26,10 @@ from taskmill.model.attempt import (
     FOR_A_TASK,
     FOR_PRESSURE,
     Again,
+    AttemptFailure,
     Crashed,
     End,
+    ErrorDetails,
     Failed,
     GaveUp,
     Interrupted,
@@ -67,15 +69,39 @@ def settled(raw: RawOutcome, reason: StopReason | None, timeout_ms: int | None =
                 return raw
             if raw.from_outside:
                 return Stopped(StopReason.OUTSIDE)
-            return Failed("CancelledError: the handler cancelled itself")
+            return Failed("CancelledError: the handler cancelled itself", details=raw.details)
         case StopReason.CANCEL | StopReason.SUPERSEDE | StopReason.FAIL:
             return Stopped(reason)
         case StopReason.TIMEOUT:
-            return Failed(f"TimeoutError: exceeded its timeout of {(timeout_ms or 0) / 1000:g} s")
+            error = f"TimeoutError: exceeded its timeout of {(timeout_ms or 0) / 1000:g} s"
+            return Failed(error, details=_stuck_at(raw), timed_out=True)
         case StopReason.SHUTDOWN | StopReason.PREEMPT | StopReason.EASE | StopReason.CUT_OFF | StopReason.OUTSIDE:
             return raw if isinstance(raw, Succeeded) else Stopped(reason)
         case _:
             assert_never(reason)
+
+
+def _stuck_at(raw: RawOutcome) -> ErrorDetails:
+    """Return where a handler was when its timeout cancelled it, as far as its end shows that."""
+    found = raw.details if isinstance(raw, Interrupted | Failed | GaveUp) else None
+    return msgspec.structs.replace(found or ErrorDetails(""), exception="TimeoutError")
+
+
+def failure_of(outcome: Outcome) -> AttemptFailure | None:
+    """Return the error that an attempt leaves; None if it succeeded, was stopped or never started."""
+    match outcome:
+        case Failed(error):
+            return AttemptFailure("timeout" if outcome.timed_out else "failed", error, outcome.details)
+        case GaveUp(error):
+            return AttemptFailure("gave_up", error, outcome.details)
+        case Unrunnable(error):
+            return AttemptFailure("failed", error, outcome.details)
+        case Crashed(error):
+            return AttemptFailure("crashed", error)
+        case Succeeded() | Stopped() | Unstarted():
+            return None
+        case _:
+            assert_never(outcome)
 
 
 def retry_delay_ms(retry: Retry, retries_so_far: int, random: float = 1.0) -> int:
@@ -211,11 +237,18 @@ class Orphan(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """True if its dispatcher had stopped gracefully, but the handler did not stop in time."""
     has_begun: bool = True
     """False if it was prefetched and waited for a slot."""
+    node: int | None = None
+    """The node that ran it, in a cluster."""
+
+    @property
+    def has_crashed(self) -> bool:
+        """True if its process died while its handler ran."""
+        return self.has_begun and not self.had_stopped
 
 
 def after_death(orphan: Orphan) -> Again | End | StopChildren:
     """Return the next state of a task whose dispatcher died: it runs again, unless it keeps killing its process."""
-    stop, crashes = orphan.stop, orphan.crashes + (orphan.has_begun and not orphan.had_stopped)
+    stop, crashes = orphan.stop, orphan.crashes + orphan.has_crashed
     if stop is not None and not orphan.has_begun:
         return End(ENDING_OF_STOP[stop])
     if orphan.had_stopped or not quarantined(crashes, stopping=stop is not None):

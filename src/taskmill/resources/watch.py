@@ -20,7 +20,7 @@ import msgspec
 
 from taskmill.core.logs import resources_logger as logger
 from taskmill.core.ports import Clock
-from taskmill.model.attempt import exception_text
+from taskmill.model.exceptions import exception_text
 from taskmill.model.io_budget import IoBudget
 from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity, PressureSource, Reading, ResourceSampler
 from taskmill.policy.capacity import capacity_in_use, learned

@@ -23,10 +23,11 @@ from taskmill.core.logs import about, logger
 from taskmill.core.ports import Dispatches, Durable
 from taskmill.dispatch.shares import Reallocation
 from taskmill.errors import StoreError
-from taskmill.model.attempt import End, MakeWay, Return, TryAgain, Wait, readable_progress
+from taskmill.model.attempt import End, MakeWay, Return, TryAgain, Wait
 from taskmill.model.commit import NO_COMMIT, Commit
 from taskmill.model.controls import Scope, ScopeKind
 from taskmill.model.durations import from_ms
+from taskmill.model.progress import readable_progress
 from taskmill.model.status import Ending
 from taskmill.model.task import Claimed, Crossing, Described, Lane, NewTask
 from taskmill.model.turn import Judged, TurnResult

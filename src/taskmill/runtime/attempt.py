@@ -33,23 +33,17 @@ from taskmill.define.registry import RegisteredType
 from taskmill.errors import InvalidState
 from taskmill.execute.work import RunningHandler
 from taskmill.handle import Handle, Spawned
-from taskmill.model.attempt import (
-    Outcome,
-    ProgressReport,
-    Stopped,
-    StopReason,
-    StoredProgress,
-    TaskProgress,
-    readable_progress,
-)
+from taskmill.model.attempt import Outcome, Stopped, StopReason
 from taskmill.model.durations import from_ms, optional_from_ms
 from taskmill.model.io_budget import IoBudget, stored_budget
 from taskmill.model.options import decode_tags
+from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress, readable_progress
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.settings import Retry
 from taskmill.model.status import Status
 from taskmill.model.submission import Submission
-from taskmill.model.task import NO_OVERRIDES, Claimed, Origin, Overrides, StoredTrace, domain_of
+from taskmill.model.task import NO_OVERRIDES, Claimed, Origin, Overrides, StoredTrace
+from taskmill.model.type_name import domain_of
 from taskmill.policy.progress import advanced
 
 _decode_overrides = msgspec.json.Decoder(Overrides).decode

@@ -29,6 +29,7 @@ from taskmill.define.registry import RegisteredType, Registry
 from taskmill.define.task import PartName
 from taskmill.dispatch.limits import Load
 from taskmill.errors import StoreError
+from taskmill.execute.tracebacks import details_of
 from taskmill.execute.work import error_text, outcome_of_exception
 from taskmill.model.attempt import Failed, Interrupted, Outcome, RawOutcome, Stopped, StopReason, Succeeded, Unrunnable
 from taskmill.model.records import TaskRecord
@@ -108,7 +109,7 @@ class Attempts:
         attempt = self.open.get(record.id)
         if attempt is not None and attempt.task.prefetched:
             # The store does not know yet that it has begun.
-            return attempt.record()
+            return msgspec.structs.replace(attempt.record(), errors=record.errors)
         if attempt is None or attempt.task.attempt != record.attempt:
             return record
         live, guess = attempt.current_progress(), record.progress
@@ -130,7 +131,7 @@ class Attempts:
             if (attempt := self.open.get(id)) is not None and attempt.task.urgency != urgency:
                 attempt.task.priority, attempt.task.urgency = priority, urgency
                 task = attempt.task
-                task.effective = effective_priority(aging, urgency, task.started_at - task.place.aged_from)
+                task.effective = effective_priority(aging, urgency, task.started_at - task.aged_from)
 
     def clock_stepped(self, by_ms: int) -> None:
         """Shift the stored times of running tasks by a step of the wall clock, so that durations keep their length."""
@@ -150,7 +151,7 @@ class Attempts:
             # earlier: the children had to end first, or the process died.
             self._hand_on(attempt, attempt.stopped()) if task.attempt == 1 else self._clean_up(attempt)
         elif unreadable is not None:
-            self._cannot_start(attempt, unreadable)
+            self._cannot_start(attempt, Unrunnable(unreadable))
         elif not task.finalizes:
             self._start(attempt, "main")
         elif type.handler.finalize is None:
@@ -190,15 +191,15 @@ class Attempts:
             if ends_program(wrong):
                 raise
             # The task's own data or types may raise anything.
-            self._cannot_start(attempt, error_text(wrong))
+            self._cannot_start(attempt, Unrunnable(error_text(wrong), details_of(wrong)))
             return
         attempt.enter(_RUNNING)
         if (timeout_ms := attempt.timeout_ms) is not None:
             self.deadlines.add(timeout_ms / 1000, "handler", attempt)
 
-    def _cannot_start(self, attempt: Attempt, why: str) -> None:
-        _warn(attempt, "task %d (%s) cannot start: %s", why)
-        self._hand_on(attempt, Unrunnable(f"the task cannot start: {why}"))
+    def _cannot_start(self, attempt: Attempt, why: Unrunnable) -> None:
+        _warn(attempt, "task %d (%s) cannot start: %s", why.error)
+        self._hand_on(attempt, msgspec.structs.replace(why, error=f"the task cannot start: {why.error}"))
 
     # Stopping
 
@@ -241,8 +242,7 @@ class Attempts:
                     self._hook_exceeds_limit(attempt)
 
     def _handler_ignores_stop(self, attempt: Attempt) -> None:
-        task, limit = attempt.task, self._cancel_timeout
-        reason = attempt.stop_reason
+        task, limit, reason = attempt.task, self._cancel_timeout, attempt.stop_reason
         _warn(
             attempt,
             "task %d (%s) was asked to stop (%s) and has not for %g s; its slot stays taken until it ends",
@@ -318,7 +318,7 @@ class Attempts:
                 case Succeeded():
                     pass
                 case _:
-                    self._hook_failed(attempt, f"on_cancel failed: {raw}")
+                    self._hook_failed(attempt, f"on_cancel failed: {getattr(raw, 'error', 'CancelledError')}")
             self._hand_on(attempt, attempt.stopped())
 
     def _hook_exceeds_limit(self, attempt: Attempt) -> None:
@@ -396,5 +396,5 @@ def _has_hook(attempt: Attempt) -> bool:
 
 def _warn(attempt: Attempt, message: str, *values: object) -> None:
     """Log a warning whose message starts with ``task %d (%s)``."""
-    id, type = attempt.task.id, attempt.task.type
-    logger.warning(message, id, type, *values, extra=about(id, type))
+    named = attempt.task.id, attempt.task.type
+    logger.warning(message, *named, *values, extra=about(*named))

@@ -16,8 +16,8 @@ from taskmill.core.logs import cron_logger as logger
 from taskmill.core.ports import Clock
 from taskmill.define.registry import Registry
 from taskmill.errors import StoreCorrupt, StoreError, StoreLost
-from taskmill.model.attempt import message_of
 from taskmill.model.cron import CronState
+from taskmill.model.exceptions import message_of
 from taskmill.policy.cron.decisions import Agenda, next_occurrence
 from taskmill.runtime.announcer import Announcer, Commits
 from taskmill.runtime.attempt import Attempt

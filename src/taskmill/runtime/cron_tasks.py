@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from taskmill.core.cron_port import CronDeclaration
+import msgspec
+
+from taskmill.core.cron_port import CronDeclaration, CronRow
 from taskmill.define.domain import Domain
-from taskmill.define.registry import Registry, overrides_of
+from taskmill.define.registry import PUBLISHED, Registry, overrides_of
+from taskmill.define.signature import json_encode
 from taskmill.define.task import Task, TaskType, handler_refusal
 from taskmill.errors import ConfigError
-from taskmill.model.options import merged
+from taskmill.model.options import decoded_options, merged
 from taskmill.model.settings import Retry
 from taskmill.model.submission import Submission
-from taskmill.model.task import NewTask, full_name
+from taskmill.model.task import NewTask
+from taskmill.model.type_name import full_name
 from taskmill.policy.cron.registrations import Registration, checked_registrations
 
 DOMAIN = "cron"
@@ -41,7 +45,8 @@ class CronTask(NamedTuple):
     def declaration(self) -> CronDeclaration:
         submission = self.submission
         overrides = overrides_of(submission.options)
-        return CronDeclaration(self.registration, submission.type, submission.encoded or "{}", overrides)
+        payload = submission.encoded or "{}"
+        return CronDeclaration(self.registration, submission.type, payload, overrides, _stored(submission.options))
 
     def firing(self, registry: Registry, now: int) -> NewTask:
         """Return the task that a firing at ``now`` stores."""
@@ -76,8 +81,27 @@ def declared_cron(given: object, domains: Iterable[Domain]) -> tuple[Sequence[Cr
 
 def _submission(prepared: Submission, one: Registration) -> Submission:
     """Return a prepared submission with the tag and the retries of a firing."""
-    options = merged(prepared.options, {"retry": _retry(one.retry_delay_ms), "tags": {TAG: one.name}})
+    options = _of_firing(prepared.options, one.name, one.retry_delay_ms)
     return Submission.prepared(prepared.type, prepared.payload, options, prepared.encoded)
+
+
+def _of_firing(options: Mapping[str, Any], name: str, retry_delay_ms: int) -> dict[str, Any]:
+    return merged(options, {"retry": _retry(retry_delay_ms), "tags": {TAG: name}})
+
+
+def _stored(options: Mapping[str, Any]) -> str | None:
+    """Return the options that another process needs to fire a cron task, or ``None`` if it has none of its own."""
+    own = {name: options[name] for name in (*PUBLISHED, "timeout") if name in options}
+    if own.get("tags", {}).keys() <= {TAG}:
+        own.pop("tags", None)
+    return json_encode(own).decode() if own else None
+
+
+def submission_of(row: CronRow) -> Submission:
+    """Return what a firing of a stored cron task submits, in a process that does not declare it."""
+    state = row.state
+    own = decoded_options(msgspec.json.decode(state.options or "{}"))
+    return Submission.prepared(row.type, {}, _of_firing(own, state.name, state.retry_delay_ms), "{}")
 
 
 @functools.cache

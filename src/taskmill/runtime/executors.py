@@ -34,7 +34,7 @@ class Executors:
     def start(self, attempt: Attempt, part: PartName, ended: Ended) -> RunningHandler:
         """Call the handler or the ``finalize`` of an attempt."""
         task, type = attempt.task, attempt.type
-        signature = type.handler.signature
+        code, signature = type.handler.part(part), type.handler.signature
         args, kwargs = signature.decode(task.payload)
         if signature.ignored and not signature.ignored_is_reported:
             signature.ignored_is_reported = True
@@ -43,6 +43,7 @@ class Executors:
         work = Work(
             type.handler,
             part,
+            code,
             task.id,
             task.attempt,
             task.payload,
@@ -59,7 +60,7 @@ class Executors:
         if type.in_process:
             executor = self._processes = self._processes or self._make_processes()
         else:
-            executor = self.loop if type.handler.part(part).is_async else self.threads
+            executor = self.loop if code.is_async else self.threads
         if self.middleware:
             return self._start_within_middleware(attempt, work, executor, ended)
         return executor.start(work, ended)

@@ -23,6 +23,7 @@ from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.errors import StoreError, StoreLost
 from taskmill.model.attempt import End, MakeWay, Outcome, Return, StopReason, Succeeded, TryAgain
 from taskmill.model.commit import Changes, Commit
+from taskmill.model.queue_state import Turns
 from taskmill.model.task import Claimed
 from taskmill.model.turn import Judged, Turn, TurnResult
 from taskmill.policy.aging import effective_priority
@@ -32,7 +33,7 @@ from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.cron_clock import CronClock
 from taskmill.runtime.executors import Executors
 from taskmill.runtime.planning import Planner, is_past
-from taskmill.runtime.prefetching import Prefetching
+from taskmill.runtime.prefetching import Prefetching, let_handlers_run
 from taskmill.runtime.settings import RunSettings
 from taskmill.runtime.upkeep import DamagedRows, Upkeep
 
@@ -77,6 +78,7 @@ class DispatchLoop:
         self._waiting = WaitingTasks(load, self.attempts.knows, self.backpressure, in_cluster=store.is_cluster)
         self._planner = Planner(store, clock, settings, self._waiting, self.attempts, self.backpressure)
         self.prefetching = Prefetching(
+            store,
             self._waiting,
             self._planner,
             self.attempts,
@@ -95,6 +97,7 @@ class DispatchLoop:
         """Requests to stop that were committed while a turn was under way."""
         self.has_looked = False
         """True once a turn has read the waiting tasks from the store."""
+        self._turn_count = 0
         self._wake_at = wake_at
         """The latest time at which :meth:`run` calls ``until`` again, on the monotonic clock."""
 
@@ -102,12 +105,6 @@ class DispatchLoop:
 
     def wake(self) -> None:
         self.woken.set()
-
-    async def store_beginnings(self) -> None:
-        """Store which prefetched tasks have begun, before this process reads the running tasks."""
-        if begun := self._waiting.prefetch.to_store():
-            await self._store.note_begun(begun)
-            self._waiting.prefetch.stored(begun)
 
     async def settle_clock(self) -> bool:
         """Wait until a step of the wall clock is followed; return True if there was one.
@@ -217,16 +214,23 @@ class DispatchLoop:
         now = self._clock.now_ms()
         if is_past(self._waiting.next_expiry, now) or is_past(self._waiting.next_beat, now):
             # Let short handlers end first, so that the turn does more than a sweep and skips no occurrence for them.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            await let_handlers_run()
         turn = self._planner.plan()
         if turn.is_empty():
             self.prefetching.begin_after_turn()
             self._announcer.reallocated(self._waiting.picker.shares.changes)
             if not self._planner.returns:
                 await self._clock.wait(self.woken, self._sleep_until())
-        else:
-            await self._commit(turn)
+        elif await self._commit(turn):
+            # Handlers that were just started run before the next plan.
+            await let_handlers_run()
+
+    def turns(self) -> tuple[int, Turns | None]:
+        """Return the number of turns so far, and a copy of what only this dispatcher knows, for simulations.
+
+        While a turn is under way there is no copy: what it has taken is not committed yet.
+        """
+        return self._turn_count, None if self._waiting.in_turn else self._waiting.picker.turns()
 
     # For the shutdown (Closing in session.py)
 
@@ -315,6 +319,7 @@ class DispatchLoop:
 
     def _apply(self, turn: Turn, result: TurnResult) -> None:
         """Apply the result of a committed turn: update the queue, announce verdicts, start claimed tasks."""
+        self._turn_count += 1
         self._waiting.turn_committed(turn, result, self._settings.declared)
         if turn.progress:
             self._announcer.progressed(self._planner.progress.gathered)
@@ -325,7 +330,7 @@ class DispatchLoop:
             self.follow(result.seen, result.now, durable=False)
         now, aging = self._clock.monotonic(), self._settings.declared.aging
         for claimed in result.claimed:
-            claimed.effective = effective_priority(aging, claimed.urgency, result.now - claimed.place.aged_from)
+            claimed.effective = effective_priority(aging, claimed.urgency, result.now - claimed.aged_from)
             if not claimed.prefetched:
                 self._start(claimed, now)
         self.prefetching.turn_committed(turn, result)
@@ -347,14 +352,15 @@ class DispatchLoop:
             match judged.verdict:
                 case End() if task.id not in result.waiting:
                     ended += 1
-                case TryAgain(due_at=int(due_at)) | Return(due_at=int(due_at)):
-                    self._waiting.note_due(due_at)
+                case TryAgain(due_at=due_at) | Return(due_at=due_at):
+                    if due_at is not None:
+                        self._waiting.note_due(due_at)
+                    if task.expires_at is not None:
+                        self._waiting.note_expiry(task.expires_at)
                 case MakeWay(for_pressure) if task.id not in result.waiting:
                     self._waiting.note_preempted(turn.upkeep, for_pressure=for_pressure)
                 case _:
-                    pass  # It waits for its children, or the plan has already put it back into the queue.
-            if isinstance(judged.verdict, TryAgain | Return) and task.expires_at is not None:
-                self._waiting.note_expiry(task.expires_at)
+                    pass  # It waits for its children.
             counted.append(judged)
         self._planner.judging = []
         if counted:
@@ -369,9 +375,9 @@ class DispatchLoop:
             return
         self._announcer.outcome_dropped(attempt.task)
 
-    def _may_start(self) -> bool:
+    def _may_start(self, now: int, monotonic: float) -> bool:
         """True if this node is alive and no step of the clock is pending, which would shift the times of starts."""
-        return not self._store.is_cut_off() and not self._upkeep.is_clock_stepped
+        return not self._store.is_cut_off() and not self._upkeep.is_stepped(now, monotonic)
 
     def _start(self, task: Claimed, now: float) -> None:
         registered = self._registry.find(task.type)

@@ -15,7 +15,7 @@ from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, KnowsMachine
 from taskmill.dispatch.backpressure import Backpressure, Seen
 from taskmill.errors import StoreError
-from taskmill.model.machine import UNSEEN, Capacity, Machine
+from taskmill.model.machine import UNSEEN, Capacity, Machine, Reading
 from taskmill.policy.capacity import is_news
 from taskmill.policy.io_room import IoLoad
 
@@ -27,6 +27,11 @@ NOTE_INTERVAL = 60.0
 
 class Watch(Seen, Protocol):
     """Reads the machine at intervals."""
+
+    @property
+    def reading(self) -> Reading | None:
+        """The latest reading, smoothed; None without a sampler."""
+        ...
 
     async def run(self, looked: Callable[[], Awaitable[None]]) -> None:
         """Read until :meth:`stop` is called; await ``looked`` after each reading."""

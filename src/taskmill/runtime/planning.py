@@ -7,6 +7,7 @@ cannot be committed, :meth:`Planner.turn_failed` keeps its outcomes for the next
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from collections.abc import Iterable, Sequence
@@ -17,13 +18,25 @@ from taskmill.core.ports import Clock, Dispatches
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.preempting import Preempting
 from taskmill.dispatch.waiting import WaitingTasks
-from taskmill.model.attempt import Outcome, Return, Stopped, StopReason, Succeeded, TryAgain, Verdict, Wait
+from taskmill.model.attempt import (
+    Failed,
+    GaveUp,
+    Outcome,
+    Return,
+    Stopped,
+    StopReason,
+    Succeeded,
+    TryAgain,
+    Unrunnable,
+    Verdict,
+    Wait,
+)
 from taskmill.model.io_budget import budget_to_store
 from taskmill.model.task import Claimed
 from taskmill.model.turn import NO_STARTS, Judged, Look, Starts, Turn, TurnUpkeep
 from taskmill.policy.cron.decisions import retry_at
 from taskmill.policy.families import family_verdict
-from taskmill.policy.verdicts import judge
+from taskmill.policy.verdicts import failure_of, judge
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.settings import RunSettings
@@ -32,8 +45,10 @@ PROGRESS_INTERVAL = 0.5
 """Seconds between two writes of the progress of running attempts, however often it is reported."""
 SWEEP_REST = 5.0
 """After each batch of a sweep, other work has this many times the time that the batch took."""
-MOST_RESULTS = 32 * 2**20
-"""The most characters of results to store in one turn; PostgreSQL refuses more than 256 MB in one value."""
+MOST_TEXT = 32 * 2**20
+"""The most characters of results and errors to store in one turn; PostgreSQL refuses more than 256 MB in one value."""
+MOST_OF_ERROR = 32 * 2**10
+"""An upper bound for the characters of one error with its traceback."""
 
 _encode = msgspec.json.Encoder().encode
 _jitter = random.Random()  # noqa: S311 - not for secrets. The program may have seeded the module's own generator.
@@ -55,8 +70,10 @@ def one_turns_worth(ended: list[Ended]) -> tuple[list[Ended], list[Ended]]:
     for number, (_, outcome) in enumerate(ended):
         if isinstance(outcome, Succeeded):
             characters += len(outcome.result)
-            if characters > MOST_RESULTS and number:
-                return ended[:number], ended[number:]
+        elif isinstance(outcome, Failed | GaveUp | Unrunnable):
+            characters += MOST_OF_ERROR
+        if characters > MOST_TEXT and number:
+            return ended[:number], ended[number:]
     return ended, []
 
 
@@ -73,8 +90,9 @@ def judge_all(ended: Sequence[Ended], now: int, monotonic: float, *, leaving: bo
                 duration_ms=attempt.duration_ms,
                 ended_at=ended_at,
                 began_at=attempt.task.started_at if attempt.task.prefetched else None,
-                io=budget_to_store(attempt.io),
+                io=None if attempt.io is None else budget_to_store(attempt.io),
                 stopped=attempt.ends_task,
+                failure=None if type(outcome) is Succeeded else failure_of(outcome),
             )
         )
     return judged
@@ -183,15 +201,26 @@ class Planner:
         """The outcomes of the turn under way, in the order of its verdicts."""
         self.returns: list[Claimed] = []
         """Claimed tasks without a handler here; the next turn returns them to the queue."""
+        self.readers: list[asyncio.Future[None]] = []
+        """Readers that wait for a turn which stores all outcomes and beginnings."""
+        self._served: list[asyncio.Future[None]] = []
+        """The readers that the turn under way serves."""
         self.claiming = True
         """False once the scheduler is stopping: nothing more is started."""
-        self._looked_first = False
+        self._looked_first_at: int | None = None
+        """The time of the last turn, if it claimed nothing because other tasks had to be read first."""
 
     def turn_failed(self, turn: Turn) -> None:
         """Keep the outcomes and returns of a turn that could not be committed for the next one."""
         self.returns[:0] = turn.returns
         self.outcomes[:0] = self.judging
         self.judging = []
+        self.readers += self._served
+
+    def turn_committed(self) -> None:
+        for reader in self._served:
+            if not reader.done():
+                reader.set_result(None)
 
     def plan(self) -> Turn:
         """Plan the next turn."""
@@ -216,10 +245,12 @@ class Planner:
             if isinstance(each.verdict, Return | TryAgain) and each.verdict.due_at is None:
                 waiting.queue_again(each.task.lane, each.task.place)
         # A task that is due, or is released by an ending, may be more urgent than those that are known to wait. So it
-        # is read before anything is claimed, though not twice in a row: a stream of such turns would keep slots empty.
+        # is read before anything is claimed, though only in turns of one instant if they follow each other: a stream of
+        # such turns would keep slots empty.
         releases = not waiting.is_empty and any(each.stopped or each.task.is_tied for each in judged)
-        looks_first = waiting.in_doubt or waiting.looks_first or (not self._looked_first and (promote or releases))
-        self._looked_first, waiting.looks_first = looks_first, False
+        may_look = self._looked_first_at is None or self._looked_first_at == now
+        looks_first = waiting.in_doubt or waiting.looks_first or (may_look and (promote or releases))
+        self._looked_first_at, waiting.looks_first = now if looks_first else None, False
         at_work: list[int] | None = None
         shown_slots = slots if self._store.is_cluster else None
         if self._store.is_cluster and waiting.in_doubt:
@@ -237,8 +268,12 @@ class Planner:
             if not (resume_preempted or resume_eased):
                 starts = self._choose(slots, taken, now, released_may_start=not survey and not promote)
                 look = waiting.look(survey=survey, slots=shown_slots)
+        self._served = []
+        if not self.outcomes:
+            self._served, self.readers = self.readers, []
         # The store chooses which task is preempted, among those that it knows to be running.
-        begun = waiting.prefetch.to_store(monotonic if starts.preempt is None else math.inf)
+        tells_all = starts.preempt is not None or bool(self._served)
+        begun = waiting.prefetch.to_store(math.inf if tells_all else monotonic)
         turn = Turn(
             now,
             monotonic,

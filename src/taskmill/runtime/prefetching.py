@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
-from taskmill.core.ports import Clock
+from taskmill.core.ports import Clock, Dispatches
 from taskmill.dispatch.backpressure import Backpressure
 from taskmill.dispatch.waiting import WaitingTasks
 from taskmill.model.attempt import Outcome, StopReason, Succeeded
@@ -21,6 +21,16 @@ from taskmill.model.turn import Turn, TurnResult
 from taskmill.runtime.attempt import Attempt
 from taskmill.runtime.attempts import Attempts
 from taskmill.runtime.planning import Planner, is_past
+from taskmill.runtime.upkeep import STORE_RETRY
+
+SHORT = 3
+"""Iterations of the event loop in which a short handler ends: one that never waits needs two, one that yields three."""
+
+
+async def let_handlers_run() -> None:
+    """Let handlers run that were started. One that never waits needs two iterations: to run, and to report its end."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 def _keeps_slot(attempt: Attempt, outcome: Outcome) -> bool:
@@ -36,15 +46,17 @@ class Prefetching:
 
     def __init__(
         self,
+        store: Dispatches,
         waiting: WaitingTasks,
         planner: Planner,
         attempts: Attempts,
         backpressure: Backpressure,
         clock: Clock,
         slots: Callable[[], int],
-        may_start: Callable[[], bool],
+        may_start: Callable[[int, float], bool],
         start: Callable[[Claimed, float], None],
     ) -> None:
+        self._store = store
         self._waiting = waiting
         self._prefetch = waiting.prefetch
         self._planner = planner
@@ -82,17 +94,35 @@ class Prefetching:
 
     async def let_short_handlers_end(self) -> None:
         """Let tasks run one after the other, as long as some end at once: one turn commits all their verdicts."""
-        while self._prefetch.is_plentiful and self._prefetch.may_begin:
+        while self._prefetch.is_plentiful and self._prefetch.may_begin and not self._planner.readers:
             before = len(self._planner.outcomes)
-            # A handler that never waits needs two iterations of the event loop: to run, and to report its end.
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            if len(self._planner.outcomes) == before:
+            for _ in range(SHORT):
+                await asyncio.sleep(0)
+                if len(self._planner.outcomes) > before:
+                    break
+            else:
                 return
+
+    async def store_beginnings(self) -> None:
+        """Store which tasks have begun, so that a reader of the store sees them as running.
+
+        It must not see more of them than there are slots. So if verdicts wait for a turn, that turn stores both.
+        """
+        begun = self._prefetch.to_store()
+        if begun and not self._planner.outcomes:
+            # The verdicts of a turn under way are committed first.
+            await self._store.note_begun(begun)
+            self._prefetch.stored(begun)
+        elif begun:
+            reader = asyncio.Future[None]()
+            self._planner.readers.append(reader)
+            # The loop may be about to end.
+            await asyncio.wait([reader], timeout=STORE_RETRY)
 
     def turn_committed(self, turn: Turn, result: TurnResult) -> None:
         """Add the tasks that a turn has prefetched, and begin as many as there are free slots."""
         self._prefetch.stored(turn.begun)
+        self._planner.turn_committed()
         self._prefetch.add((task for task in result.claimed if task.prefetched), self._clock.monotonic())
         self._slots_kept = sum(_keeps_slot(attempt, outcome) for attempt, outcome in self._planner.outcomes)
         if result.controls is not None:
@@ -107,7 +137,7 @@ class Prefetching:
     def begin(self) -> None:
         """Begin tasks in the free slots."""
         tasks = self._prefetch.tasks
-        if self._is_beginning or not self._prefetch.may_begin:
+        if self._is_beginning or not tasks:
             return
         self._is_beginning = True  # A handler that cannot start ends at once, which calls this method again.
         free = self._slots() - self._attempts.slots_taken - self._slots_kept
@@ -117,7 +147,7 @@ class Prefetching:
                 # The next turn releases tasks that may be more urgent.
                 break
             is_held_back = self._backpressure.holds_back(tasks[0].effective)
-            if is_past(tasks[0].expires_at, now) or is_held_back or not self._may_start():
+            if is_past(tasks[0].expires_at, now) or is_held_back or not self._may_start(now, monotonic):
                 self._planner.return_prefetched()
                 break
             task = self._prefetch.begin(monotonic)

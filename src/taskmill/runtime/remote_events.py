@@ -1,12 +1,12 @@
-"""Announce starts, progress and endings of tasks that other processes run, derived from the store.
+"""Announce starts, progress, retried failures and endings of tasks that other processes run, derived from the store.
 
 No process writes a row for an event. While there is a listener, and another process has committed, the running tasks
-and the latest rows of history are compared with what was read before. Reads are at least :data:`LOOK_INTERVAL` apart,
-and each is bounded: ``EventsMissed`` counts the endings that do not fit.
+and the latest rows of history and of the errors are compared with what was read before. Reads are at least
+:data:`LOOK_INTERVAL` apart, and each is bounded: ``EventsMissed`` counts the endings and failures that do not fit.
 
 An ending becomes visible some time after its instant: a transaction takes time, and the clocks of machines differ. So
 each read looks back for :data:`LOOK_BACK_MS`, and :class:`Announced` drops what was announced before, here or by an
-earlier read. An ending is announced once it is durable, like one of this process.
+earlier read. Endings and failures are announced once they are durable, like those of this process.
 
 While this process dispatches an SQLite file, no other process runs tasks of it, and nothing is read.
 """
@@ -24,8 +24,8 @@ import msgspec
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, Store
 from taskmill.errors import StoreError
-from taskmill.model.attempt import StoredProgress, TaskProgress, readable_progress
-from taskmill.model.cluster import WorkElsewhere
+from taskmill.model.cluster import FailedElsewhere, WorkElsewhere
+from taskmill.model.progress import StoredProgress, TaskProgress, readable_progress
 from taskmill.model.records import HistoryRecord
 from taskmill.model.status import Ending
 from taskmill.observe.announced import Announced
@@ -37,11 +37,11 @@ LOOK_INTERVAL = 0.1
 LOOK_ANYWAY = 0.5
 """Seconds after which this process checks whether it dispatches now, and whether there is still a listener."""
 LOOK_BACK_MS = 10_000
-"""How far back each read looks for endings that have become visible late."""
+"""How far back each read looks for endings and failures that have become visible late."""
 ROUNDING_MS = 1
 """By how much the instant of an ending in the store may be too early."""
 MOST_ANNOUNCED = 1_000
-"""The largest number of endings that are announced after one read; earlier ones are missed."""
+"""The largest number of endings, and of failures, that are announced after one read; earlier ones are missed."""
 
 _decode_progress = msgspec.json.Decoder(StoredProgress).decode
 
@@ -128,7 +128,13 @@ class RemoteEvents:
         return self._bus.announced
 
     async def _announce(self, found: WorkElsewhere, seen: _Seen, now: int) -> None:
-        endings = await self._new_endings(found, seen)
+        endings, failures = await self._news(found, seen, now)
+        # Before the starts of later attempts are noted.
+        begun = {
+            (each.id, each.attempt)
+            for each in failures
+            if self._has_begun_since(each.id, each.attempt, _began_at(each), seen, now)
+        }
         started = {
             task.id for task in found.running if self._is_new_start(task.id, task.attempt, task.started_at, seen)
         }
@@ -136,10 +142,17 @@ class RemoteEvents:
         if not self._seen:
             # Progress from before listening began is not news.
             moved = {id: progress for id, progress in moved.items() if id in started}
-        ids = [*endings, *started, *moved]
+        ids = {*endings, *started, *moved, *(each.id for each in failures)}
         if not ids:
             return
-        records = await self._store.records(sorted(set(ids)))
+        records = await self._store.records(sorted(ids))
+        for failure in failures:
+            record = records.get(failure.id)
+            if record is not None and self._announced.is_new_failure(failure.id, failure.attempt, now):
+                if (failure.id, failure.attempt) in begun:
+                    self._bus.about_elsewhere("TaskDispatched", record, attempt=failure.attempt)
+                after = timedelta(milliseconds=failure.retry_ms)
+                self._bus.about_elsewhere("TaskFailed", record, error=failure.error, will_retry=True, retry_after=after)
         for id, ended_at in endings.items():
             record = records.get(id)
             if isinstance(record, HistoryRecord) and self._announced.is_new_ending(id, ended_at):
@@ -153,34 +166,47 @@ class RemoteEvents:
             if task.id in moved and (progress := _readable(task.progress)) is not None:
                 self._bus.about_elsewhere("TaskProgressed", record, progress=progress)
 
-    async def _new_endings(self, found: WorkElsewhere, seen: _Seen) -> dict[int, int]:
-        """Return the endings to announce, in the order in which they happened: task ids and when each task ended."""
-        new = [
+    async def _news(self, found: WorkElsewhere, seen: _Seen, now: int) -> tuple[dict[int, int], list[FailedElsewhere]]:
+        """Return what to announce, in the order in which it happened: endings, as ids and instants, and failures."""
+        announced = self._announced
+        ended = [
             (ended_at, id)
             for ended_at, id in found.ended
-            if ended_at >= seen.since and self._announced.may_be_new_ending(id, ended_at)
+            if ended_at >= seen.since and announced.may_be_new_ending(id, ended_at)
         ]
-        missed = len(new[MOST_ANNOUNCED:]) + found.left_out
-        for ended_at, id in new[MOST_ANNOUNCED:]:
-            self._announced.is_new_ending(id, ended_at)
-        if new:
+        failed = [
+            each
+            for each in found.retried
+            if each.at >= seen.since and announced.may_be_new_failure(each.id, each.attempt)
+        ]
+        too_many, too_many_failed = ended[MOST_ANNOUNCED:], failed[MOST_ANNOUNCED:]
+        for ended_at, id in too_many:
+            announced.is_new_ending(id, ended_at)
+        for each in reversed(too_many_failed):
+            announced.is_new_failure(each.id, each.attempt, now)
+        if ended or failed:
             await self._store.durable()
-        if missed:
+        if missed := len(too_many) + len(too_many_failed) + found.left_out:
             self._bus.announce("EventsMissed", count=missed)
-        return {id: ended_at for ended_at, id in reversed(new[:MOST_ANNOUNCED])}
+        endings = {id: ended_at for ended_at, id in reversed(ended[:MOST_ANNOUNCED])}
+        return endings, failed[:MOST_ANNOUNCED][::-1]
 
     def _is_new_start(self, id: int, attempt: int, started_at: int, seen: _Seen) -> bool:
         return self._announced.is_new_start(id, attempt, self._clock.now_ms()) and started_at >= seen.since
+
+    def _has_begun_since(self, id: int, attempt: int, began_at: int, seen: _Seen, now: int) -> bool:
+        """True if an attempt that is over began and ended between two reads.
+
+        One that began earlier was announced, and may be forgotten already.
+        """
+        is_recent = began_at >= max(seen.since, now - 2 * LOOK_BACK_MS)
+        return is_recent and self._is_new_start(id, attempt, began_at, seen)
 
     def _announce_end(self, record: HistoryRecord, seen: _Seen, now: int) -> None:
         about, bus = record, self._bus
         if record.started_at is not None:
             started_at = round(record.started_at.timestamp() * 1000)
-            # An attempt that began and ended between two reads. One that began earlier was announced, and may be
-            # forgotten already.
-            if started_at >= max(seen.since, now - 2 * LOOK_BACK_MS) and self._is_new_start(
-                record.id, record.attempt, started_at, seen
-            ):
+            if self._has_begun_since(record.id, record.attempt, started_at, seen, now):
                 bus.about_elsewhere("TaskDispatched", about, attempt=record.attempt)
             if record.progress is not None and record.progress != _readable(seen.progress.get(record.id)):
                 bus.about_elsewhere("TaskProgressed", about, progress=record.progress)
@@ -202,6 +228,10 @@ class RemoteEvents:
                 bus.about_elsewhere("TaskExpired", about, dedup_key=record.key, age=age)
             case Ending.DEPENDENCY_FAILED:
                 bus.about_elsewhere("TaskDependencyFailed", about, error=record.error or "")
+
+
+def _began_at(failure: FailedElsewhere) -> int:
+    return failure.at - (failure.duration_ms or 0)
 
 
 def _readable(stored: str | None) -> TaskProgress | None:

@@ -70,7 +70,12 @@ class Upkeep:
         self._ended_since += count
         if self._ended_since >= PRUNE_EVERY:
             self._begin_pruning()
-        elif count and self._prune_at is None and self._ages:
+        else:
+            self._plan_for_endings()
+
+    def _plan_for_endings(self) -> None:
+        """Plan to prune by age what ended since the last pruning, unless an earlier pruning is planned."""
+        if self._ended_since and self._prune_at is None and self._ages:
             soonest = min(max_age + _allowance(max_age) for _, max_age in self._ages)
             self._prune_at = self._clock.monotonic() + soonest / 1000
 
@@ -91,6 +96,8 @@ class Upkeep:
             while self._rules and await self._store.prune(self._rules, self._clock.now_ms(), PRUNE_BITE) == PRUNE_BITE:
                 continue
             self._prune_at = await self._next_pruning()
+            # A task may have ended after history was read.
+            self._plan_for_endings()
         except StoreError as wrong:
             logger.error("history could not be pruned; it is tried again later: %s", wrong)
             if self._ages:
@@ -123,7 +130,11 @@ class Upkeep:
     @property
     def is_clock_stepped(self) -> bool:
         """True if the wall clock was stepped and the loop has not noticed it yet."""
-        return abs(self._clock_offset() - self._offset) >= CLOCK_STEP_MS
+        return self.is_stepped(self._clock.now_ms(), self._clock.monotonic())
+
+    def is_stepped(self, now: int, monotonic: float) -> bool:
+        """Return :attr:`is_clock_stepped` for clocks that were just read."""
+        return abs(now - round(monotonic * 1000) - self._offset) >= CLOCK_STEP_MS
 
     async def wait_until_step_noticed(self) -> None:
         """Wake the loop and wait until it has noticed a step, but no longer than :data:`STORE_RETRY`."""

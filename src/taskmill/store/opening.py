@@ -7,17 +7,19 @@ import os
 import re
 from typing import TYPE_CHECKING, Literal
 
-from taskmill.core.ports import Clock
 from taskmill.errors import ConfigError
 from taskmill.model.options import text
-from taskmill.store.sql.write_side import WriteSide
 
 if TYPE_CHECKING:
+    from taskmill.core.ports import Clock
     from taskmill.store.moving.endpoint import Endpoint
+    from taskmill.store.postgres.reading import PostgresReader
     from taskmill.store.postgres.store import PostgresStore
+    from taskmill.store.sqlite.reading import FileReader
     from taskmill.store.sqlite.store import SqliteStore
 
     AnyStore = SqliteStore | PostgresStore
+    AnyReader = FileReader | PostgresReader
 
 _POSTGRES = ("postgresql://", "postgres://")
 _SCHEME = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*://|postgres(?:ql)?(?:\+\w+)?:)", re.IGNORECASE)
@@ -51,12 +53,11 @@ def open_store(
     store: str | os.PathLike[str] | AnyStore, durability: Literal["full", "process"], clock: Clock
 ) -> AnyStore:
     """Return the store that a name refers to, not opened yet, or the store that was passed in."""
+    from taskmill.store.sql.write_side import WriteSide
+
     if isinstance(store, WriteSide):
         return store
-    name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
-    if not isinstance(name, str):
-        raise ConfigError(f"store must be a file name, ':memory:' or 'postgresql://…', not {type(store).__name__}")
-    text(name, "store", ConfigError)
+    name = _checked_name(store)
     if is_postgres(name):
         _check_extra()
         from taskmill.store.postgres.store import PostgresStore
@@ -65,6 +66,29 @@ def open_store(
     from taskmill.store.sqlite.store import SqliteStore
 
     return SqliteStore(name, durability, clock)
+
+
+def open_reader(store: str | os.PathLike[str], clock: Clock) -> AnyReader:
+    """Return the store that a name refers to, for reading only, not opened yet."""
+    name = _checked_name(store)
+    if is_postgres(name):
+        _check_extra()
+        from taskmill.store.postgres.reading import PostgresReader
+
+        return PostgresReader(name, clock)
+    from taskmill.store.sqlite.reading import FileReader
+
+    return FileReader(name, clock)
+
+
+def _checked_name(store: str | os.PathLike[str]) -> str:
+    name = os.fspath(store) if isinstance(store, str | os.PathLike) else None
+    if not isinstance(name, str):
+        raise ConfigError(f"store must be a file name, ':memory:' or 'postgresql://…', not {type(store).__name__}")
+    text(name, "store", ConfigError)
+    if not name:
+        raise ConfigError("store must not be empty; name a file, ':memory:' or 'postgresql://…'")
+    return name
 
 
 def _check_extra() -> None:

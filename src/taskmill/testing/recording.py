@@ -16,13 +16,13 @@ from taskmill.define.task import Task
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Handle, HandlesTasks, Spawned
 from taskmill.model.arguments import check_arguments
-from taskmill.model.attempt import ProgressReport, TaskProgress
 from taskmill.model.io_budget import NO_IO, IoBudget
-from taskmill.model.records import HistoryRecord, TaskRecord
+from taskmill.model.progress import ProgressReport, TaskProgress
+from taskmill.model.records import AttemptError, HistoryRecord, TaskRecord
 from taskmill.model.settings import Priority, priority_value
 from taskmill.model.status import Status
-from taskmill.model.submission import Submission
-from taskmill.model.task import Stored, domain_of, is_full_name
+from taskmill.model.submission import Stored, Submission
+from taskmill.model.type_name import domain_of, is_full_name
 
 
 @check_arguments
@@ -36,14 +36,18 @@ def context(
     label: str | None = None,
     group: str = "",
     priority: int = Priority.NORMAL,
+    effective_priority: int | None = None,
     payload: Mapping[str, Any] | None = None,
     tags: Mapping[str, str] | None = None,
     created_at: datetime | None = None,
     run_at: datetime | None = None,
     expires_at: datetime | None = None,
+    started_at: datetime | None = None,
     parent_id: int | None = None,
     io: IoBudget | None = None,
+    progress: TaskProgress | None = None,
     last_error: str | None = None,
+    errors: Sequence[AttemptError] = (),
     saved: Mapping[str, Any] | None = None,
     replaced: Mapping[str, Any] | None = None,
     state: Iterable[object] = (),
@@ -65,6 +69,8 @@ def context(
         if not isinstance(child, HistoryRecord):
             raise ConfigError(f"context: children must be HistoryRecord objects, got {child!r}")
     priority = priority_value(priority, "context: priority")
+    if effective_priority is not None:
+        effective_priority = priority_value(effective_priority, "context: effective_priority")
     now = datetime.now(UTC)
     fields: dict[str, object] = {
         "id": id,
@@ -74,7 +80,7 @@ def context(
         "label": label,
         "group": group,
         "priority": priority,
-        "effective_priority": priority,
+        "effective_priority": priority if effective_priority is None else effective_priority,
         "payload": {} if payload is None else payload,
         "tags": {} if tags is None else tags,
         "attempt": attempt,
@@ -82,11 +88,12 @@ def context(
         "created_at": now if created_at is None else created_at,
         "run_at": run_at,
         "expires_at": expires_at,
-        "started_at": now,
+        "started_at": now if started_at is None else started_at,
         "parent_id": parent_id,
         "io": io,
-        "progress": None,
+        "progress": progress,
         "last_error": last_error,
+        "errors": errors,
         "status": Status.RUNNING,
     }
     try:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
@@ -15,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from taskmill.core.process import forked
+from taskmill.core.process import forked, this_process
 from taskmill.errors import InvalidState
 from taskmill.handle import Handle as AsyncHandle
+from taskmill.model.arguments import check_methods
 from taskmill.model.durations import Duration
 from taskmill.model.explanation import Explanation
 from taskmill.model.records import HistoryRecord, TaskRecord
@@ -46,7 +46,7 @@ class LoopCaller:
     def __init__(self, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
         self._loop = loop
         self._thread_id = thread_id
-        self._opened_in = os.getpid()
+        self._opened_in = this_process()
 
     def check_process(self) -> None:
         """Raise ``InvalidState`` in a forked process."""
@@ -68,7 +68,7 @@ class LoopCaller:
     @property
     def is_forked(self) -> bool:
         """True in a child of the process that opened the scheduler. The loop runs in the parent only."""
-        return self._opened_in != os.getpid()
+        return self._opened_in != this_process()
 
     def call(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine on the event loop and wait for its result."""
@@ -108,10 +108,10 @@ class Events(Iterator[E]):
         self._begin = begin
         self._turn = threading.Lock()
         self._coming: Future[E] | None = None
-        self._opened_in = os.getpid()
+        self._opened_in = this_process()
 
     def __next__(self) -> E:
-        if self._opened_in != os.getpid():
+        if self._opened_in != this_process():
             # A thread that does not exist in this process may hold the lock.
             raise forked(self._opened_in)
         with self._turn:
@@ -128,6 +128,7 @@ class Events(Iterator[E]):
             return event
 
 
+@check_methods
 class Handle(Generic[R_co]):
     """A submitted task, for code that may block."""
 
@@ -162,6 +163,7 @@ class Handle(Generic[R_co]):
         return self._scheduler.call(self._handle.explain())
 
 
+@check_methods
 class GroupControl:
     """The controls of one group, for code that may block."""
 
@@ -190,6 +192,7 @@ class GroupControl:
         self._scheduler.call(self._control.set(weight=weight, cap=cap, min_slots=min_slots, rate=rate))
 
 
+@check_methods
 class DomainControl:
     """The controls of one domain, for code that may block."""
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from os import getpid
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Callable
+from threading import Event
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from taskmill.core.process import forked
+from taskmill.core.process import forked, this_process
 from taskmill.errors import ConfigError, InvalidState, TaskNotFound
 from taskmill.handle import Handle, HandlesTasks
 from taskmill.model.options import text
 
 if TYPE_CHECKING:
-    from taskmill.core.ports import Clock, Store
+    from taskmill.core.ports import Clock, Store, StoreReader  # noqa: F401 - named in quotes
     from taskmill.define.registry import Registry
     from taskmill.model.commit import Commit
-    from taskmill.model.controls import Controls
-    from taskmill.model.task import Stored
+    from taskmill.model.controls import Controls, Declared
+    from taskmill.model.settings import Retention
+    from taskmill.model.submission import Stored
     from taskmill.observe.bus import EventBus
     from taskmill.observe.tracing import Tracing
     from taskmill.policy.rules import Rules
     from taskmill.runtime.announcer import Announcer, Commits, Waiters
     from taskmill.runtime.loop import DispatchLoop
+    from taskmill.runtime.machine_watch import MachineWatch
     from taskmill.runtime.neighbours import Neighbours
     from taskmill.runtime.remote_events import RemoteEvents
     from taskmill.runtime.session import DispatchSession
@@ -29,11 +33,63 @@ if TYPE_CHECKING:
     from taskmill.verbs.wait_warnings import WaitWarnings
 
 
-class Components(HandlesTasks):
+T = TypeVar("T")
+OpenStore = TypeVar("OpenStore", bound="StoreReader")
+
+
+class ReadComponents(Generic[OpenStore]):
+    """An open store and a clock: all that reading needs. A scheduler overrides what it knows better."""
+
+    _store: OpenStore
+    _clock: Clock
+    _is_open: bool = False
+    _opened_in: int = 0
+    """The process that opened it."""
+
+    def _opened(self) -> None:
+        if not self._is_open:
+            name = type(self).__name__
+            raise InvalidState(f"the {name.lower()} is not open; use `async with {name}(...)`")
+        if self._opened_in != this_process():
+            raise forked(self._opened_in)
+
+    @property
+    def _loop(self) -> DispatchLoop | None:
+        """The dispatch loop running in this process, or ``None``."""
+        return None
+
+    @property
+    def _machine_watch(self) -> MachineWatch | None:
+        """The watch of this machine while this process dispatches, or ``None``."""
+        return None
+
+    @property
+    def _declared(self) -> Declared:
+        """The settings that this program declares."""
+        return self._store.declared
+
+    @property
+    def _retention(self) -> Retention | None:
+        """How history is pruned by this program, or ``None``."""
+        return None
+
+    def _has_handler(self, type: str) -> bool:  # noqa: ARG002
+        """True if this process has a handler for the task type."""
+        return False
+
+    def _rules(self, controls: Controls) -> Rules:
+        """Return the rules that apply under these controls."""
+        from taskmill.policy.rules import Rules, declared_here
+
+        own = self._declared
+        if self._loop is None:
+            own = declared_here(own, controls, is_dispatched=self._store.dispatcher_is_alive())
+        return Rules(own, controls)
+
+
+class Components(ReadComponents["Store"], HandlesTasks):
     """The components of a scheduler; some exist only while it is open."""
 
-    _store: Store
-    _clock: Clock
     _registry: Registry
     _settings: RunSettings
     _waiters: Waiters
@@ -46,38 +102,34 @@ class Components(HandlesTasks):
     _loop_caller: LoopCaller
     _wait_warnings: WaitWarnings
     _tracing: Tracing | None
-    _is_open: bool
-    _opened_in: int
-    """The process that opened the scheduler."""
-
-    def _opened(self) -> None:
-        if not self._is_open:
-            raise InvalidState("the scheduler is not open; use `async with Scheduler(...)`")
-        if self._is_forked:
-            raise forked(self._opened_in)
 
     @property
     def _is_forked(self) -> bool:
         """True if this process was forked from the one that opened the scheduler."""
-        return self._opened_in != getpid()
+        return self._opened_in != this_process()
 
     @property
     def _loop(self) -> DispatchLoop | None:
-        """The dispatch loop running in this process, or ``None``."""
         return self._session.loop
+
+    @property
+    def _machine_watch(self) -> MachineWatch | None:
+        return self._session.machine_watch
+
+    @property
+    def _declared(self) -> Declared:
+        return self._settings.declared
+
+    @property
+    def _retention(self) -> Retention | None:
+        return self._settings.retention
+
+    def _has_handler(self, type: str) -> bool:
+        return self._registry.find(type) is not None
 
     async def _settle_clock(self) -> bool:
         """Follow a step of the wall clock before a delay is counted from now; return True if there was one."""
         return self._loop is not None and await self._loop.settle_clock()
-
-    def _rules(self, controls: Controls) -> Rules:
-        """Return the rules that apply under these controls."""
-        from taskmill.policy.rules import Rules, declared_here
-
-        own = self._settings.declared
-        if self._loop is None:
-            own = declared_here(own, controls, is_dispatched=self._store.dispatcher_is_alive())
-        return Rules(own, controls)
 
     def _follow(self, commit: Commit) -> None:
         """Publish a commit to the dispatch loop and to listeners."""
@@ -128,3 +180,16 @@ def checked_concurrency(n: object) -> int:
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {n!r}")
     return n
+
+
+async def in_thread(simulate: Callable[..., T], *given: Any) -> T:
+    """Run a simulation in a thread; if this is cancelled, the simulation stops at its next step."""
+    from taskmill.simulation.stopping import IS_STOPPED
+
+    stop = Event()
+    before = IS_STOPPED.set(stop.is_set)
+    try:
+        return await asyncio.to_thread(simulate, *given)
+    finally:
+        stop.set()
+        IS_STOPPED.reset(before)

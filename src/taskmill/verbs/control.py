@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+import msgspec
+
 from taskmill.core.logs import logger
 from taskmill.errors import ConfigError, InvalidState, StoreError
 from taskmill.handle import Handle
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.records import HistoryRecord
-from taskmill.model.settings import PRUNE_BITE, Retention
-from taskmill.model.task import Claimed, Stored
+from taskmill.model.settings import PRUNE_BITE, Retention, RetentionLimits, chosen_retention
+from taskmill.model.status import Ending
+from taskmill.model.submission import Stored
 from taskmill.verbs.components import checked_id
-from taskmill.verbs.reading import ReadMethods
+from taskmill.verbs.waiting import WaitMethods
 
 if TYPE_CHECKING:
     from taskmill.model.commit import CancelResult, SeriesChange
+    from taskmill.model.task import Claimed
 
 
-class ControlMethods(ReadMethods):
+REVIVE_BITE = 50
+"""How many dead letters one transaction returns to the queue, so that other transactions do not wait long for it."""
+
+
+class ControlMethods(WaitMethods):
     """Methods that act on stored tasks."""
 
     async def cancel(self, id: int) -> bool:
@@ -86,6 +94,29 @@ class ControlMethods(ReadMethods):
             self._loop.look_again()
         return self._handle(task.type, Stored(task.id, "inserted"))
 
+    async def retry_where(self, **filters: Unpack[FilterOptions]) -> list[int]:
+        """Return every dead letter that matches to the queue, and return their ids.
+
+        A dead letter whose key another task holds stays. ``exception`` and ``location`` select by the last error.
+        """
+        self._opened()
+        chosen = checked_filters(filters)
+        if chosen.status not in (None, Ending.DEAD_LETTER):
+            raise ConfigError(f"retry_where returns dead letters to the queue; status cannot be {chosen.status}")
+        if not chosen.selects:
+            raise ConfigError("retry_where needs at least one filter; status='dead_letter' selects every dead letter")
+        # All ids are read first: a task that fails again meanwhile must not return twice.
+        found = await self._store.ended_ids(msgspec.structs.replace(chosen, status=Ending.DEAD_LETTER))
+        revived: list[int] = []
+        for start in range(0, len(found), REVIVE_BITE):
+            tasks = await self._store.revive_all(found[start : start + REVIVE_BITE], self._clock.now_ms())
+            for task in tasks:
+                self._announcer.revived(task)
+            if self._loop is not None and tasks:
+                self._loop.look_again()
+            revived += [task.id for task in tasks]
+        return sorted(revived)
+
     async def pause_recurring(self, id: int) -> None:
         """Pause the recurring series that task ``id`` belongs to: none of its tasks starts until it is resumed."""
         change = await self._change_series(self._store.pause_series, id)
@@ -114,10 +145,13 @@ class ControlMethods(ReadMethods):
         self._follow(change.commit)
         return change
 
-    async def prune(self, retention: Retention | None = None) -> int:
-        """Prune history now, by ``retention`` or by the scheduler's; return the number of deleted rows."""
+    async def prune(self, retention: Retention | None = None, **limits: Unpack[RetentionLimits]) -> int:
+        """Prune history now, by ``retention`` or its fields, or by the scheduler's; return the number of deleted rows.
+
+        ``prune(max_age="30d")`` deletes what ended more than 30 days ago, however few tasks there are.
+        """
         self._opened()
-        rule = self._settings.retention if retention is None else retention
+        rule = chosen_retention(retention, limits) or self._settings.retention
         if rule is None:
             return 0
         rules = rule.rules()

@@ -1,40 +1,44 @@
-"""Read records, counts, statistics, snapshots, events and metrics."""
+"""Read records, counts, statistics, snapshots and explanations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from taskmill.core.logs import logger
-from taskmill.define.current import current
-from taskmill.errors import ConfigError, StoreError, StoreLost, TaskNotFound
+from taskmill.errors import ConfigError, TaskNotFound
 from taskmill.model.controls import EVERYTHING, ScopeKind
-from taskmill.model.durations import Duration, optional_milliseconds
-from taskmill.model.explanation import Explanation
+from taskmill.model.durations import FIRST_INSTANT_MS, Duration, instant, milliseconds
 from taskmill.model.filters import FilterOptions, checked_filters
 from taskmill.model.machine import UNSEEN, NodeMachine
-from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
-from taskmill.model.snapshot import Schedule, Snapshot
+from taskmill.model.published import PublishedType, published_type
+from taskmill.model.records import ErrorGroup, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
-from taskmill.verbs.components import Components, checked_id, checked_text
+from taskmill.verbs.components import OpenStore, ReadComponents, checked_id, checked_text, in_thread
 
 if TYPE_CHECKING:
     from taskmill.model.cluster import NodeAtWork
-    from taskmill.model.events import Event
-    from taskmill.observe.bus import Listener
-    from taskmill.observe.counters import Counters
+    from taskmill.model.explanation import Explanation
+    from taskmill.model.queue_state import WholeQueue
+    from taskmill.model.snapshot import Schedule, Snapshot
     from taskmill.policy.rules import Rules
-    from taskmill.runtime.gauges import Gauges
-
-E = TypeVar("E", bound="Event")
-
-DISK_RETRY = 1.0
-"""Seconds to wait before checking again whether an ending is on disk."""
 
 
-class ReadMethods(Components):
+def _since_ms(since: object, now: int) -> int:
+    if since is None:
+        return FIRST_INSTANT_MS
+    if isinstance(since, datetime):
+        return instant(since, "since")
+    return max(FIRST_INSTANT_MS, now - milliseconds(since, "since"))
+
+
+MOST_EXPLAINED = 200
+"""With more active tasks than this, ``explain`` does not simulate the queue, so that it answers at once."""
+
+
+class ReadMethods(ReadComponents[OpenStore]):
     """Methods that read and change nothing."""
 
     async def get(self, id: int) -> TaskRecord | HistoryRecord:
@@ -73,6 +77,20 @@ class ReadMethods(Components):
         self._opened()
         return await self._store.stats(checked_text(type, "type"))
 
+    async def error_groups(self, since: datetime | Duration | None = None) -> list[ErrorGroup]:
+        """Return the errors of attempts, grouped by task type, exception and location, the latest group first.
+
+        ``since`` is an instant, or a duration back from now; the default is all errors that are kept.
+        """
+        self._opened()
+        return await self._store.error_groups(_since_ms(since, self._clock.now_ms()))
+
+    async def task_types(self) -> dict[str, PublishedType]:
+        """Return the task types that programs have registered in the store, with their parameters, by name."""
+        self._opened()
+        published = await self._store.published_types()
+        return {name: published_type(name, defaults) for name, defaults in sorted(published.items())}
+
     async def tag_values(self, key: str) -> dict[str, int]:
         """Return each value of a tag among active tasks with its count, most frequent first."""
         self._opened()
@@ -88,6 +106,7 @@ class ReadMethods(Components):
     async def snapshot(self) -> Snapshot:
         """Return a snapshot of running and waiting tasks, groups, pauses, rates, pressure, schedules and nodes."""
         # Imported here, because most programs never call this.
+        from taskmill.model.snapshot import Snapshot
         from taskmill.verbs.snapshots import groups_of, node_snapshot, rates_of, unhandled_of
 
         self._opened()
@@ -113,6 +132,7 @@ class ReadMethods(Components):
             dispatching=self._loop is not None,
             has_dispatcher=self._loop is not None or self._store.dispatcher_is_alive(),
             nodes=[node_snapshot(node) for node in nodes],
+            next_due=await self._store.next_due(),
         )
 
     async def _cron_schedules(self, now: int) -> list[Schedule]:
@@ -125,7 +145,42 @@ class ReadMethods(Components):
         return [cron_schedule(row, now, zone) for row in rows]
 
     async def explain(self, id: int) -> Explanation:
-        """Explain why a task waits: every hold with its numbers, the tasks ahead of it, and its estimated start."""
+        """Explain why a task waits: every hold with its numbers, its estimated start, and what would start it now."""
+        explanation = await self._explain(id)
+        if not await self._may_foresee(explanation):
+            return explanation
+        from taskmill.simulation.remedies import foresee, with_forecast
+
+        queue, rules = await self._queue_state()
+        foreseen = await in_thread(foresee, queue, rules, id, explanation.holds, self._clock.zone())
+        return with_forecast(explanation, *foreseen, queue.now)
+
+    async def _may_foresee(self, explanation: Explanation) -> bool:
+        """True if a task waits, something dispatches, and the queue is small enough to be simulated at once."""
+        reasons = {hold.reason for hold in explanation.holds}
+        if not reasons or reasons <= {"not_due"} or "no_dispatcher" in reasons or not self._is_dispatched:
+            return False
+        if explanation.status not in (Status.PENDING, Status.BLOCKED, Status.PAUSED):
+            return False
+        counts = await self._store.counts()
+        return sum(counts.get(status, 0) for status in Status) <= MOST_EXPLAINED
+
+    async def _queue_state(self, types: Collection[str] = (), *, only_runs: bool = False) -> tuple[WholeQueue, Rules]:
+        """Return what a simulation begins with, and the rules in force."""
+        queue = await self._read_queue(types, only_runs=only_runs)
+        rules = self._rules(queue.controls)
+        if self._store.is_cluster:
+            rules = self._with_all_slots(rules, (await self._store.running_tasks())[1])
+        queue.unknown_types = await self._unknown({*types, *(task.type for task in queue.tasks)})
+        machines = await self._machines()
+        if machines:
+            queue.capacity = machines[0].machine.capacity
+        return queue, rules
+
+    async def _read_queue(self, types: Collection[str], *, only_runs: bool) -> WholeQueue:
+        return await self._store.queue_state(types, only_runs=only_runs)
+
+    async def _explain(self, id: int) -> Explanation:
         # Imported here, because most programs never call this.
         from taskmill.policy.explaining import about_ended, explain
         from taskmill.policy.paused_time import clocks, has_expired
@@ -162,7 +217,7 @@ class ReadMethods(Components):
         """Return the types without a handler on any dispatching node; if none dispatches, those never registered."""
         unknown = frozenset(types)
         if self._loop is not None:
-            unknown = frozenset(type for type in unknown if self._registry.find(type) is None)
+            unknown = frozenset(type for type in unknown if not self._has_handler(type))
             if not self._store.is_cluster:
                 return unknown
         if not unknown:
@@ -172,7 +227,7 @@ class ReadMethods(Components):
 
     async def _pressures(self) -> Mapping[str, float]:
         """Return the pressure by source; if several nodes have a source, the highest value."""
-        machine_watch = self._session.machine_watch
+        machine_watch = self._machine_watch
         here = (
             dict(machine_watch.watch.pressures) if machine_watch is not None and machine_watch.watch is not None else {}
         )
@@ -182,7 +237,7 @@ class ReadMethods(Components):
 
     async def _machines(self) -> list[NodeMachine]:
         """Return the readings of each dispatching node, this one included."""
-        machine_watch = self._session.machine_watch
+        machine_watch = self._machine_watch
         here = NodeMachine(None, UNSEEN if machine_watch is None else machine_watch.machine, is_here=True)
         if not self._store.is_cluster:
             return [here] if self._loop is not None else list(await self._store.machines())
@@ -197,109 +252,9 @@ class ReadMethods(Components):
             raise TaskNotFound(f"no task has the id {id}")
         return graph
 
-    async def wait(self, id: int, timeout: Duration | None = None) -> HistoryRecord:
-        """Wait until a task has ended, in this process or another, and return its record."""
-        self._opened()
-        limit = optional_milliseconds(timeout, "timeout")
-        until = None if limit is None else self._clock.monotonic() + limit / 1000
-        ended = self._waiters.expect(checked_id(id))
-        running = current.get()
-        handler = None if running is None else running.task.id
-        began = self._clock.monotonic()
-        warn_at = None if handler is None and self._is_dispatched else began + self._wait_warnings.patience()
-        try:
-            while True:
-                ended.clear()
-                record = await self.get(id)
-                wake_at = [until, self._deadline(record)]
-                if isinstance(record, HistoryRecord) and await self._has_ended(record):
-                    if await self._is_on_disk(id):
-                        return record
-                    wake_at.append(self._clock.monotonic() + DISK_RETRY)
-                if until is not None and (now := self._clock.monotonic()) >= until:
-                    self._wait_warnings.timed_out(now - began, is_dispatched=self._is_dispatched)
-                    raise TimeoutError(f"task {id} has not ended after {timeout}")
-                self._neighbours.watch()
-                with self._wait_warnings.waiting(handler):
-                    wakes_at = min((at for at in (*wake_at, warn_at) if at is not None), default=None)
-                    await self._clock.wait(ended, wakes_at)
-                    if warn_at is not None and self._clock.monotonic() >= warn_at:
-                        warn_at = None
-                        await self._warn_if_stuck(id, handler)
-        finally:
-            self._waiters.leave(id)
-
-    async def _warn_if_stuck(self, id: int, handler: int | None) -> None:
-        """Warn a caller that has waited for a while if the task cannot start."""
-        if not self._is_dispatched:
-            self._wait_warnings.no_dispatcher(id)
-        elif handler is not None and self._loop is not None:
-            record, rules = await self.get(id), self._rules(await self._store.controls())
-            attempts = self._loop.attempts
-            # Another node may run it.
-            if isinstance(record, TaskRecord) and record.status is Status.PENDING:
-                running = [attempt.task for attempt in (*attempts.open.values(), *attempts.lingering)]
-                self._wait_warnings.no_slot(record, running, rules)
-
     @property
     def _is_dispatched(self) -> bool:
         return self._loop is not None or self._store.dispatcher_is_alive()
-
-    async def _has_ended(self, record: HistoryRecord) -> bool:
-        """True if the ending is final.
-
-        Only a dispatcher, if there is one, decides that a task has expired, because it knows of clock steps.
-        """
-        if record.ending is not Ending.EXPIRED or not self._is_dispatched:
-            return True
-        return bool(await self._store.ended_among([record.id]))
-
-    async def _is_on_disk(self, id: int) -> bool:
-        """True if the ending of a task survives a power cut; False while the disk is full."""
-        try:
-            await self._store.durable()
-        except StoreLost:
-            raise
-        except StoreError as wrong:
-            logger.error("task %d has ended, but that is not on disk yet; retrying in %g s: %s", id, DISK_RETRY, wrong)
-            return False
-        return True
-
-    def _deadline(self, record: TaskRecord | HistoryRecord) -> float | None:
-        """Return when the deadline of a task ends it, on the monotonic clock; ``None`` if something dispatches."""
-        if record.expires_at is None or self._is_dispatched:
-            return None
-        left = (record.expires_at - self._clock.now()).total_seconds()
-        return self._clock.monotonic() + left if left > 0 else None
-
-    @overload
-    def events(
-        self, *, domain: str | None = None, type: str | None = None, since: int | None = None
-    ) -> Listener[Event]: ...
-    @overload
-    def events(
-        self, *kinds: type[E], domain: str | None = None, type: str | None = None, since: int | None = None
-    ) -> Listener[E]: ...
-    def events(
-        self, *kinds: type[Any], domain: str | None = None, type: str | None = None, since: int | None = None
-    ) -> Listener[Any]:
-        """Listen from now on; return an async iterator over the given kinds of events, or over all.
-
-        ``since`` is the ``seq`` of an event of this scheduler: the iterator continues after that event. If the events
-        after it are no longer known, the first event is ``EventsMissed``.
-        """
-        self._opened()
-        for name, value in (("domain", domain), ("type", type)):
-            if value is not None:
-                checked_text(value, name)
-        listener = self._bus.listen(kinds, domain, type, since)
-        self._remote_events.follow()
-        return listener
-
-    def _end_events(self) -> None:
-        """End all event streams, and end each new one as soon as it is created, because the program shuts down."""
-        if self._is_open:
-            self._bus.end_listeners()
 
     async def facts(self, *, integrity: bool = False) -> Mapping[str, Any]:
         """Return facts about the store, for ``taskmill doctor``; with ``integrity``, check every page of a file."""
@@ -312,37 +267,10 @@ class ReadMethods(Components):
     async def _store_beginnings(self) -> None:
         """Make the store show every task that runs here as running."""
         if self._loop is not None:
-            await self._loop.store_beginnings()
+            await self._loop.prefetching.store_beginnings()
 
     def _live(self, record: TaskRecord) -> TaskRecord:
         """Return the record with the handler's latest progress, if it runs here."""
         if self._loop is None:
             return record
         return self._loop.attempts.with_live_progress(record)
-
-    # For taskmill.metrics
-
-    def _counters(self) -> Counters:
-        """Return the counters of this scheduler; counting starts with the first call."""
-        counters = self._settings.counters
-        if counters is None:
-            from taskmill.observe.counters import Counters
-
-            counters = self._settings.counters = Counters()
-            if self._is_open:
-                self._connect_counters()
-        return counters
-
-    def _connect_counters(self) -> None:
-        if self._settings.counters is not None:
-            self._bus.counters = self._settings.counters
-            self._store.measure(self._settings.counters)
-
-    def _gauges(self) -> Gauges:
-        """Return the current gauges of this process; safe to call from any thread, at any time."""
-        from taskmill.runtime.gauges import read_gauges
-
-        loop = self._loop if self._is_open else None
-        machine_watch = self._session.machine_watch if loop is not None else None
-        watch = None if machine_watch is None else machine_watch.watch
-        return read_gauges(self._settings, loop, watch, self._clock.now_ms())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Generator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self, cast
 
 from taskmill.define.domain import SubmitsTasks, current_scheduler
+from taskmill.errors import TimedOut
 from taskmill.model.durations import Duration, milliseconds, optional_milliseconds
 from taskmill.verbs.components import Components, checked_flag
 
@@ -22,6 +24,11 @@ class RunMethods(Components):
     def is_dispatching(self) -> bool:
         """True if this scheduler dispatches tasks now."""
         return self._is_open and not self._is_forked and self._loop is not None
+
+    @property
+    def shutdown_grace(self) -> timedelta:
+        """How long running tasks may finish after :meth:`stop`, unless it is given another time."""
+        return timedelta(seconds=self._settings.shutdown_grace)
 
     async def run(self, *, standby: bool = False) -> None:
         """Dispatch until :meth:`stop`. With ``standby``, first wait until no other process dispatches this store."""
@@ -47,7 +54,7 @@ class RunMethods(Components):
         with self._as_current():
             await self._session.run(done, wake_at=until)
         if timed_out:
-            raise TimeoutError(f"not idle after {timeout}")
+            raise TimedOut(f"not idle after {timeout}")
 
     @contextlib.asynccontextmanager
     async def running(self, *, standby: bool = False) -> AsyncGenerator[Self, None]:

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from taskmill.errors import UnknownTaskType
+from taskmill.errors import TaskNotFound, UnknownTaskType
 from taskmill.handle import Handle
-from taskmill.model.submission import Submission, checked_submissions
-from taskmill.model.task import NewTask, Origin, Stored
-from taskmill.verbs.components import Components
+from taskmill.model.submission import Stored, Submission, checked_submissions
+from taskmill.verbs.components import Components, checked_text
 
 if TYPE_CHECKING:
+    from taskmill.model.task import NewTask, Origin
     from taskmill.verbs.blocking import Handle as BlockingHandle
 
 R = TypeVar("R")
@@ -48,6 +48,24 @@ class SubmitMethods(Components):
         if connection is not None:
             return self._handles(tasks, await self._add(tasks, partial(self._store.add_within, connection)))
         return self._handles(tasks, await self._add(tasks))
+
+    async def run_cron(self, name: str) -> Handle[Any]:
+        """Fire a cron task once now, beside its schedule, which stays as it is."""
+        # Imported here, because most programs never call this.
+        from taskmill.runtime.cron_tasks import submission_of
+
+        self._opened()
+        rows = await self._store.cron_rows([checked_text(name, "name")])
+        declared = [task.submission for task in self._settings.cron if task.name == name]
+        submissions = declared or [submission_of(row) for row in rows]
+        if not rows or not submissions:
+            raise TaskNotFound(
+                f"no cron task is named {name!r}; a scheduler stores its list of them when it starts to dispatch"
+            )
+        (task,) = await self.resolve(submissions)
+        fired = await self._store.run_cron(name, task, self._clock.now_ms())
+        self._announcer.fired(fired, self._clock.zone())
+        return self._handle(task.type, Stored(fired.id, "inserted"))
 
     async def _spawn(self, submissions: Sequence[Submission], origin: Origin) -> list[Handle[Any]]:
         """Store children or siblings of an attempt."""

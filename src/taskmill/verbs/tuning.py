@@ -10,11 +10,12 @@ from msgspec import UNSET, UnsetType
 
 from taskmill.define.domain import check_name
 from taskmill.errors import ConfigError, InvalidState, UnknownTaskType
-from taskmill.model.controls import EVERYTHING, Change, Scope, ScopeKind
+from taskmill.model.arguments import check_arguments
+from taskmill.model.controls import EVERYTHING, Change, Declared, Scope, ScopeKind
 from taskmill.model.durations import Duration, from_ms, instant, milliseconds
 from taskmill.model.records import HistoryRecord
 from taskmill.model.settings import Group, RateLimit, priority_value
-from taskmill.model.task import domain_of
+from taskmill.model.type_name import domain_of
 from taskmill.verbs.components import checked_concurrency, checked_id, checked_text
 from taskmill.verbs.control import ControlMethods
 
@@ -51,8 +52,11 @@ class TuneMethods(ControlMethods):
 
     async def set_max_concurrency(self, n: int) -> None:
         """Set how many tasks may run at once; running tasks are not interrupted."""
+        await self._declare(msgspec.structs.replace(self._settings.declared, max_concurrency=checked_concurrency(n)))
+
+    async def _declare(self, declared: Declared) -> None:
+        """Change settings that the program declares."""
         before = self._settings.declared
-        declared = msgspec.structs.replace(before, max_concurrency=checked_concurrency(n))
         # Set before storing: otherwise a turn planned meanwhile could start tasks beyond the limit after the return.
         self._settings.declared = declared
         if self._is_open and self._loop is not None:
@@ -163,6 +167,7 @@ class GroupControl:
         self._scope = Scope(ScopeKind.GROUP, name)
         self.name = name
 
+    @check_arguments
     async def pause(self, until: datetime | None = None, duration: Duration | None = None) -> None:
         """Start no more tasks of the group until it is resumed or the pause ends; running tasks continue."""
         self._scheduler._opened()
@@ -174,6 +179,7 @@ class GroupControl:
         """End the pause. Its tasks have neither aged nor come closer to their deadlines meanwhile."""
         await self._scheduler._resume(self._scope)
 
+    @check_arguments
     async def set(
         self,
         *,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from taskmill.core.logs import about, logger
 from taskmill.model.records import TaskRecord
-from taskmill.model.task import Claimed, domain_of
+from taskmill.model.type_name import domain_of
 
 if TYPE_CHECKING:
+    from taskmill.model.task import Claimed
     from taskmill.policy.rules import Rules
 
 PATIENCE = 1.0

@@ -17,24 +17,25 @@ LARGE = "x" * 300
 async def test_no_turn_stores_more_than_an_engine_takes_and_none_starts_more_than_there_are_slots(
     taskmill_scheduler: SchedulerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "MOST_RESULTS", 1000)
+    monkeypatch.setattr(planning, "MOST_TEXT", 1000)
     domain = Domain("d")
     all_run = asyncio.Barrier(20)
+    at_work = [0]
 
     @domain.task
     async def large() -> str:
+        at_work.append(at_work[-1] + 1)
         await all_run.wait()
+        at_work.append(at_work[-1] - 1)
         return LARGE
 
     scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=20)
     judged: list[int] = []
-    at_work: list[int] = []
     whole = scheduler._store.turn
 
     async def turn(turn: Turn) -> TurnResult:
         result = await whole(turn)
         judged.append(len(turn.judged))
-        at_work.append(await scheduler.count(status="running"))
         return result
 
     monkeypatch.setattr(scheduler._store, "turn", turn)
@@ -47,7 +48,7 @@ async def test_no_turn_stores_more_than_an_engine_takes_and_none_starts_more_tha
 
 @pytest.mark.one_engine("the dispatcher takes its leave alike on both")
 async def test_a_shutdown_stores_every_result_however_slowly_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "MOST_RESULTS", 1)
+    monkeypatch.setattr(planning, "MOST_TEXT", 1)
     domain = Domain("d")
     running = 0
     may_end = asyncio.Event()

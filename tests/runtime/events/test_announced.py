@@ -68,3 +68,15 @@ def test_starts_of_running_tasks_are_kept_and_the_rest_is_forgotten() -> None:
     assert announced.is_new_start(2, 1, 2000)
     assert announced.is_new_ending(3, 1000)
     assert announced.is_new_ending(4, 1000)
+
+
+def test_a_failure_that_is_retried_is_new_once_whichever_way_it_comes() -> None:
+    announced = Announced()
+    assert announced.is_news_of_this_process("TaskFailed", 1, 1000, RETRY, 1)
+    assert not announced.is_new_failure(1, 1, 1001)
+    assert announced.is_new_failure(1, 2, 1002)
+    assert not announced.is_news_of_this_process("TaskFailed", 1, 1003, RETRY, 2)
+    announced.forget(1002 + KEPT_MS, frozenset())
+    assert not announced.is_new_failure(1, 2, 1004 + KEPT_MS)
+    announced.forget(1003 + KEPT_MS, frozenset())
+    assert announced.is_new_failure(1, 2, 1004 + KEPT_MS)

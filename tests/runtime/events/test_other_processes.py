@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,13 @@ async def report(ctx: Context) -> str:
 @work.task(retry=Retry.none())
 async def fail() -> None:
     raise ValueError("broken")
+
+
+@work.task(retry=Retry.constant(2, 0))
+async def fail_twice(ctx: Context) -> int:
+    if ctx.attempt < 3:
+        raise ValueError(f"attempt {ctx.attempt}")
+    return ctx.attempt
 
 
 @work.task
@@ -138,6 +146,58 @@ async def test_every_way_to_end_is_announced_as_in_the_process_that_ran_it(tmp_p
     derived, own = ([event for event in each if not isinstance(event, TaskSubmitted)] for each in seen)
     assert kinds(derived) == kinds(own)
     assert [getattr(event, "error", None) for event in derived] == [getattr(event, "error", None) for event in own]
+
+
+async def test_failures_that_are_retried_are_announced_as_in_the_process_that_ran_them(tmp_path: Path) -> None:
+    async with pair(tmp_path / "q.db") as (worker, web):
+        listeners = worker.events(TaskEvent), web.events(TaskEvent)
+        await worker.submit(Submission("work::fail_twice"))
+        own, derived = [await until(listener, TaskCompleted) for listener in listeners]
+    assert kinds(derived) == ["TaskDispatched", "TaskFailed"] * 2 + ["TaskDispatched", "TaskCompleted"]
+    # In the process itself a start may be announced before the failure that it follows is durable.
+    for kind in (TaskDispatched, TaskFailed):
+        mine, theirs = ([event for event in each if isinstance(event, kind)] for each in (own, derived))
+        for name in ("attempt", "error", "will_retry", "retry_after"):
+            assert [getattr(event, name, None) for event in mine] == [getattr(event, name, None) for event in theirs]
+
+
+async def test_a_failure_of_this_process_is_announced_once(tmp_path: Path, engine: Engine) -> None:
+    """Also on PostgreSQL, where both schedulers dispatch and read the store at the same time."""
+    path, count = tmp_path / "q.db", engine.fewer(25)
+    async with (
+        Scheduler(path, domains=[work]) as one,
+        Scheduler(path, domains=[work]) as other,
+        one.running(standby=True),
+        other.running(standby=True),
+    ):
+        listeners = one.events(TaskEvent), other.events(TaskEvent)
+        ran = {(await one.submit(fail_twice.prepare())).id for _ in range(count)}
+        heard = [await until_completed(listener, ran) for listener in listeners]
+        for mine, listener in zip(heard, listeners, strict=True):
+            # The process that completes a task announces it at once, and may still have to read an earlier failure.
+            while sum(isinstance(event, TaskFailed) for event in mine) < 2 * count:
+                mine.extend(await until(listener, TaskFailed))
+    for mine in heard:
+        failed = [(event.task_id, event.error) for event in mine if isinstance(event, TaskFailed)]
+        assert sorted(failed) == sorted((id, f"ValueError: attempt {n}") for id in ran for n in (1, 2))
+        assert all(event.will_retry for event in mine if isinstance(event, TaskFailed))
+
+
+async def test_failures_before_listening_began_are_not_announced(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with (
+        Scheduler(tmp_path / "q.db", domains=[work], clock=clock) as worker,
+        Scheduler(tmp_path / "q.db", clock=clock) as web,
+    ):
+        await worker.submit(Submission("work::fail_twice", retry=Retry.constant(2, 60)))
+        await worker.run_until_idle()
+        await clock.advance(1)
+        events = web.events(TaskFailed)
+        async with worker.running():
+            await clock.advance(60)
+            heard = await until(events, TaskFailed)
+    assert [event.error for event in heard] == ["ValueError: attempt 2"]
+    assert heard[0].retry_after == timedelta(seconds=60)
 
 
 async def test_what_this_process_does_itself_is_announced_once(tmp_path: Path, engine: Engine) -> None:

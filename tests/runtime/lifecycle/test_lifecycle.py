@@ -116,8 +116,9 @@ async def stopped_while_preempted(walk: Walk) -> None:
 
 async def stopped_before_finalize(walk: Walk) -> None:
     """A parent that waits for a standing among its siblings to finalize is cancelled."""
-    await walk.add(Node("patient", ["ok"], [Node("parent", ["ok"], [Node("plain", ["ok"])]), Node("plain", ["hang"])]))
-    await walk.clock.advance(1)
+    grandchild = Node("plain", ["fail late", "ok"])
+    await walk.add(Node("patient", ["ok"], [Node("parent", ["ok"], [grandchild]), Node("plain", ["hang"])]))
+    await walk.clock.advance(3)
     (held,) = await walk.scheduler.tasks(status="blocked")
     await walk.scheduler.cancel(held.id)
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from taskmill import Aging, Group, RateLimit
 from taskmill.dispatch.limits import Limits
 from taskmill.model.controls import EVERYTHING, Declared
-from taskmill.model.task import Lane, Waiting, domain_of
+from taskmill.model.task import Lane, Waiting
+from taskmill.model.type_name import domain_of
 from taskmill.policy.aging import is_urgent
 from tests.runtime.picking.stories import GROUPS, Step, declarations, fronts, plain, shared, stories
 from tests.runtime.picking.world import World

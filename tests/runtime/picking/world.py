@@ -20,7 +20,8 @@ from taskmill.model.controls import EVERYTHING, Bucket, Change, Controls, Declar
 from taskmill.model.io_budget import IoBudget, budget_to_store
 from taskmill.model.machine import UNKNOWN_CAPACITY, Capacity, ThrottlePolicy
 from taskmill.model.settings import RateLimit
-from taskmill.model.task import Lane, Place, Waiting, domain_of
+from taskmill.model.task import Lane, Place, Waiting
+from taskmill.model.type_name import domain_of
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.rates import permits_at, take_permits
 from taskmill.policy.rules import Rules

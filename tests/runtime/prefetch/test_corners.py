@@ -261,6 +261,30 @@ async def test_what_runs_is_shown_as_running_from_its_first_moment(scene: Scene)
     assert seen == [("running", "running", ["running"], True, True)] * 6
 
 
+async def test_no_read_shows_more_running_tasks_than_there_are_slots(taskmill_scheduler: SchedulerFactory) -> None:
+    domain = Domain("d")
+
+    @domain.task
+    async def nothing() -> None: ...
+
+    scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=4)
+    await scheduler.submit_many([nothing.prepare() for _ in range(500)])
+    seen: list[int] = []
+
+    async def read() -> None:
+        while True:
+            seen.append(await scheduler.count(status="running"))
+            seen.append(len((await scheduler.snapshot()).running))
+            seen.append(len(await scheduler.tasks(status="running")))
+            # Reads of a store in memory do not wait for anything.
+            await asyncio.sleep(0)
+
+    reader = asyncio.create_task(read())
+    await scheduler.run_until_idle()
+    reader.cancel()
+    assert 0 < max(seen) <= 4
+
+
 async def test_a_step_of_the_clock_does_not_shift_the_start_of_a_task_that_begins_after_it(
     held: Scene, manual_clock: ManualClock
 ) -> None:

@@ -16,12 +16,12 @@ from taskmill.execute.child import OutOfReach
 from taskmill.execute.in_processes import ProcessExecutor
 from taskmill.execute.work import RunningHandler, Work
 from taskmill.handle import Handle, Spawned
-from taskmill.model.attempt import ProgressReport, RawOutcome
+from taskmill.model.attempt import RawOutcome
 from taskmill.model.io_budget import IoBudget
+from taskmill.model.progress import ProgressReport
 from taskmill.model.records import TaskRecord
 from taskmill.model.status import Status
-from taskmill.model.submission import Submission
-from taskmill.model.task import Stored
+from taskmill.model.submission import Stored, Submission
 
 MOMENT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 
@@ -133,6 +133,7 @@ class StartedCall:
         self.work = Work(
             task.type,
             "main",
+            task.type.main,
             record.id,
             record.attempt,
             payload,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sized
 from heapq import heappop, heappush
@@ -69,6 +70,15 @@ class Mill:
             if pick.group in self.busy:
                 self.submit(pick.group)
         return picks
+
+    def refuse(self) -> None:
+        """Tasks are picked, but the store does not start them."""
+        picks = self.picker.pick(self.slots, self.slots - len(self._ends), self.now)
+        for pick in picks:
+            self._load.end(pick.group, TYPE)
+            self.front.add(pick.lane, pick.place)
+        self.picker.not_started(picks)
+        self.picker.turn_over((), all_started=False)
 
     def pass_on(self) -> None:
         """Until the next task ends."""
@@ -230,3 +240,40 @@ def test_weights_that_change_count_from_then_on() -> None:
     mill.held_ms.clear()
     mill.run(8_000)
     assert_by_weight(mill.parts(), weights, 0.05)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_starts_does_not_depend_on_when_and_in_which_order_groups_are_looked_at(seed: int) -> None:
+    groups = {name: Group(weight=weight) for name, weight in zip("abcdef", (1, 1, 2, 2, 3, 3), strict=True)}
+
+    def starts(look: Callable[[Front], None]) -> list[str]:
+        mill, found = Mill(4, groups), list[str]()
+        mill.keep_busy(*groups)
+        for _ in range(300):
+            look(mill.front)
+            found += [pick.group for pick in mill.fill()]
+            mill.pass_on()
+        return found
+
+    def look_at_some(front: Front) -> None:
+        front.touch(chance.sample(sorted(groups), chance.randrange(len(groups))))
+
+    chance = random.Random(seed)
+    assert starts(look_at_some) == starts(lambda _: None)
+
+
+@pytest.mark.parametrize("weights", [(1, 1, 1, 1), (1, 2, 3, 3)], ids=["turns", "shares"])
+def test_picked_tasks_that_do_not_start_cost_their_groups_nothing(weights: tuple[int, ...]) -> None:
+    groups = {name: Group(weight=weight) for name, weight in zip("abcd", weights, strict=True)}
+
+    def starts(*, refused: int) -> list[str]:
+        mill, found = Mill(3, groups), list[str]()
+        mill.keep_busy(*groups)
+        for number in range(200):
+            if number % 3 < refused:
+                mill.refuse()
+            found += [pick.group for pick in mill.fill()]
+            mill.pass_on()
+        return found
+
+    assert starts(refused=2) == starts(refused=0)

@@ -76,6 +76,27 @@ async def test_what_became_too_old_while_nothing_dispatched_goes_when_something_
             assert await scheduler.count(status="completed") == 0
 
 
+async def test_what_ends_while_history_is_pruned_goes_when_it_is_too_old(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = await taskmill_scheduler(domains=[domain], retention=Retention(max_age=3600))
+    oldest_ended = scheduler._store.oldest_ended
+
+    async def reading_then_slow(*arguments: object) -> int | None:
+        oldest = await oldest_ended(*arguments)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        handle = await work.submit()
+        await handle.wait()
+        return oldest
+
+    monkeypatch.setattr(scheduler._store, "oldest_ended", reading_then_slow)
+    async with scheduler.running():
+        await manual_clock.advance(1)
+        assert await scheduler.count(status="completed") == 1
+        await manual_clock.advance(timedelta(hours=1, minutes=6))
+        assert await scheduler.count(status="completed") == 0
+
+
 async def test_a_step_of_the_clock_makes_history_older(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
 ) -> None:

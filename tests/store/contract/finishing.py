@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from taskmill.core.ports import Store
-from taskmill.model.attempt import End, Return, TryAgain
+from taskmill.model.attempt import AttemptFailure, End, Return, TryAgain
 from taskmill.model.filters import Filters
 from taskmill.model.status import Ending, Status
 from taskmill.model.task import Lane, Place
@@ -44,6 +46,20 @@ class Finishing:
         assert (await commit(store, new, End(Ending.COMPLETED, "2"))).lost == {}
         assert (await commit(store, new, End(Ending.COMPLETED, "3"))).lost == {(id, 2): None}
         assert (await ended(store, id)).result == 2
+
+    async def test_an_attempt_leaves_its_error_unless_it_has_lost_its_token(self, store: Store) -> None:
+        (id,) = await add(store, new_task())
+        (old,) = await claim(store, id)
+        await commit(store, old, Return())
+        (new,) = await claim(store, id)
+        for task, error in ((old, "of the old"), (new, "of the new")):
+            judged = Judged(task, TryAgain(error, None), 500, failure=AttemptFailure("failed", error))
+            await store.turn(Turn(now=NOW + 500, judged=[judged]))
+        (left,) = (await active(store, id)).errors
+        assert (left.attempt, left.error, left.duration) == (2, "of the new", timedelta(seconds=0.5))
+        (group,) = await store.error_groups(NOW)
+        assert (group.type, group.exception, group.location, group.count) == (TYPE, "failed", None, 1)
+        assert await store.error_groups(NOW + 501) == []
 
     async def test_a_retry_costs_one_and_a_return_costs_nothing(self, store: Store) -> None:
         (id,) = await add(store, new_task())

@@ -10,8 +10,9 @@ from taskmill.core.ports import Store
 from taskmill.model.attempt import MakeWay, Return, TryAgain, Verdict
 from taskmill.model.controls import EVERYTHING, Scope, ScopeKind
 from taskmill.model.status import Status
-from taskmill.model.task import Claimed, Links, domain_of
+from taskmill.model.task import Claimed, Links
 from taskmill.model.turn import Judged, Starts, Turn, TurnUpkeep
+from taskmill.model.type_name import domain_of
 from tests.store.contract.samples import NOW, add, new_task
 
 TTL = 10**9

@@ -11,7 +11,8 @@ from taskmill.model.commit import Commit
 from taskmill.model.filters import Filters
 from taskmill.model.settings import Retention
 from taskmill.model.status import Ending, OnDuplicate, Status
-from taskmill.model.task import Lane, Place, Stored
+from taskmill.model.submission import Stored
+from taskmill.model.task import Lane, Place
 from taskmill.model.turn import Look, Turn
 from tests.store.contract.samples import NOW, TYPE, active, add, claim, commit, new_task
 

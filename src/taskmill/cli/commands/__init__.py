@@ -1,4 +1,4 @@
-"""The commands in the order in which ``taskmill --help`` lists them, and the module of each.
+"""The commands, what each is for, and the module of each.
 
 A module is imported only for its own command, so that no command waits for the imports of another one.
 """
@@ -18,27 +18,47 @@ class Command(Protocol):
 
 
 SUMMARIES = {
-    "demo": "Run a realistic workload on a temporary file, and check that nothing is lost",
-    "run": "Run the tasks of a scheduler in your code, until SIGINT or SIGTERM",
-    "status": "Count tasks by status and group, and say whether a scheduler dispatches",
-    "ls": "List active tasks, oldest first; with --history ended tasks, newest first",
+    "demo": "Run a workload on a temporary file, and check that nothing is lost",
+    "run": "Run the tasks of a scheduler in your code, until it is stopped",
+    "status": "Count tasks by status and group; say whether something dispatches",
+    "ls": "List active tasks, oldest first; with --history ended ones",
     "stats": "Show statistics of task types, from all tasks that ended",
     "show": "Show everything about one task",
-    "watch": "Follow one task until it ends",
+    "errors": "Show what went wrong, in groups or for one task",
+    "watch": "Follow the whole queue, or one task until it ends",
     "why": "Say why a task waits, and when it may start",
-    "graph": "Show a task's parents and children, its dependencies and its dependents",
+    "forecast": "Say when the tasks of the queue will start and end",
+    "simulate": "Try other settings on the queue or on the past",
+    "graph": "Show a task's family, its dependencies and its dependents",
     "groups": "Show how groups share the slots; set, pause and resume a group",
-    "cron": "List the cron tasks: schedule, last outcome and next run",
-    "nodes": "Show the nodes that dispatch, which of them died, and what runs on each",
-    "cancel": "Cancel tasks by id",
-    "priority": "Change the priority of a task",
+    "events": "Print the latest events, or follow them",
+    "cron": "List the cron tasks: last outcome and next run; run one now",
+    "nodes": "Show which nodes dispatch or died, and what runs on each",
+    "web": "Show the store in a browser, and control it there",
+    "submit": "Store a task of a registered type; with --wait, wait for its end",
+    "retry": "Return dead letters to the queue, by ids or by filters",
+    "cancel": "Cancel tasks, by ids or by filters",
+    "priority": "Change the priority of tasks, by ids or by filters",
     "rate": "List the rate limits, or limit how often tasks of a type start",
-    "pause": "Stop new starts, of everything or of one domain; running tasks continue",
+    "pause": "Stop new starts, of everything or of one domain",
     "resume": "Resume after pause",
-    "doctor": "Check a store: integrity, versions, permissions, the health of a server, nodes, dead letters",
+    "doctor": "Check a store, this machine and the versions; report a bug",
+    "prune": "Delete old tasks from history",
+    "backup": "Copy a queue in a file, while programs use it",
     "move": "Move a queue with its history to another file or database",
+    "completion": "Print a script that completes commands in your shell",
 }
 """What each command does, in one line of the help."""
+
+PURPOSES = {
+    "Look at a queue": ("status", "ls", "show", "watch", "why", "graph", "groups", "cron", "nodes", "stats"),
+    "See what happened": ("errors", "events", "web"),
+    "Look ahead": ("forecast", "simulate"),
+    "Change a queue": ("submit", "retry", "cancel", "priority", "rate", "pause", "resume"),
+    "Run tasks": ("run", "demo"),
+    "Keep it in order": ("doctor", "prune", "backup", "move", "completion"),
+}
+"""The commands by purpose, as the help lists them; a command that is missing here is listed last."""
 
 _MODULES = {"resume": "pause"}
 """The modules that are not named after their command."""

@@ -1,73 +1,60 @@
-"""``taskmill cancel``: end waiting tasks, ask running ones to stop."""
+"""``taskmill cancel``: end waiting tasks, ask running ones to stop, by ids or by filters."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
-from taskmill import Ending, HistoryRecord, Scheduler, TaskNotFound
-from taskmill.cli import output
-from taskmill.cli.output import DONE, REFUSED
-from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_ids, opened
+from taskmill import HistoryRecord, Scheduler, TaskNotFound
+from taskmill.cli import bulk
+from taskmill.cli.bulk import Action, Result
 from taskmill.cli.text import spoken
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result for one id. ``stopping``: it runs and was asked to stop. ``ended``: it had ended before."""
-
-    id: int
-    outcome: Literal["cancelled", "stopping", "ended", "not_found"]
-    ending: Ending | None = None
-
-    @property
-    def sentence(self) -> str:
-        match self.outcome:
-            case "cancelled":
-                return f"task {self.id} is cancelled"
-            case "stopping":
-                return f"task {self.id} is running and has been asked to stop"
-            case "ended":
-                return f"task {self.id} had already ended: {spoken(self.ending or '')}"
-            case "not_found":
-                return f"no task has the id {self.id}"
-
-    @property
-    def is_refusal(self) -> bool:
-        return self.outcome in ("ended", "not_found")
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_file_and_ids(parser, "several")
+    bulk.add_arguments(parser, "cancel [-h] [FILE] [ID ...] [filters]", "FILE ID")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    file, ids = chosen_file_and_ids(arguments.file_and_ids)
-    results = asyncio.run(_cancel_all(file, ids))
-    if arguments.json:
-        output.print_json(results)
-    for result in results:
-        if result.is_refusal:
-            output.complain(result.sentence)
-        elif not arguments.json:
-            output.say(result.sentence)
-    return REFUSED if any(result.is_refusal for result in results) else DONE
+    return bulk.execute(arguments, arguments.words, ACTION)
 
 
-async def _cancel_all(file: str, ids: Sequence[int]) -> list[Result]:
-    async with opened(file) as scheduler:
-        return [await _cancel(scheduler, id) for id in ids]
+async def _cancel(scheduler: Scheduler, ids: Sequence[int], filters: dict[str, Any]) -> list[Result]:
+    if not filters:
+        return [await _cancel_one(scheduler, id) for id in ids]
+    between: dict[str, Any] = {"after": min(ids) - 1, "before": max(ids) + 1}
+    cancelled = await scheduler.cancel_where(**filters, **between)
+    still_active = {record.id for record in await scheduler.tasks(**between)}
+    return [_stopping(id) if id in still_active else _cancelled(id) for id in cancelled]
 
 
-async def _cancel(scheduler: Scheduler, id: int) -> Result:
+async def _cancel_one(scheduler: Scheduler, id: int) -> Result:
     try:
         accepted = await scheduler.cancel(id)
         record = await scheduler.get(id)
-    except TaskNotFound:
-        return Result(id, "not_found")
-    if not accepted and isinstance(record, HistoryRecord):
-        return Result(id, "ended", record.ending)
-    return Result(id, "cancelled" if isinstance(record, HistoryRecord) else "stopping")
+    except TaskNotFound as wrong:
+        return Result(id, "not_found", str(wrong), is_refusal=True)
+    if not isinstance(record, HistoryRecord):
+        return _stopping(id)
+    if accepted:
+        return _cancelled(id)
+    sentence = f"task {id} had already ended: {spoken(record.ending)}"
+    return Result(id, "ended", sentence, is_refusal=True, more={"ending": record.ending})
+
+
+def _cancelled(id: int) -> Result:
+    return Result(id, "cancelled", f"task {id} is cancelled", more={"ending": None})
+
+
+def _stopping(id: int) -> Result:
+    return Result(id, "stopping", f"task {id} is running and has been asked to stop", more={"ending": None})
+
+
+ACTION = Action(
+    verb="cancel",
+    doing="cancelling",
+    of_dead=False,
+    do=_cancel,
+    outcomes={"cancelled": "cancelled", "stopping": "asked to stop; running handlers end by themselves"},
+)

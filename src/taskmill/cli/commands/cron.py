@@ -1,4 +1,4 @@
-"""``taskmill cron``: list the cron tasks with their schedule, last outcome and next run."""
+"""``taskmill cron``: list the cron tasks with their schedule, last outcome and next run; run one now."""
 
 from __future__ import annotations
 
@@ -8,35 +8,76 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 
-from taskmill import Schedule
-from taskmill.cli import output, text
-from taskmill.cli.output import DONE
-from taskmill.cli.store_file import add_file, chosen_file, opened
+from taskmill import Schedule, TaskNotFound
+from taskmill.cli import output, tables, text
+from taskmill.cli.output import DONE, REFUSED, WRONG, Refusal
+from taskmill.cli.store_file import VARIABLE, chosen_file, dispatcher_of, looking, opened
 from taskmill.cron import CronExpression
 
 HEADINGS = ["name", "runs", "last run", "outcome", "next run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_file(parser)
+    parser.usage = "taskmill cron [-h] [--json] [FILE]\n       taskmill cron [-h] [--json] [FILE] run NAME"
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="FILE",
+        help=f"the database (default: ${VARIABLE}); then `run` and the name of a cron task, to run it once now",
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    schedules, running = asyncio.run(_look(chosen_file(arguments.file)))
+    file, name = _split(arguments.words)
+    if name is not None:
+        return _run_now(chosen_file(file), name, is_json=arguments.json)
+    schedules, running = asyncio.run(_look(chosen_file(file)))
     if arguments.json:
         output.print_json([_document(schedule) for schedule in schedules])
     elif schedules:
         rows = [_row(schedule, running) for schedule in schedules]
-        output.table(HEADINGS, rows, wrap=frozenset(HEADINGS))
+        tables.table(HEADINGS, rows, wrap=frozenset(HEADINGS))
     else:
         output.say("no cron tasks are declared in this file")
     return DONE
 
 
+def _split(words: list[str]) -> tuple[str | None, str | None]:
+    """Return FILE and the name of the cron task to run. A file named ``run`` is written ``./run``."""
+    file, rest = (None, words) if words and words[0] == "run" else (words[0] if words else None, words[1:])
+    if not rest:
+        return file, None
+    if rest[0] != "run" or len(rest) != 2:
+        raise Refusal("write `taskmill cron FILE`, or `taskmill cron FILE run NAME` with the name of one task", WRONG)
+    return file, rest[1]
+
+
+def _run_now(file: str, name: str, *, is_json: bool) -> int:
+    id, dispatcher = asyncio.run(_fire(file, name))
+    if is_json:
+        output.print_json({"name": name, "task_id": id, "dispatched": dispatcher is not None})
+        return DONE
+    output.say(f"cron task {name} runs once as task {id}; its schedule is unchanged")
+    if dispatcher is None:
+        output.say("nothing dispatches this store now; it starts with the next dispatcher")
+    return DONE
+
+
+async def _fire(file: str, name: str) -> tuple[int, str | None]:
+    async with opened(file) as scheduler:
+        try:
+            id = (await scheduler.run_cron(name)).id
+        except TaskNotFound:
+            names = [schedule.cron for schedule in (await scheduler.snapshot()).schedules if schedule.cron]
+            known = f"declared are: {', '.join(names)}" if names else "no cron tasks are declared in this store"
+            raise Refusal(f"no cron task is named {name!r}; {known}", REFUSED) from None
+        return id, await dispatcher_of(scheduler)
+
+
 async def _look(file: str) -> tuple[Sequence[Schedule], AbstractSet[int]]:
     """Return the cron tasks, and the ids of all running tasks."""
-    async with opened(file) as scheduler:
-        snapshot = await scheduler.snapshot()
+    async with looking(file) as reader:
+        snapshot = await reader.snapshot()
     schedules = [schedule for schedule in snapshot.schedules if schedule.cron is not None]
     return schedules, {task.id for task in snapshot.running}
 

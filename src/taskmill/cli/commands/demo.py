@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tasks", metavar="N", type=int, default=TASKS, help="number of tasks (default: 300)")
     parser.add_argument("--fast", action="store_true", help="no simulated waiting")
+    parser.add_argument("--web", action="store_true", help="show it in a browser as well; on a terminal, until Ctrl-C")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -42,7 +43,7 @@ def execute(arguments: argparse.Namespace) -> int:
     # Some tasks fail on purpose; their tracebacks would only garble the view.
     logging.getLogger("taskmill").addHandler(logging.NullHandler())
     try:
-        audit = asyncio.run(_show(arguments.tasks, seconds, _Quiet() if arguments.json else None))
+        audit = asyncio.run(_show(arguments, seconds))
     except KeyboardInterrupt:
         output.complain("the demonstration was interrupted; its file is removed")
         return INTERRUPTED
@@ -64,7 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return DONE if audit.balances else REFUSED
 
 
-async def _show(tasks: int, seconds: float, view: DemoView | None) -> Audit:
+async def _show(arguments: argparse.Namespace, seconds: float) -> Audit:
     from taskmill.cli.demo.run import DemoRun, audited
     from taskmill.cli.demo.workload import WEIGHTS, Witness, planned, sync
 
@@ -80,10 +81,31 @@ async def _show(tasks: int, seconds: float, view: DemoView | None) -> Audit:
             state=[witness],
             shutdown_grace=1,
         ) as scheduler:
-            run = DemoRun(scheduler, planned(tasks, seconds, SLOTS), seconds, seconds * 3 + PATIENCE)
-            await run.run(view or _chosen_view(stack))
+            plan = planned(arguments.tasks, seconds, SLOTS)
+            run = DemoRun(scheduler, plan, seconds, seconds * 3 + PATIENCE)
+            if arguments.web:
+                await _run_with_page(run, _Quiet() if arguments.json else _Lines())
+            else:
+                await run.run(_Quiet() if arguments.json else _chosen_view(stack))
         stack.close()
         return await audited(file, run, witness)
+
+
+async def _run_with_page(run: DemoRun, view: DemoView) -> None:
+    """Run the demonstration with its page open, on a terminal until Ctrl-C."""
+    import webbrowser
+
+    from taskmill.cli.commands.web import server_of
+
+    server = server_of(run.scheduler)
+    output.complain(f"the page of the demonstration: {server.link}")
+    async with server.running():
+        if output.is_terminal():
+            webbrowser.open(server.link)
+        await run.run(view)
+        if output.is_terminal():
+            output.complain("the demonstration is over; its page stays open until Ctrl-C")
+            await server.stopped()
 
 
 def _chosen_view(stack: contextlib.ExitStack) -> DemoView:

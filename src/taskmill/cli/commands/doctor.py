@@ -10,15 +10,18 @@ import asyncio
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from taskmill import Ending, StoreCorrupt
-from taskmill.cli import output, text
+from taskmill import Ending, Scheduler, Status, StoreCorrupt
+from taskmill.cli import output, tables, text
+from taskmill.cli.checks import Finding, disk_facts, judge_disk, judge_machine, machine_facts
 from taskmill.cli.output import DONE, REFUSED
-from taskmill.cli.store_file import add_file, chosen_file, opened, shown
+from taskmill.cli.store_file import add_file, chosen_file, looking, shown
+from taskmill.reading import Reader
+
+MEMORY = ":memory:"
 
 # A file
 FIXED_SQLITE = (3, 51, 3)
@@ -41,31 +44,29 @@ CLOCKS_APART = 60.0
 Facts = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The result of one check."""
-
-    level: Literal["ok", "note", "problem"]
-    subject: str
-    text: str
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
+    parser.add_argument("--report", action="store_true", help="print a block to paste into a bug report")
 
 
 def execute(arguments: argparse.Namespace) -> int:
     file = chosen_file(arguments.file)
+    machine = machine_facts()
+    findings = list(judge_machine(machine))
+    facts: dict[str, Any] = {"store": shown(file), **machine}
     try:
-        facts, dead = asyncio.run(_examine(file))
-        findings = list(_judge(file, facts, dead))
+        found, dead = asyncio.run(_look(file))
+        facts |= found
+        findings += judge(facts, dead)
     except StoreCorrupt as wrong:
-        facts, findings = {"store": shown(file)}, [Finding("problem", "integrity", str(wrong))]
+        findings.append(Finding("problem", "integrity", str(wrong)))
     problems = sum(finding.level == "problem" for finding in findings)
     if arguments.json:
         output.print_json({"healthy": not problems, "findings": findings, "facts": facts})
+    elif arguments.report:
+        _print_report(file, facts, findings)
     else:
-        output.table(
+        tables.table(
             ["", "checked", "found"],
             [[finding.level, finding.subject, finding.text] for finding in findings],
             wrap=frozenset({"found"}),
@@ -73,28 +74,55 @@ def execute(arguments: argparse.Namespace) -> int:
     return REFUSED if problems else DONE
 
 
-async def _examine(file: str) -> tuple[Facts, int]:
-    """Return the facts of the store and the number of its dead letters."""
-    async with opened(file) as scheduler:
-        return await scheduler.facts(integrity=True), await scheduler.count(status=Ending.DEAD_LETTER)
+def _print_report(file: str, facts: Facts, findings: Sequence[Finding]) -> None:
+    """Print the findings in Markdown, without names of the store, of machines and of users."""
+    secrets = dict.fromkeys((facts["store"], shown(file), str(Path(file).absolute()), file), "STORE")
+    secrets |= {name: "NODE" for kind in ("alive", "dead") for name in facts.get("nodes", {}).get(kind, ())}
+    if (oldest := facts.get("oldest_transaction")) is not None:
+        secrets |= {f"{oldest['application']}, {oldest['user']}": "USER"}
+    output.say("```text")
+    for finding in findings:
+        said = finding.text
+        for secret, word in secrets.items():
+            said = said.replace(secret, word)
+        output.say(f"{finding.level:<8} {finding.subject}: {said}")
+    output.say("```")
 
 
-def _judge(file: str, facts: Facts, dead: int) -> Iterator[Finding]:
+async def _look(file: str) -> tuple[Facts, int]:
+    async with looking(file) as reader:
+        return await examine(reader, integrity=True)
+
+
+async def examine(queue: Reader | Scheduler, *, integrity: bool) -> tuple[Facts, int]:
+    """Return the facts of a store and the number of its dead letters."""
+    facts: dict[str, Any] = {**await queue.facts(integrity=integrity)}
+    facts["running"] = await queue.count(status=Status.RUNNING)
+    if facts["kind"] == "sqlite" and facts["store"] != MEMORY:
+        facts |= disk_facts(facts["store"])
+    return facts, await queue.count(status=Ending.DEAD_LETTER)
+
+
+def judge(facts: Facts, dead: int) -> Iterator[Finding]:
+    """Judge the facts of a store; without ``integrity`` among them, its pages and rows are not judged."""
     yield Finding(
         "ok",
         "file" if facts["kind"] == "sqlite" else "database",
         f"{facts['store']}, {text.size(facts['bytes'])}, schema {facts['schema']}",
     )
     if facts["kind"] == "sqlite":
-        yield _integrity(facts["integrity"])
-        yield _rows(facts["damaged"])
+        if "integrity" in facts:
+            yield _integrity(facts["integrity"])
+            yield _rows(facts["damaged"])
         yield _sqlite(facts["sqlite_version"], facts["module"])
         yield _log(facts["wal_bytes"])
+        yield _dispatcher(facts["dispatcher"], facts["running"])
+        if (file := facts["store"]) != MEMORY:
+            yield from judge_disk(file, facts)
+            if os.name == "posix":
+                yield _permissions(file)
     else:
         yield from judge_server(facts)
-    yield Finding("ok", "durability", f"{facts['durability']} for this command; each scheduler has its own setting")
-    if os.name == "posix" and Path(file).exists():
-        yield _permissions(file)
     yield _dead_letters(dead)
 
 
@@ -147,6 +175,18 @@ def _log(size: int) -> Finding:
         return Finding("ok", "write-ahead log", text.size(size))
     return Finding(
         "note", "write-ahead log", f"{text.size(size)} is large; a long read transaction may keep it from shrinking"
+    )
+
+
+def _dispatcher(process: str | None, running: int) -> Finding:
+    if process is not None:
+        return Finding("ok", "dispatcher", f"process {process}")
+    if not running:
+        return Finding("ok", "dispatcher", "none: nothing runs tasks now")
+    return Finding(
+        "note",
+        "dispatcher",
+        f"none, and a process that is gone left {text.plural(running, 'task')}; start a scheduler, which reruns them",
     )
 
 

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Iterator
 
 from taskmill import HistoryRecord, TaskGraph, TaskRecord
-from taskmill.cli import output, text
+from taskmill.cli import output, tables, text
 from taskmill.cli.output import DONE, WRONG, Refusal
-from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
+from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, looking
 
 Record = TaskRecord | HistoryRecord
 
@@ -29,15 +29,15 @@ def execute(arguments: argparse.Namespace) -> int:
         return DONE
     rows = list(_rows(graph, id))
     shown = rows[: arguments.limit] if arguments.limit else rows
-    output.table(["task", "state", "type", "progress", "after"], shown)
+    tables.table(["task", "state", "type", "progress", "after"], shown, middle=frozenset({"type"}), minor=["progress"])
     if len(shown) < len(rows):
         output.say(f"… and {len(rows) - len(shown):,} more; --limit 0 shows all")
     return DONE
 
 
 async def _graph(file: str, id: int) -> TaskGraph:
-    async with opened(file) as scheduler:
-        return await scheduler.graph(id)
+    async with looking(file) as reader:
+        return await reader.graph(id)
 
 
 def _rows(graph: TaskGraph, chosen: int) -> Iterator[list[str]]:

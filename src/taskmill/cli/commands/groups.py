@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from taskmill import Group, Scheduler, Snapshot
-from taskmill.cli import output, quantities, text
+from taskmill.cli import output, quantities, tables, text
 from taskmill.cli.output import DONE, WRONG, Refusal
-from taskmill.cli.store_file import VARIABLE, chosen_file, opened, shown
+from taskmill.cli.store_file import VARIABLE, chosen_file, looking, opened, shown
 from taskmill.cli.views.group_table import NUMBERS, group_table, headlines, settings
 
 LOOK_INTERVAL = 1.0
@@ -217,15 +217,15 @@ def _show(file: str, arguments: argparse.Namespace) -> int:
 
 
 async def _look(file: str) -> Snapshot:
-    async with opened(file) as scheduler:
-        return await scheduler.snapshot()
+    async with looking(file) as reader:
+        return await reader.snapshot()
 
 
 async def _watch(file: str, view: _View, last: list[Snapshot]) -> None:
     """Draw a snapshot each second, and keep the newest in ``last``."""
-    async with opened(file) as scheduler:
+    async with looking(file) as reader:
         while True:
-            last[:] = [await scheduler.snapshot()]
+            last[:] = [await reader.snapshot()]
             view.draw(last[0])
             await asyncio.sleep(LOOK_INTERVAL)
 
@@ -266,7 +266,7 @@ def _print_plain(snapshot: Snapshot) -> None:
     found = group_table(snapshot)
     total = [found.total] if len(found.groups) > 1 else []
     output.say()
-    output.table(found.headings, [*found.rows, *total], numbers=NUMBERS)
+    tables.table(found.headings, [*found.rows, *total], numbers=NUMBERS)
 
 
 class _View(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from taskmill import StoreError, moving
-from taskmill.cli import output, text
+from taskmill.cli import output, tables, text
 from taskmill.cli.output import DONE, INTERRUPTED, WRONG, Refusal
 from taskmill.cli.store_file import chosen_file, shown
 from taskmill.moving import Moved, Step
@@ -98,7 +98,7 @@ def _print(moved: Moved, source: str, target: str) -> None:
         return
     output.say(f"moved {source} to {target}; every row was read again in both and is the same:")
     counts = [[text.spoken(name), f"{count:,}"] for name, count in moved.rows.items() if count]
-    output.table(["what", "rows"], counts, numbers=frozenset({"rows"}))
+    tables.table(["what", "rows"], counts, numbers=frozenset({"rows"}))
     output.paragraph("Start your programs on the new store now. The old one is kept unchanged, and cannot be opened.")
     output.say("To bring the queue back:")
     # On one line, however long, so that it can be copied.

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from taskmill import NodeSnapshot, Snapshot, TaskRecord
-from taskmill.cli import output, text
+from taskmill.cli import output, tables, text
 from taskmill.cli.output import DONE
-from taskmill.cli.store_file import add_file, chosen_file, opened, shown
+from taskmill.cli.store_file import add_file, chosen_file, looking, shown
 
 NO_NODE = "(none)"
 
@@ -37,8 +37,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 async def _look(file: str) -> Snapshot:
-    async with opened(file) as scheduler:
-        return await scheduler.snapshot()
+    async with looking(file) as reader:
+        return await reader.snapshot()
 
 
 def _left_behind(snapshot: Snapshot) -> list[TaskRecord]:
@@ -51,10 +51,11 @@ def _print(snapshot: Snapshot, tasks: Mapping[int, TaskRecord]) -> None:
     now = datetime.now(UTC)
     left_behind = _left_behind(snapshot)
     if snapshot.nodes:
-        output.table(
+        tables.table(
             ["node", "state", "since", "seen", "slots"],
             [_row(node, now) for node in snapshot.nodes],
             wrap=frozenset({"slots"}),
+            middle=frozenset({"node"}),
         )
     else:
         output.say("nothing dispatches: no node runs the tasks of this store now")
@@ -62,7 +63,12 @@ def _print(snapshot: Snapshot, tasks: Mapping[int, TaskRecord]) -> None:
     rows += [_task_row(task, NO_NODE, now) for task in left_behind]
     if rows:
         output.say()
-        output.table(["task", "node", "for", "type", ""], rows, numbers=frozenset({"task"}))
+        tables.table(
+            ["task", "node", "for", "type", ""],
+            rows,
+            numbers=frozenset({"task"}),
+            middle=frozenset({"node", "type", ""}),
+        )
     if left_behind:
         output.say()
         output.paragraph(

@@ -1,43 +1,57 @@
-"""``taskmill priority``: change the priority of a task."""
+"""``taskmill priority``: change the priority of tasks, by ids or by filters."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
-from taskmill.cli import output, quantities, text
-from taskmill.cli.output import DONE, WRONG, Refusal
-from taskmill.cli.store_file import VARIABLE, chosen_file_and_id, opened
+from taskmill import InvalidState, Scheduler, TaskNotFound
+from taskmill.cli import bulk, quantities, text
+from taskmill.cli.bulk import Action, Result
+from taskmill.cli.filters import filters_from
+from taskmill.cli.output import WRONG, Refusal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "taskmill priority [-h] [--json] [FILE] ID PRIORITY"
-    parser.add_argument(
-        "words",
-        nargs="+",
-        metavar="FILE ID PRIORITY",
-        help=f"the database (may be left out when ${VARIABLE} is set), the id,"
-        " and a number from 0 (most urgent) to 255 or a name such as high",
-    )
+    also = "; last a priority: a number from 0 (most urgent) to 255, or a name such as high"
+    bulk.add_arguments(parser, "priority [-h] [FILE] [ID ...] PRIORITY [filters]", "FILE ID PRIORITY", also)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    *file_and_id, value = arguments.words
-    if not file_and_id:
-        raise Refusal("give the id of a task and its new priority after FILE", WRONG)
+    if len(arguments.words) < 2 and not (arguments.words and filters_from(arguments)):
+        raise Refusal("give the ids of tasks, or filters, and last the new priority, after FILE", WRONG)
+    *words, value = arguments.words
     new = quantities.priority(value)
-    file, id = chosen_file_and_id(file_and_id, "priority", "one id and one priority")
-    before = asyncio.run(_set(file, id, new))
-    if arguments.json:
-        output.print_json({"id": id, "priority": new, "previous": before})
-    else:
-        was = text.priority_level(before)
-        output.say(f"task {id} now has the priority {text.priority_level(new)}; it was {was}")
-    return DONE
+    return bulk.execute(arguments, words, _action(new))
 
 
-async def _set(file: str, id: int, value: int) -> int:
-    async with opened(file) as scheduler:
+async def _set_all(new: int, scheduler: Scheduler, ids: Sequence[int], _filters: dict[str, Any]) -> list[Result]:
+    # At once, so that the tasks share transactions.
+    return list(await asyncio.gather(*(_set(scheduler, id, new) for id in ids)))
+
+
+async def _set(scheduler: Scheduler, id: int, new: int) -> Result:
+    try:
         before = (await scheduler.get(id)).priority
-        await scheduler.set_priority(id, value)
-        return before
+        await scheduler.set_priority(id, new)
+    except TaskNotFound as wrong:
+        return Result(id, "not_found", str(wrong), is_refusal=True)
+    except InvalidState as wrong:
+        return Result(id, "ended", str(wrong), is_refusal=True)
+    was = text.priority_level(before)
+    sentence = f"task {id} now has the priority {text.priority_level(new)}; it was {was}"
+    return Result(id, "changed", sentence, more={"priority": new, "previous": before})
+
+
+def _action(new: int) -> Action:
+    level = text.priority_level(new)
+    return Action(
+        verb=f"set the priority {level} for",
+        doing="changing",
+        of_dead=False,
+        do=partial(_set_all, new),
+        outcomes={"changed": f"now with the priority {level}"},
+    )

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Sequence
 
 from taskmill import RateLimit, RateSnapshot
-from taskmill.cli import output, quantities, text
+from taskmill.cli import output, quantities, tables, text
 from taskmill.cli.output import DONE, WRONG, Refusal
-from taskmill.cli.store_file import VARIABLE, chosen_file, opened
+from taskmill.cli.store_file import VARIABLE, chosen_file, looking, opened
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def _list(file: str, arguments: argparse.Namespace) -> int:
         output.say("nothing has a rate limit")
     else:
         rows = [[text.rate(one.rate), f"{one.permits:,}", one.kind, text.group_name(one.name)] for one in limits]
-        output.table(["rate", "may start now", "of", "name"], rows, numbers=frozenset({"rate", "may start now"}))
+        tables.table(["rate", "may start now", "of", "name"], rows, numbers=frozenset({"rate", "may start now"}))
     return DONE
 
 
@@ -64,5 +64,5 @@ async def _set(file: str, type: str, limit: RateLimit | None) -> None:
 
 
 async def _find(file: str) -> Sequence[RateSnapshot]:
-    async with opened(file) as scheduler:
-        return (await scheduler.snapshot()).rates
+    async with looking(file) as reader:
+        return (await reader.snapshot()).rates

@@ -14,20 +14,23 @@ import logging
 import os
 import signal
 import sys
+import time
+import traceback
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from taskmill import Scheduler, StoreBusy, TaskNotFound, blocking
+from taskmill import Scheduler, Status, StoreBusy, TaskNotFound, blocking
 from taskmill.cli import output
 from taskmill.cli.output import DONE, WRONG, Refusal
-from taskmill.cli.text import first_line
+from taskmill.cli.text import first_line, printable
 from taskmill.cli.views.run_lines import RunJsonLines, RunLines
 
 if TYPE_CHECKING:
     from taskmill.cli.views.live import LiveView
     from taskmill.cli.views.run import RunState
 
+DRAIN_INTERVAL = 0.2
 LOOK_INTERVAL = 0.05
 STANDBY_INTERVAL = 1.0
 VIEW_INTERVAL = 0.5
@@ -45,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     scheduler = find_scheduler(arguments.target)
     _log_failures()
-    lines = RunJsonLines() if arguments.json else RunLines(verbose=arguments.verbose)
     is_live = not arguments.json and not arguments.plain and output.is_terminal() and output.has_rich()
+    lines = RunJsonLines() if arguments.json else RunLines(verbose=arguments.verbose, is_live=is_live)
     asyncio.run(_run(scheduler, arguments.target, lines, standby=arguments.standby, is_live=is_live))
     return DONE
 
@@ -85,8 +88,8 @@ def _made(factory: Callable[[], object], target: str) -> object:
     try:
         made = factory()
     except Exception as wrong:
-        error = f"{type(wrong).__name__}: {first_line(str(wrong))}"
-        raise Refusal(f"calling {target}() failed: {error}", WRONG) from wrong
+        _print_traceback(wrong)
+        raise Refusal(f"calling {target}() failed: {_error_line(wrong)}", WRONG) from wrong
     if inspect.iscoroutine(made):
         made.close()
     return made
@@ -102,10 +105,29 @@ def _module(name: str) -> object:
         missing = wrong.name or ""
         if name == missing or name.startswith(f"{missing}."):
             raise Refusal(f"there is no module {name} in {here} or on Python's path", WRONG) from None
+        _print_traceback(wrong)
         raise Refusal(f"importing {name} failed: it needs the module {missing}", WRONG) from wrong
     except Exception as wrong:
-        error = f"{type(wrong).__name__}: {first_line(str(wrong))}"
-        raise Refusal(f"importing {name} failed: {error}", WRONG) from wrong
+        _print_traceback(wrong)
+        raise Refusal(f"importing {name} failed: {_error_line(wrong)}", WRONG) from wrong
+
+
+def _error_line(wrong: Exception) -> str:
+    return f"{type(wrong).__name__}: {first_line(str(wrong))}"
+
+
+def _print_traceback(wrong: Exception) -> None:
+    """Print the traceback to stderr, from the first frame of the user's code."""
+    frame = wrong.__traceback__
+    while frame is not None and _is_ours(frame.tb_frame.f_code.co_filename):
+        frame = frame.tb_next
+    lines = traceback.format_exception(type(wrong), wrong, frame)
+    sys.stderr.write("".join("\n".join(map(printable, line.splitlines())) + "\n" for line in lines))
+
+
+def _is_ours(file: str) -> bool:
+    """True if the file is this one or part of Python's import system."""
+    return file == __file__ or file.startswith("<frozen importlib") or file == importlib.__file__
 
 
 def _log_failures() -> None:
@@ -129,7 +151,7 @@ async def _run(found: AnyScheduler, target: str, lines: RunLines, *, standby: bo
     view = _live_view(target) if is_live else None
 
     def ask_to_stop(name: str) -> None:
-        lines.stopping(name)
+        lines.stopping(name, found.shutdown_grace)
         stop_asked.set()
 
     with _signals(ask_to_stop, before_exit=view.show_cursor if view else lambda: None):
@@ -138,17 +160,28 @@ async def _run(found: AnyScheduler, target: str, lines: RunLines, *, standby: bo
             running = asyncio.create_task(scheduler.run(standby=standby))
             stop_wanted = asyncio.create_task(stop_asked.wait())
             showing = asyncio.create_task(_show_start_and_view(scheduler, target, lines, view, standby=standby))
+            draining = asyncio.create_task(_report_draining(scheduler, stop_asked, lines))
+            others = [showing, stop_wanted, draining]
             try:
                 await asyncio.wait([running, stop_wanted], return_when=asyncio.FIRST_COMPLETED)
                 await scheduler.stop()
                 await running
             finally:
-                showing.cancel()
-                stop_wanted.cancel()
-                await asyncio.wait([showing, stop_wanted])
+                for other in others:
+                    other.cancel()
+                await asyncio.wait(others)
         # Closing the scheduler ends the listener, after the last event.
         await listening
     lines.stopped(target)
+
+
+async def _report_draining(scheduler: Scheduler, stop_asked: asyncio.Event, lines: RunLines) -> None:
+    """Report how many tasks still run, and how long they may, from the first signal until none is left."""
+    await stop_asked.wait()
+    until = time.monotonic() + scheduler.shutdown_grace.total_seconds()
+    while count := await scheduler.count(status=Status.RUNNING):
+        lines.draining(count, max(until - time.monotonic(), 0.0))
+        await asyncio.sleep(DRAIN_INTERVAL)
 
 
 async def _listen(scheduler: Scheduler, lines: RunLines) -> None:
@@ -215,7 +248,7 @@ async def _show(scheduler: Scheduler, lines: RunLines, view: LiveView[RunState])
     poller = QueuePoller(scheduler)
     while True:
         try:
-            state = RunState(await poller.read(), dict(lines.endings))
+            state = RunState(await poller.read(), dict(lines.endings), lines.drain)
             # In a thread, because a blocked terminal must not block the event loop.
             await asyncio.to_thread(view.draw, state)
         except (StoreBusy, TaskNotFound):

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from taskmill import TypeStats
-from taskmill.cli import output, text
+from taskmill.cli import output, tables, text
 from taskmill.cli.output import DONE, REFUSED, WRONG, Refusal
-from taskmill.cli.store_file import VARIABLE, chosen_file, opened
+from taskmill.cli.store_file import VARIABLE, chosen_file, looking
 
 NUMBERS = frozenset({"ended", "completed", "failed", "takes"})
 
@@ -31,7 +31,12 @@ def execute(arguments: argparse.Namespace) -> int:
     unknown = [type for type, stats in found.items() if not stats.count]
     known = {type: stats for type, stats in found.items() if stats.count}
     if known and not arguments.json:
-        output.table(["type", "ended", "completed", "failed", "takes", "moves"], _rows(known), numbers=NUMBERS)
+        tables.table(
+            ["type", "ended", "completed", "failed", "takes", "moves"],
+            _rows(known),
+            numbers=NUMBERS,
+            middle=frozenset({"type"}),
+        )
     for type in unknown:
         output.complain(f"no task of the type {type!r} has ended")
     return REFUSED if unknown else DONE
@@ -47,8 +52,8 @@ def _order(given: Sequence[str]) -> tuple[str, list[str]]:
 
 
 async def _find(file: str, types: Sequence[str]) -> Mapping[str, TypeStats]:
-    async with opened(file) as scheduler:
-        return {type: await scheduler.stats(type) for type in types}
+    async with looking(file) as reader:
+        return {type: await reader.stats(type) for type in types}
 
 
 def _rows(found: Mapping[str, TypeStats]) -> list[list[str]]:

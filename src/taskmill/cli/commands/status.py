@@ -6,9 +6,10 @@ import argparse
 import asyncio
 
 from taskmill import Ending, Snapshot, Status
-from taskmill.cli import output, text
+from taskmill.cli import cells, output, tables, text
+from taskmill.cli.orphans import orphans, sentence
 from taskmill.cli.output import DONE
-from taskmill.cli.store_file import add_file, chosen_file, dispatcher_of, opened, shown
+from taskmill.cli.store_file import add_file, chosen_file, dispatcher_of, looking, shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,7 @@ def execute(arguments: argparse.Namespace) -> int:
                 "pressure": snapshot.pressure,
                 "groups": snapshot.groups,
                 "unhandled": snapshot.unhandled,
+                "left_behind": [task.id for task in orphans(snapshot)],
             }
         )
     else:
@@ -40,8 +42,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 async def _look(file: str) -> tuple[Snapshot, str | None]:
-    async with opened(file) as scheduler:
-        return await scheduler.snapshot(), await dispatcher_of(scheduler)
+    async with looking(file) as reader:
+        return await reader.snapshot(), await dispatcher_of(reader)
 
 
 def _chosen(snapshot: Snapshot, kinds: type[Status | Ending]) -> dict[str, int]:
@@ -51,10 +53,12 @@ def _chosen(snapshot: Snapshot, kinds: type[Status | Ending]) -> dict[str, int]:
 def _print(file: str, snapshot: Snapshot, dispatcher: str | None) -> None:
     active, ended = _chosen(snapshot, Status), _chosen(snapshot, Ending)
     paused, pressure = text.paused(snapshot), text.pressure_elsewhere(snapshot)
+    left = orphans(snapshot)
     output.facts(
         [
-            ("file", shown(file)),
-            ("dispatcher", dispatcher or "none: nothing runs the tasks of this file now"),
+            ("store", shown(file)),
+            ("dispatcher", dispatcher or "none: nothing runs the tasks of this store now"),
+            *([("left behind", sentence(left))] if left else []),
             *([("paused", paused)] if paused else []),
             *([("pressure", pressure)] if pressure else []),
             *([("no handler", _unhandled(snapshot))] if snapshot.unhandled else []),
@@ -76,9 +80,9 @@ def _print_groups(snapshot: Snapshot) -> None:
             f"{group.pending:,}",
             text.group_name(group.name),
         ]
-        for group in snapshot.groups.values()
+        for group in sorted(snapshot.groups.values(), key=lambda group: cells.natural(group.name))
     ]
-    output.table(headings, rows, numbers=frozenset({"running", "share", "pending"}))
+    tables.table(headings, rows, numbers=frozenset({"running", "share", "pending"}), middle=frozenset({"group"}))
 
 
 def _total(counts: dict[str, int]) -> str:

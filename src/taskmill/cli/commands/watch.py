@@ -1,4 +1,4 @@
-"""``taskmill watch``: follow one task until it ends: its progress, why it waits, how it ended.
+"""``taskmill watch``: follow the whole queue, or one task until it ends: its progress, why it waits, how it ended.
 
 Reads the store about twice a second, whichever process runs the task.
 """
@@ -13,8 +13,8 @@ from typing import Protocol
 
 from taskmill import Ending, HistoryRecord, TaskRecord
 from taskmill.cli import output, text
-from taskmill.cli.output import DONE, REFUSED
-from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
+from taskmill.cli.output import DONE, REFUSED, WRONG, Refusal
+from taskmill.cli.store_file import VARIABLE, chosen_file, chosen_file_and_id, looking
 from taskmill.cli.views.polling import TASK_INTERVAL, TaskPoller, TaskState, state_of
 
 
@@ -25,12 +25,25 @@ class _View(Protocol):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_file_and_ids(parser, "one")
+    parser.add_argument(
+        "file_and_ids",
+        nargs="*",
+        metavar="FILE [ID]",
+        help=f"the database (may be left out when ${VARIABLE} is set), and the id of one task",
+    )
     parser.add_argument("--plain", action="store_true", help="lines instead of the live view")
+    parser.add_argument("--once", action="store_true", help="show the queue once and end")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    file, id = chosen_file_and_id(arguments.file_and_ids, "watch")
+    words = arguments.file_and_ids
+    if not words or (len(words) == 1 and not words[0].isdigit()):
+        from taskmill.cli.queue_watch import watch_queue
+
+        return watch_queue(chosen_file(words[0] if words else None), arguments)
+    if arguments.once:
+        raise Refusal("--once shows the whole queue; show displays one task", WRONG)
+    file, id = chosen_file_and_id(words, "watch", "one id, or none for the whole queue")
     with contextlib.ExitStack() as stack:
         view = _JsonLines() if arguments.json else _chosen_view(stack, plain=arguments.plain)
         ended = asyncio.run(_follow(file, id, view))
@@ -38,8 +51,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 async def _follow(file: str, id: int, view: _View) -> HistoryRecord:
-    async with opened(file) as scheduler:
-        poller = TaskPoller(scheduler, id)
+    async with looking(file) as reader:
+        poller = TaskPoller(reader, id)
         while True:
             state = await poller.read()
             view.draw(state)

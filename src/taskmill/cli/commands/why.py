@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Iterator
 
 from taskmill import Ending, Explanation, Status
-from taskmill.cli import output, text
+from taskmill.cli import output, tables, text
 from taskmill.cli.output import DONE
-from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, opened
+from taskmill.cli.store_file import add_file_and_ids, chosen_file_and_id, looking
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +27,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 async def _explain(file: str, id: int) -> Explanation:
-    async with opened(file) as scheduler:
-        return await scheduler.explain(id)
+    async with looking(file) as reader:
+        return await reader.explain(id)
 
 
 def _print(explanation: Explanation) -> None:
@@ -36,7 +36,7 @@ def _print(explanation: Explanation) -> None:
     if explanation.holds:
         output.say()
         rows = [[text.spoken(hold.reason), hold.detail] for hold in explanation.holds]
-        output.table(["held by", "because"], rows, wrap=frozenset({"because"}))
+        tables.table(["held by", "because"], rows, wrap=frozenset({"because"}))
     if not isinstance(explanation.status, Ending):
         output.say()
         output.facts(_facts(explanation))

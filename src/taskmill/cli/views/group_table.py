@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from taskmill import GroupSnapshot, Snapshot
-from taskmill.cli import text
+from taskmill.cli import cells, text
 
 NUMBERS = frozenset({"weight", "min", "cap", "rate", "share", "running", "waiting"})
 
@@ -27,7 +27,7 @@ class GroupTable:
 
 def group_table(snapshot: Snapshot, most: int | None = None) -> GroupTable:
     """Return the groups by name; if there are more than ``most``, only the busiest ones."""
-    groups = list(snapshot.groups.values())
+    groups = sorted(snapshot.groups.values(), key=_by_name)
     shown = groups if most is None or len(groups) <= most else _busiest(groups, most)
     columns = _columns(shown, is_shared=snapshot.is_shared)
     sums = {
@@ -47,7 +47,11 @@ def group_table(snapshot: Snapshot, most: int | None = None) -> GroupTable:
 
 def _busiest(groups: Sequence[GroupSnapshot], most: int) -> list[GroupSnapshot]:
     ranked = sorted(groups, key=lambda group: (-group.running, -group.pending, group.name))
-    return sorted(ranked[:most], key=lambda group: group.name)
+    return sorted(ranked[:most], key=_by_name)
+
+
+def _by_name(group: GroupSnapshot) -> list[tuple[int, str]]:
+    return cells.natural(group.name)
 
 
 def headlines(snapshot: Snapshot) -> Iterator[str]:

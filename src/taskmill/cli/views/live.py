@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from taskmill import TaskRecord
-from taskmill.cli import text
+from taskmill.cli import cells, text
 
 SHOW_CURSOR = b"\r\n\x1b[?25h"
 
@@ -110,6 +110,7 @@ def _stream_handlers() -> Iterator[logging.StreamHandler[Any]]:
 
 # Running tasks: a row with a progress bar for each, in columns of fixed width
 
+NAME_WIDTH = 13
 NARROW = 96
 """On terminals with fewer columns, bars are shorter and the time left is not shown."""
 
@@ -121,9 +122,9 @@ def running_table(records: Iterable[TaskRecord | None], *, narrow: bool, with_gr
     longest = max((len(str(record.id)) for record in shown if record is not None), default=0)
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(justify="right", no_wrap=True, style="dim", width=max(longest, 5))
-    table.add_column(no_wrap=True, overflow="ellipsis", width=11)
+    table.add_column(no_wrap=True, overflow="ellipsis", width=NAME_WIDTH)
     if with_groups:
-        table.add_column(no_wrap=True, overflow="ellipsis", style="dim", width=11)
+        table.add_column(no_wrap=True, overflow="ellipsis", style="dim", width=NAME_WIDTH)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_column(no_wrap=True, width=bar)
     table.add_column(no_wrap=True, overflow="ellipsis", width=25 if narrow else 38)
@@ -134,8 +135,8 @@ def running_table(records: Iterable[TaskRecord | None], *, narrow: bool, with_gr
             continue
         table.add_row(
             str(record.id),
-            Text(text.printable(short_type(record.type))),
-            *([Text(text.printable(record.group or "-"))] if with_groups else []),
+            Text(cells.shortened(text.printable(short_type(record.type)), NAME_WIDTH)),
+            *([Text(cells.shortened(text.printable(record.group or "-"), NAME_WIDTH))] if with_groups else []),
             Text(text.printable(text.subject(record))),
             _bar(record, bar),
             Text(text.printable(_pace(record, now, with_eta=not narrow)), style="dim"),

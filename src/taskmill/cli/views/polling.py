@@ -10,10 +10,16 @@ import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from taskmill import Ending, Explanation, HistoryRecord, Scheduler, Snapshot, Status, TaskNotFound, TaskRecord
+from taskmill import Ending, Explanation, HistoryRecord, Snapshot, Status, TaskNotFound, TaskRecord
 from taskmill.cli import text
+from taskmill.cli.orphans import orphans, sentence
 from taskmill.cli.output import REFUSED, Refusal
+
+if TYPE_CHECKING:
+    from taskmill import Scheduler
+    from taskmill.reading import Reader
 
 TASK_INTERVAL = 0.5
 TASK_SHARE = 0.1
@@ -96,8 +102,8 @@ class TaskState:
 class TaskPoller:
     """Reads one task again and again."""
 
-    def __init__(self, scheduler: Scheduler, id: int) -> None:
-        self._scheduler = scheduler
+    def __init__(self, queue: Scheduler | Reader, id: int) -> None:
+        self._queue = queue
         self._id = id
         self._last: TaskState | None = None
         self._reasons = Pace(TASK_INTERVAL, TASK_SHARE)
@@ -106,7 +112,7 @@ class TaskPoller:
     async def read(self) -> TaskState:
         """Return the present state; raise ``Refusal`` if the task has left history since the first read."""
         try:
-            record = await self._scheduler.get(self._id)
+            record = await self._queue.get(self._id)
             why = await self._why(record)
         except TaskNotFound:
             if self._last is None:
@@ -114,7 +120,7 @@ class TaskPoller:
             raise Refusal(f"task {self._id} has ended and is no longer in history", REFUSED) from None
         if why is not None and why.status != state_of(record):
             # The task changed between the two reads; read the record again.
-            record, why = await self._scheduler.get(self._id), None
+            record, why = await self._queue.get(self._id), None
         self._last = TaskState(record, why, await self._read_children(record))
         return self._last
 
@@ -125,7 +131,7 @@ class TaskPoller:
         if last is not None and last.status is record.status and not self._reasons.is_due:
             return last
         with self._reasons.read():
-            return await self._scheduler.explain(self._id)
+            return await self._queue.explain(self._id)
 
     async def _read_children(self, record: TaskRecord | HistoryRecord) -> Children | None:
         has_ended = isinstance(record, HistoryRecord)
@@ -136,7 +142,7 @@ class TaskPoller:
         with self._children.read():
             counts: dict[str, int] = {}
             for kind in (*Ending,) if has_ended else (*Status, *Ending):
-                if count := await self._scheduler.count(parent=self._id, status=kind):
+                if count := await self._queue.count(parent=self._id, status=kind):
                     counts[str(kind)] = count
             if not counts:
                 return None
@@ -144,7 +150,7 @@ class TaskPoller:
                 child
                 for status in (Status.RUNNING, Status.WAITING)
                 if counts.get(status)
-                for child in await self._scheduler.tasks(parent=self._id, status=status, limit=MOST_CHILDREN)
+                for child in await self._queue.tasks(parent=self._id, status=status, limit=MOST_CHILDREN)
             ]
             return Children(counts, active)
 
@@ -158,11 +164,12 @@ def state_of(record: TaskRecord | HistoryRecord) -> Status | Ending:
 
 @dataclass(frozen=True)
 class QueueState:
-    """The queue of a scheduler of this process: ``running`` is newer than ``snapshot``, ``why`` explains one task."""
+    """A queue: ``running`` is newer than ``snapshot``, ``why`` explains one waiting task, ``endings`` are the last."""
 
     snapshot: Snapshot
     why: Explanation | None
     running: Sequence[TaskRecord]
+    endings: Sequence[HistoryRecord] = ()
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Return names and sentences about pauses, pressure and waiting, if there is something to say."""
@@ -173,6 +180,24 @@ class QueueState:
         if self.why is not None and self.why.holds:
             held = "; ".join(hold.detail for hold in self.why.holds)
             yield "waiting", f"task {self.why.task_id}: {held}"
+
+    def warnings(self) -> Iterator[str]:
+        """Return what an operator should know: the lasting warnings, pressure, and why a task waits."""
+        yield from self.lasting_warnings()
+        for name, said in self.lines():
+            if name != "paused":
+                yield f"{name}: {said}"
+
+    def lasting_warnings(self) -> Iterator[str]:
+        """Return warnings that do not change with every look: no dispatcher, a dead process, no handler, pauses."""
+        if left := orphans(self.snapshot):
+            yield sentence(left)
+        elif not self.snapshot.has_dispatcher:
+            yield "nothing dispatches: no process runs these tasks now"
+        if self.snapshot.unhandled:
+            yield f"no handler: {', '.join(self.snapshot.unhandled)}"
+        if paused := text.paused(self.snapshot):
+            yield f"paused: {paused}"
 
     @property
     def running_count(self) -> int:
@@ -187,33 +212,37 @@ class QueueState:
 
 
 class QueuePoller:
-    """Reads the queue of a scheduler again and again."""
+    """Reads a queue again and again."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, queue: Scheduler | Reader, *, endings: int = 0) -> None:
+        self._queue = queue
+        self._most_endings = endings
+        self._endings: Sequence[HistoryRecord] = ()
         self._pace = Pace(QUEUE_INTERVAL, QUEUE_SHARE)
         self._last: tuple[Snapshot, Explanation | None] | None = None
 
     async def read(self) -> QueueState:
         """Return the running tasks of now, with the newest snapshot that is affordable."""
-        running = await self._scheduler.tasks(status=Status.RUNNING, limit=MOST_RUNNING)
+        running = await self._queue.tasks(status=Status.RUNNING, limit=MOST_RUNNING)
         if self._last is None or self._pace.is_due:
             with self._pace.read():
-                snapshot = await self._scheduler.snapshot()
+                snapshot = await self._queue.snapshot()
                 self._last = snapshot, await self._why(snapshot)
-        return QueueState(*self._last, running)
+                if self._most_endings:
+                    self._endings = await self._queue.history(limit=self._most_endings)
+        return QueueState(*self._last, running, self._endings)
 
     async def _why(self, snapshot: Snapshot) -> Explanation | None:
         """Explain the task that waits longest; if pressure holds only less urgent ones, the least urgent one."""
         if not 0 < snapshot.counts.get(Status.PENDING, 0) <= SHORT_QUEUE:
             return None
-        waiting = await self._scheduler.tasks(status=Status.PENDING, limit=SAMPLE)
+        waiting = await self._queue.tasks(status=Status.PENDING, limit=SAMPLE)
         if not waiting:
             return None
-        oldest = await self._scheduler.explain(waiting[0].id)
+        oldest = await self._queue.explain(waiting[0].id)
         least = max(waiting, key=lambda record: record.effective_priority)
         if snapshot.pressure and least.id != oldest.task_id and not _is_held_by_pressure(oldest):
-            other = await self._scheduler.explain(least.id)
+            other = await self._queue.explain(least.id)
             return other if _is_held_by_pressure(other) else oldest
         return oldest
 

@@ -29,10 +29,11 @@ SHRINK_AFTER = 10
 
 
 class RunState(NamedTuple):
-    """The queue, and how many tasks have ended in this process by ending."""
+    """The queue, how many tasks have ended in this process by ending, and how long the last ones may still run."""
 
     queue: QueueState
     ended: Mapping[str, int]
+    drain: str = ""
 
 
 class RunFrame:
@@ -54,6 +55,10 @@ class RunFrame:
         if rest:
             sums, hidden = together(rest), queue.running_count - len(queue.running) + len(rest)
             parts.append(one_line(f"  … and {hidden:,} more" + (f", {sums}" if sums else ""), "dim"))
+        if state.drain:
+            parts.append(
+                one_line(f"{state.drain}; Ctrl-C again ends at once, and they run again later", STYLES["note"])
+            )
         for name, sentence in queue.lines():
             line = Text(text.printable(f"{name:<9} {sentence}"), style=STYLES["note"] if name != "waiting" else "")
             parts.extend(_two_lines(line, console))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping
+from datetime import timedelta
 
 from taskmill import Snapshot
 from taskmill.cli import output, text
@@ -29,9 +31,14 @@ from taskmill.events import (
 class RunLines:
     """Prints sentences about the start and the end, and with ``verbose`` about each event."""
 
-    def __init__(self, *, verbose: bool) -> None:
+    drain: str = ""
+    """How many tasks run on after the first signal, and how long they may; empty before it."""
+
+    def __init__(self, *, verbose: bool, is_live: bool = False) -> None:
         self._verbose = verbose
+        self._is_live = is_live
         self._endings = EndingCounter()
+        self._last_drain: object = None
 
     @property
     def endings(self) -> Mapping[str, int]:
@@ -47,8 +54,21 @@ class RunLines:
     def standing_by(self, target: str) -> None:
         output.say(f"{target} is standing by: another scheduler dispatches this file")
 
-    def stopping(self, signal: str) -> None:
-        output.say(f"{signal}: stopping once running tasks have ended; a second signal exits at once")
+    def stopping(self, signal: str, grace: timedelta) -> None:
+        output.say(
+            f"{signal}: stopping; running tasks may finish for {text.duration(grace)}, a second signal exits at once"
+        )
+
+    def draining(self, count: int, seconds: float) -> None:
+        """Report that tasks still run: in the live view, else as a line that counts down on a terminal."""
+        whole = math.ceil(seconds)
+        tasks = text.plural(count, "task")
+        self.drain = f"draining {tasks}, {whole} s left" if whole else f"cancelling {tasks}"
+        # Into a pipe or a log, time that passes is no reason for a line.
+        key = (count, whole) if output.is_terminal() else (count, not whole)
+        if key != self._last_drain and not self._is_live:
+            self._last_drain = key
+            output.say(self.drain)
 
     def stopped(self, target: str) -> None:
         output.say(f"{target} has stopped; ended here: {text.counted(self.endings)}")
@@ -56,7 +76,7 @@ class RunLines:
     def event(self, event: Event) -> None:
         self._endings.count(event)
         if self._verbose:
-            output.say(f"{event.at.astimezone():%H:%M:%S} {_sentence(event)}")
+            output.say(f"{event.at.astimezone():%H:%M:%S} {sentence(event)}")
 
 
 class RunJsonLines(RunLines):
@@ -72,8 +92,13 @@ class RunJsonLines(RunLines):
     def standing_by(self, target: str) -> None:
         self._print("standing_by", target=target)
 
-    def stopping(self, signal: str) -> None:
-        self._print("stopping", signal=signal)
+    def stopping(self, signal: str, grace: timedelta) -> None:
+        self._print("stopping", signal=signal, grace=grace)
+
+    def draining(self, count: int, seconds: float) -> None:
+        if count != self._last_drain:
+            self._last_drain = count
+            self._print("draining", tasks=count, seconds_left=round(seconds, 1))
 
     def stopped(self, target: str) -> None:
         self._print("stopped", target=target, ended=self.endings)
@@ -113,7 +138,8 @@ class EndingCounter:
                 pass
 
 
-def _sentence(event: Event) -> str:
+def sentence(event: Event) -> str:
+    """Return what happened, in a few words."""
     if isinstance(event, EventsMissed):
         return f"{text.plural(event.count, 'event')} came too fast to be shown"
     if isinstance(event, GroupEvent):

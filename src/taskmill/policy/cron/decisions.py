@@ -10,7 +10,8 @@ twice, and nothing waits until the clock has caught up.
 
 Laws: a running task is not due; each occurrence runs at most once; an idle task whose occurrence has come is due until
 it runs; a retry comes no sooner than its delay, and no sooner than one second after the failure; ``next_moment`` is the
-first moment at which ``due`` returns a value; checking an agenda on which nothing is due takes constant time.
+first moment at which ``due`` returns a value; a run by hand leaves the occurrences to come unchanged; checking an
+agenda on which nothing is due takes constant time.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Reason(StrEnum):
     RETRY = "retry"
     RESTART = "restart"
     """The last run was interrupted."""
+    BY_HAND = "by_hand"
+    """It was asked for, beside the schedule."""
 
 
 class Due(NamedTuple):
@@ -57,7 +60,7 @@ class Due(NamedTuple):
     @property
     def fires(self) -> bool:
         """True if the occurrence is new; retries and restarts belong to one that was announced before."""
-        return self.reason is Reason.OCCURRENCE
+        return self.reason in (Reason.OCCURRENCE, Reason.BY_HAND)
 
 
 def new_state(name: str, expression: CronExpression, retry_delay_ms: int, now: int, zone: tzinfo) -> CronState:
@@ -103,9 +106,11 @@ def next_occurrence(state: CronState, expression: CronExpression, zone: tzinfo) 
 
 
 def started(state: CronState, expression: CronExpression, why: Due, now: int, zone: tzinfo) -> CronState:
-    """Return the state after a start: this run covers every occurrence up to now."""
+    """Return the state after a start: this run covers every occurrence up to now, unless it is a run by hand."""
     if not why.fires:
         return attempted_again(state, now)
+    if why.reason is Reason.BY_HAND:
+        return replace(state, firing=Firing(occurrence=why.occurrence, by_hand=True), last_attempt_at=now)
     ran = _with(state.ran, expression, why.occurrence, zone)
     return replace(state, since=now, ran=ran, firing=Firing(occurrence=why.occurrence), last_attempt_at=now)
 
@@ -114,13 +119,14 @@ def attempted_again(state: CronState, now: int) -> CronState:
     """Return the state after a retry or a restart has begun."""
     firing = _firing_of(state)
     firing = replace(firing, attempt=firing.attempt + 1, retry_at=None)
-    return replace(state, since=now, firing=firing, last_attempt_at=now)
+    since = state.since if firing.by_hand else now
+    return replace(state, since=since, firing=firing, last_attempt_at=now)
 
 
 def claimed(state: CronState, now: int) -> CronState:
     """Return the state after a run that waited for a slot has begun; it also covers occurrences passed meanwhile."""
-    _firing_of(state)
-    return replace(state, since=max(state.since, now), last_attempt_at=now)
+    since = state.since if _firing_of(state).by_hand else max(state.since, now)
+    return replace(state, since=since, last_attempt_at=now)
 
 
 def succeeded(state: CronState, now: int) -> CronState:

@@ -42,7 +42,7 @@ MAY_BE_THERE = frozenset({"taskmill_setting", "taskmill_type"})
 NEW_SETTINGS: Mapping[str, str] = {"controls_version": "0"}
 """The settings of a new store."""
 
-LAST = ("taskmill_task", "taskmill_task_tag", "taskmill_history", "taskmill_history_tag")
+LAST = ("taskmill_task", "taskmill_task_tag", "taskmill_history", "taskmill_history_tag", "taskmill_error")
 """The large tables, which are copied last."""
 
 

@@ -89,7 +89,7 @@ SELECT NOT EXISTS (
 
 -- name: bury_nodes
 -- Delete the nodes that have left, or were not seen for $1 seconds, except this node. Mark the tasks of nodes that had
--- stopped gracefully with node 0, because no crash ended them. Return the names of the nodes that died.
+-- stopped gracefully with node 0, because no crash ended them. Return [id, name, has died] of each.
 WITH dead AS (
     DELETE FROM taskmill_node
     WHERE {is_dead}
@@ -100,7 +100,7 @@ WITH dead AS (
     FROM dead
     WHERE dead.stopped AND t.status = 'running' AND t.node_id = dead.id
 )
-SELECT coalesce(json_agg(name ORDER BY id) FILTER (WHERE NOT stopped AND seen_at <> '-infinity'), '[]') FROM dead;
+SELECT json_list(json_row(id, name, NOT stopped AND seen_at <> '-infinity') ORDER BY id) FROM dead;
 
 -- name: news
 -- Return [change counter, ids of live nodes, is any node dead, has any node left]. Every node runs this once per
@@ -122,6 +122,10 @@ SELECT EXISTS (
 -- name: names_of_nodes
 -- Return the names of the live nodes, for messages. $1 as in bury_nodes.
 SELECT string_agg(name, ', ' ORDER BY id) FROM taskmill_node WHERE NOT {is_dead};
+
+-- name: any_node_is_alive
+-- True if some node is alive. $1 as in bury_nodes.
+SELECT EXISTS (SELECT 1 FROM taskmill_node WHERE NOT {is_dead});
 
 -- name: nodes_at_work
 -- Return [id, name, entered at, last seen, is alive, slots, ids of its running tasks] of every known node. $1 as in
@@ -149,3 +153,6 @@ SELECT json_build_object(
 -- name: machines
 -- Return [node, last reading of its machine] of every node that is not dead; $1 as in bury_nodes.
 SELECT json_list(json_row(id, machine) ORDER BY id) FROM taskmill_node WHERE NOT {is_dead};
+
+-- name: last_given_id
+SELECT {last_id};

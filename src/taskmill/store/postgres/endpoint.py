@@ -21,9 +21,9 @@ from taskmill.store.moving.tables import COUNTS, OPEN, Shape, Table
 from taskmill.store.postgres import lease
 from taskmill.store.postgres.connection import SEALED_STATE, connect, parsed_address, shown, translated
 from taskmill.store.postgres.migrate import NEWEST_VERSION, migrate
+from taskmill.store.postgres.recovering import rescue
 from taskmill.store.postgres.session import Session
 from taskmill.store.sql.load import recount
-from taskmill.store.sql.recovering import recover
 
 _SETTINGS = {"jit": "off", "lock_timeout": "'60s'", "statement_timeout": "0"}
 
@@ -236,8 +236,7 @@ class PostgresEndpoint(Endpoint):
         self.check_unused()
         session = Session(self._connection)
         session.is_alone = True
-        session.execute("bury_nodes", (lease.LEASE,))
-        recover(session, now)
+        rescue(session, lease.LEASE, now)
         self.query("SELECT nextval('taskmill_change')")
 
     @contextlib.contextmanager

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterable
 import msgspec
 import psycopg
 
+from taskmill.core.clock import steady_seconds
 from taskmill.core.logs import logger
 from taskmill.errors import StoreError
 from taskmill.model.commit import ANY_CHANGES, Changes
 from taskmill.store.postgres import lease, news
 from taskmill.store.postgres.callers import CallersTransactions
 from taskmill.store.postgres.connection import SEALED_STATE, Alarm, RawConnection, is_silence
-from taskmill.store.postgres.lease import Lease, steady_seconds
 from taskmill.store.postgres.news import CommitCounter, WaitingChanges
 from taskmill.store.postgres.session import Session, give_up_unheard
 
@@ -75,7 +75,7 @@ class Heartbeat:
         self._connect = connect
         self._own_changes = own_changes
         self._heard = heard
-        self._lease = Lease(cut_off)
+        self._lease = lease.Lease(cut_off)
         self._others = others
         self._lost_at: float | None = None
         """When the connection was lost; None while there is one."""
@@ -90,7 +90,7 @@ class Heartbeat:
         """Nodes of this process that have stopped, but wait for handlers that did not stop in time."""
         self._stopped: set[int] = set()
         """Those of the lingering nodes whose rows are not marked as stopped yet."""
-        self._left: set[int] = set()
+        self.left: set[int] = set()
         """Nodes of this process that have left, and whose rows are still there."""
         self._closing = False
         self._closed = threading.Event()
@@ -149,7 +149,7 @@ class Heartbeat:
 
     def leave(self, node: int) -> None:
         """Remove the node: nothing runs on it any longer."""
-        self._left.add(node)
+        self.left.add(node)
         self._alarm.ring()
 
     def tell(self, changes: Changes) -> None:
@@ -172,13 +172,13 @@ class Heartbeat:
         """Stop the thread, once no handler of this process lingers; not to be called on the loop."""
         self._closing = True
         self._alarm.ring()
-        if self._node is None or self._node in self._left:
+        if self._node is None or self._node in self.left:
             self._closed.wait(timeout)
 
     @property
     def is_dispatched(self) -> bool:
         """True if any node is alive: one of this process now, or another at the last check."""
-        is_here = self._node is not None and self._node not in self._left
+        is_here = self._node is not None and self._node not in self.left
         return is_here or bool(self._lingering) or not self._alive <= self._own
 
     @property
@@ -221,7 +221,7 @@ class Heartbeat:
                 self._connection_lost(wrong)
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + _until_next_beat()
-            if self._closing and self._node is None and not self._left and not self._stopped:
+            if self._closing and self._node is None and not self.left and not self._stopped:
                 if not self._lingering:
                     break
                 self._closed.set()
@@ -287,16 +287,16 @@ class Heartbeat:
 
     def _take_leave(self, session: Session) -> None:
         """Update the rows of this process's nodes that have stopped or left."""
-        for node in list(self._stopped - self._left):
+        for node in list(self._stopped - self.left):
             session.execute("stop_node", (node,))
             self._stopped.discard(node)
-        for node in list(self._left):
+        for node in list(self.left):
             session.execute("leave_node", (node,))
             self._lingering.discard(node)
             self._stopped.discard(node)
             if node == self._node:
                 self._forget_node()
-            self._left.discard(node)
+            self.left.discard(node)
             self._untold.add(ANY_CHANGES)
 
     def _beat(self, session: Session, node: int) -> None:
@@ -360,9 +360,9 @@ class Heartbeat:
         if self._closing:
             # The server cannot be reached: the leases of these nodes will expire.
             self._forget_node()
-            self._lingering -= self._left
-            self._stopped -= self._left
-            self._left.clear()
+            self._lingering -= self.left
+            self._stopped -= self.left
+            self.left.clear()
             self._closed.set()
         if not self._closing or self._lingering:
             self._pause = min(2 * self._pause + 0.05, LONGEST_PAUSE)

@@ -8,9 +8,9 @@ waiting for a server that does not answer.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
+from taskmill.core.clock import steady_seconds
 from taskmill.core.logs import logger
 
 LEASE = 30.0
@@ -19,11 +19,6 @@ DOUBT = 2 / 3
 """The part of a lease without a heartbeat after which a node stops its tasks."""
 LONGEST_WAIT = 1.0
 """Seconds between two checks of the clock: a longer wait would not count time in which the machine is suspended."""
-
-
-def steady_seconds() -> float:
-    """Return monotonic seconds that include suspended time, where the system has such a clock."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Lease:

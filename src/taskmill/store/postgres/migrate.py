@@ -25,16 +25,8 @@ def migrate(connection: RawConnection, name: str, *, create: bool = True) -> int
     if found == NEWEST_VERSION:
         # Return before the lock: a role that may not create tables can still use an up-to-date schema.
         return found
-    if not create and found < NEWEST_VERSION:
-        if not found:
-            raise StoreError(
-                f"{name}: taskmill's tables are not in it; open it with a scheduler to create them, or put their"
-                " schema on the search path"
-            )
-        raise StoreError(
-            f"{name} has schema {found}, this taskmill has {NEWEST_VERSION}; "
-            "open it with a scheduler whose user may create tables to upgrade it"
-        )
+    if not create:
+        check_schema(connection, name)
     if connection.info.encoding not in ("utf-8", "UTF8", "utf8"):
         raise StoreError(f"{name}: the database must be in UTF-8, not in {connection.info.encoding}")
     # Set explicitly, because the database may have another default: after the lock, statements must see the migration
@@ -43,6 +35,23 @@ def migrate(connection: RawConnection, name: str, *, create: bool = True) -> int
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         return _upgrade(connection, name)
+
+
+def check_schema(connection: RawConnection, name: str) -> None:
+    """Raise ``StoreError`` unless the schema is the newest one."""
+    found = _version(connection)
+    if not found:
+        raise StoreError(
+            f"{name}: taskmill's tables are not in it; open it with a scheduler to create them, or put their"
+            " schema on the search path"
+        )
+    if found > NEWEST_VERSION:
+        raise SchemaTooNew(f"{name} has schema {found}, this taskmill knows up to {NEWEST_VERSION}; upgrade it")
+    if found < NEWEST_VERSION:
+        raise StoreError(
+            f"{name} has schema {found}, this taskmill has {NEWEST_VERSION}; "
+            "open it with a scheduler whose user may create tables to upgrade it"
+        )
 
 
 def _upgrade(connection: RawConnection, name: str) -> int:

@@ -57,6 +57,8 @@ class Statements(ABC):
     """What the requests of the current transaction have noted for other nodes; the writer resets it."""
     rows_changed: int | None = None
     _is_in_snapshot = False
+    _spare_id: int | None = None
+    """The id of the next task that a rehearsal stores; None outside of rehearsals."""
 
     @abstractmethod
     def _run(self, text: str, parameters: Sequence[Any] | None) -> Cursor: ...
@@ -78,6 +80,8 @@ class Statements(ABC):
         return STATEMENTS[name]
 
     def insert(self, statement: str, rows: str, count: int, first_id: int | None = None, /) -> int:
+        if self._spare_id is not None:
+            first_id, self._spare_id = self._spare_id, self._spare_id + count
         answer = self._run(STATEMENTS[statement], (rows, count, first_id)).fetchone()
         assert answer is not None  # noqa: S101 - the statement answers with one row
         first: int = answer[0]
@@ -106,6 +110,16 @@ class Statements(ABC):
 
     def note(self, commit: Commit, /) -> None:
         self.changes = self.changes.joined(commit.changes)
+
+    @contextmanager
+    def rehearsal(self) -> Generator[None, None, None]:
+        # A rollback does not give ids back to a sequence, so take none from it. This transaction holds the write lock
+        # exclusively, so no other one stores tasks under these ids meanwhile.
+        self._spare_id = 1 + self._run(STATEMENTS["last_given_id"], None).fetchone()[0]
+        try:
+            yield
+        finally:
+            self._spare_id = None
 
     @contextmanager
     def snapshot(self) -> Generator[None, None, None]:

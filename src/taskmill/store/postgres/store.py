@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -16,18 +14,15 @@ import psycopg
 
 from taskmill.core.logs import logger
 from taskmill.core.ports import Clock, DispatchRight
-from taskmill.errors import StoreError, SubmissionError
-from taskmill.model.cluster import NodeAtWork
+from taskmill.errors import SubmissionError
 from taskmill.model.commit import Changes, Recovery
-from taskmill.model.machine import UNSEEN, Machine, NodeMachine
-from taskmill.model.records import TaskRecord
+from taskmill.model.machine import Machine
 from taskmill.model.settings import PruneRule
-from taskmill.model.task import NewTask, Stored
+from taskmill.model.submission import Stored
+from taskmill.model.task import NewTask
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
-from taskmill.store.moving.marks import READ as READ_MARKS
-from taskmill.store.moving.marks import check_not_sealed
-from taskmill.store.postgres import health, heartbeat, lease
+from taskmill.store.postgres import heartbeat
 from taskmill.store.postgres.callers import CallersAsyncSession, CallersSession, is_async
 from taskmill.store.postgres.connection import (
     MIGRATING,
@@ -37,52 +32,37 @@ from taskmill.store.postgres.connection import (
     Durability,
     RawConnection,
     connect,
-    is_lost,
-    is_silence,
-    parsed_address,
-    shown,
     translated,
 )
 from taskmill.store.postgres.heartbeat import Heartbeat, NodeRight
 from taskmill.store.postgres.migrate import migrate
+from taskmill.store.postgres.reading import READER_PATIENCE, PostgresReads, check_server_not_sealed
+from taskmill.store.postgres.recovering import rescue
 from taskmill.store.postgres.session import Session
 from taskmill.store.postgres.writer import Writer
-from taskmill.store.sql import history, inbox, ledger, recovering
-from taskmill.store.sql.connection import Connection, encoded, one
+from taskmill.store.sql import history, inbox, ledger
+from taskmill.store.sql.connection import Connection, encoded
 from taskmill.store.sql.group_commit import StoreThread
-from taskmill.store.sql.machine import readable_machine
-from taskmill.store.sql.read_side import ReadSide
-from taskmill.store.sql.rows import View
 from taskmill.store.sql.write_side import WriteSide
 
 T = TypeVar("T")
 
-READER_PATIENCE = 10.0
-"""Longest time, in seconds, that reading waits for a lost server. A server that does not answer is given up sooner."""
-
-
 _decode_names = msgspec.json.Decoder(list[str]).decode
-_decode_nodes = msgspec.json.Decoder(list[NodeAtWork]).decode
-_decode_machines = msgspec.json.Decoder(list[tuple[int, str | None]]).decode
 
 # Identifies the tables and the server that a connection sees.
 _PLACE = "SELECT to_regclass('taskmill_task')::oid::bigint, current_database(), pg_postmaster_start_time()"
 
 
-class PostgresStore(WriteSide, ReadSide):
+class PostgresStore(WriteSide, PostgresReads):
     """A store in the tables of one database schema, which any number of stores may have open."""
 
     is_shared = True
-    is_cluster = True
     news: asyncio.Event | None
 
     def __init__(self, address: str, durability: Durability, clock: Clock) -> None:
         super().__init__()
-        self._address = address
-        self._where = parsed_address(address)
-        self.name = shown(address)
+        PostgresReads.__init__(self, address, clock)
         self._durability: Durability = durability
-        self._clock = clock
         self._types: set[str] = set()
         """The task types that this node can run."""
         self._host = socket.gethostname()
@@ -131,7 +111,7 @@ class PostgresStore(WriteSide, ReadSide):
     def _open(self) -> None:
         try:
             with connect(self._address, MIGRATING, patience=MIGRATING_PATIENCE) as connection:
-                _check_not_sealed(connection, self.name)
+                check_server_not_sealed(connection, self.name)
                 migrate(connection, self.name, create=self._where.create)
             self._writer.open()
             with contextlib.ExitStack() as undoing:
@@ -150,9 +130,6 @@ class PostgresStore(WriteSide, ReadSide):
 
     def _connect_to_write(self) -> RawConnection:
         return connect(self._address, WRITING, self._durability)
-
-    def _connect_to_read(self) -> RawConnection:
-        return connect(self._address, READING)
 
     def _sessions(self) -> list[Session]:
         """Return the sessions of the reader and the writer; the heartbeat thread checks that they are answered."""
@@ -183,13 +160,16 @@ class PostgresStore(WriteSide, ReadSide):
         return self._right
 
     async def _enter(self) -> int:
-        name = f"{self._host}:{os.getpid()}"
-        given = name, encoded(sorted(self._types)), self._seen
+        given = self.node_name, encoded(sorted(self._types)), self._seen
+        left = list(self._heartbeat.left)
 
         def enter(connection: Connection) -> int:
             connection.execute("forget_marks")
             connection.execute("fold_tally")
             connection.execute("fold_load")
+            for node in left:
+                # Its row would count as another node with slots of its own, until the heartbeat removes it.
+                connection.execute("leave_node", (node,))
             number: int = connection.execute("enter_node", given).fetchone()[0]
             return number
 
@@ -209,19 +189,6 @@ class PostgresStore(WriteSide, ReadSide):
     async def note_machine(self, seen: Machine) -> None:
         await super().note_machine(seen)
         self._seen = encoded(seen)
-
-    async def machines(self) -> list[NodeMachine]:
-        def read(connection: Connection) -> list[NodeMachine]:
-            found = _decode_machines(one(connection, "machines", lease.LEASE))
-            return [
-                NodeMachine(node, readable_machine(seen) or UNSEEN, node == self._writer.node) for node, seen in found
-            ]
-
-        return await self._read(read)
-
-    def _nodes(self, connection: Connection, running: Sequence[TaskRecord], view: View) -> list[NodeAtWork]:  # noqa: ARG002
-        found = _decode_nodes(one(connection, "nodes_at_work", lease.LEASE))
-        return [msgspec.structs.replace(node, is_here=node.id == self._writer.node) for node in found]
 
     def _own_node(self) -> int | None:
         return self._writer.node
@@ -245,8 +212,7 @@ class PostgresStore(WriteSide, ReadSide):
         return recovery
 
     def _rescue(self, connection: Connection, now: int) -> tuple[Recovery, list[str]]:
-        dead = _decode_names(one(connection, "bury_nodes", self._heartbeat.longest_silence))
-        return recovering.recover(connection, now), dead
+        return rescue(connection, self._heartbeat.longest_silence, now)
 
     async def turn(self, turn: Turn) -> TurnResult:
         if self._heartbeat.is_lost:
@@ -340,59 +306,10 @@ class PostgresStore(WriteSide, ReadSide):
                 f"connection must see the tables of {self.name}, but leads to another server, database or schema"
             )
 
-    # Reading
-
-    async def _read(self, request: Callable[[Connection], T]) -> T:
-        def read() -> T:
-            try:
-                return self._ask_reader(lambda connection: self._decoded(request, connection))
-            except psycopg.Error as wrong:
-                raise translated(wrong, self.name) from wrong
-
-        return await self._reader.run(read)
-
-    def _ask_reader(self, request: Callable[[Connection], T]) -> T:
-        """Run a request that reads, repeating it if the server was restarted or the connection was lost."""
-        give_up_at: float | None = None
-        pause = 0.01
-        while True:
-            try:
-                if self._reading.raw.closed:
-                    self._reading = Session(self._connect_to_read())
-                with self._reading.reading():
-                    return request(self._reading)
-            except (StoreError, psycopg.Error) as wrong:
-                if not is_lost(wrong, self._reading.raw):
-                    raise
-                self._reading.raw.close()
-                if give_up_at is None:
-                    give_up_at = time.monotonic() + READER_PATIENCE
-                elif is_silence(wrong) or time.monotonic() > give_up_at:
-                    raise
-            time.sleep(pause)
-            pause = min(pause * 2, 0.5)
-
-    async def facts(self, *, integrity: bool = False) -> dict[str, Any]:  # noqa: ARG002 - the server checks its pages
-        found = await self._read(health.examine)
-        return {
-            "store": self.name,
-            "kind": "postgresql",
-            "durability": self._durability,
-            "dispatcher": ", ".join(found["nodes"]["alive"]) or None,
-            **found,
-        }
+    async def facts(self, *, integrity: bool = False) -> dict[str, Any]:
+        return {**await super().facts(integrity=integrity), "durability": self._durability}
 
 
 def _tell_of(dead: Sequence[str]) -> None:
     for name in dead:
         logger.warning("node %s has died; its tasks return to the queue", name)
-
-
-def _check_not_sealed(connection: RawConnection, name: str) -> None:
-    """Raise ``StoreMoved`` if the store is sealed by a move.
-
-    Called before the migration, so that a sealed store with a newer schema is reported as moved, not as too new.
-    """
-    found = connection.execute("SELECT to_regclass('taskmill_setting') IS NOT NULL").fetchone()
-    if found is not None and found[0]:
-        check_not_sealed(connection.execute(READ_MARKS.encode()).fetchall(), name)

@@ -15,8 +15,9 @@ import msgspec
 from taskmill.model.attempt import FOR_A_TASK, FOR_PRESSURE, StopReason
 from taskmill.model.cluster import Admission, Elsewhere, Host, Others, Preemption, Runner
 from taskmill.model.controls import Bucket
-from taskmill.model.task import Lane, domain_of
+from taskmill.model.task import Lane
 from taskmill.model.turn import Rate, TurnResult
+from taskmill.model.type_name import domain_of
 from taskmill.policy.admission import admitted
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.preemption import cluster_victims

@@ -66,6 +66,10 @@ class Connection(Protocol):
         """Note what a part of this transaction did, for dispatchers in other processes."""
         ...
 
+    def rehearsal(self) -> AbstractContextManager[None]:
+        """Let the statements inside leave no trace outside the transaction, which the caller rolls back."""
+        ...
+
     def snapshot(self) -> AbstractContextManager[None]:
         """Let the statements inside read one consistent state of the store."""
         ...

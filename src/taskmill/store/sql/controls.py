@@ -6,7 +6,6 @@ start (docs/decisions/0014).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -16,7 +15,7 @@ from taskmill.model.controls import NO_CHANGE, Bucket, Change, Controls, Declare
 from taskmill.model.settings import RateLimit
 from taskmill.model.task import Claimed
 from taskmill.model.turn import TurnResult
-from taskmill.policy.rates import carry_over, full_at, permits_at, take_permits
+from taskmill.policy.rates import carry_over, full_at, take_for_starts
 from taskmill.policy.rules import Rules, combined, still_valid
 from taskmill.store.sql import dependencies
 from taskmill.store.sql.connection import Connection, decode_pairs, encoded, one
@@ -152,22 +151,10 @@ def take_from(
     *,
     among_nodes: bool,
 ) -> None:
-    """Take one permit for each task that starts, from each rate limit that applies to it.
-
-    With several nodes, a turn may be planned before another node's turn and committed after it. The bucket's time is
-    then ahead of ``now`` and must not go back, or the bucket would be refilled twice for the same time.
-    """
-    started = Counter[Scope]()
-    for task in claimed:
-        if task.stop is not None:
-            continue  # only its hook runs
-        started[Scope(ScopeKind.GROUP, task.group)] += 1
-        started[Scope(ScopeKind.TYPE, task.type)] += 1
-    result.buckets = [
-        (scope, take_permits(bucket, limit, at, min(started[scope], permits_at(bucket, limit, at))))
-        for scope, limit, bucket in buckets
-        for at in [max(now, bucket.at) if among_nodes else now]
-    ]
+    """Take one permit for each task that starts, from each rate limit that applies to it."""
+    # Of a task that was asked to stop only the hook runs.
+    starts = [(task.group, task.type) for task in claimed if task.stop is None]
+    result.buckets = take_for_starts(buckets, starts, now, among_nodes=among_nodes)
     fill_buckets(connection, {scope: limit for scope, limit, _ in buckets}, dict(result.buckets))
     connection.execute(SQL["forget_full_buckets"], (now,))
 

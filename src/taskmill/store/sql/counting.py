@@ -8,7 +8,7 @@ import msgspec
 
 from taskmill.model.status import Ending, Status
 from taskmill.policy.rules import Rules
-from taskmill.store.sql import expiring
+from taskmill.store.sql import expired
 from taskmill.store.sql.connection import Connection, one
 from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
@@ -59,7 +59,7 @@ def _shown_status(rules: Rules, group: str, type: str, status: str) -> str:
 
 def _expired(connection: Connection, view: View) -> list[tuple[str, str, str, int]]:
     """Count the tasks that have expired and are not in history yet."""
-    if not expiring.any_expired(connection, view):
+    if not expired.any_expired(connection, view):
         return []
-    text, moments = expiring.at_present(connection.text(SQL["expired_load"]), view)
+    text, moments = expired.at_present(connection.text(SQL["expired_load"]), view)
     return _decode_load(one(connection, text, *moments))

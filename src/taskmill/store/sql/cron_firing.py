@@ -7,16 +7,19 @@ one that waits for a retry, but not one that is running.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 
 import msgspec
 
 from taskmill.core.cron_port import CronBeginning, CronDeclaration, CronRow, Fired, Firings, Occasion
+from taskmill.errors import DuplicateTask, InvalidState, TaskNotFound
 from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit
 from taskmill.model.cron import CronState
 from taskmill.model.status import Ending
-from taskmill.policy.cron.decisions import Due, due, left_to_another, started
+from taskmill.model.task import NewTask
+from taskmill.policy.cron.decisions import Due, Reason, due, left_to_another, started
+from taskmill.policy.cron.expression import CronExpression
 from taskmill.policy.cron.registrations import Difference, reconciled
 from taskmill.policy.inbox import Answer, gated
 from taskmill.store.sql import cluster, cron, dependencies, families, inbox
@@ -64,7 +67,10 @@ def begin(connection: Connection, declared: Sequence[CronDeclaration], now: int,
     under_way = {name for name, row in stored.items() if row.state.is_running and row.task_id in active}
     before = {name: _at_rest(row, active, under_way) for name, row in stored.items()}
     outcome = reconciled(before, [each.registration for each in declared], now, zone)
-    states = [cron.at_work(state) if state.name in under_way else state for state in outcome.states]
+    states = [
+        msgspec.structs.replace(cron.at_work(state) if state.name in under_way else state, options=each.options)
+        for state, each in zip(outcome.states, declared, strict=True)
+    ]
     kept = [stored.get(state.name) for state in states]
     firings = [active.get(row.task_id or 0) if row is not None else None for row in kept]
     ids = [None if firing is None else firing.id for firing in firings]
@@ -163,6 +169,23 @@ def fire(connection: Connection, occasions: Sequence[Occasion], now: int, zone: 
         return Firings((), (), states, forgotten), Commit()
     firings, commit = _fire(connection, chosen, active, now, zone)
     return Firings(firings.fired, firings.left, [*states, *firings.states], forgotten), commit
+
+
+def run(connection: Connection, name: str, task: NewTask, now: int) -> tuple[Fired, Commit]:
+    """Fire a cron task beside its schedule. The new firing replaces one that waits for a retry."""
+    connection.be_alone()
+    stored = cron.rows(connection, [name])
+    if not stored:
+        raise TaskNotFound(f"no cron task is named {name!r}; a scheduler stores its list when it starts to dispatch")
+    (row,) = stored
+    active = _active(connection, stored)
+    if row.state.is_running and row.task_id in active:
+        raise DuplicateTask(f"cron task {name!r} is active already, as task {row.task_id}", existing_id=row.task_id)
+    occasion = Occasion(name, CronExpression.parse(row.state.expression), task)
+    firings, commit = _fire(connection, [_Chosen(occasion, Due(Reason.BY_HAND, now), row)], active, now, UTC)
+    for _, why in firings.left:
+        raise InvalidState(f"cron task {name!r} cannot run now: {why}")
+    return firings.fired[0], commit
 
 
 def _fire(

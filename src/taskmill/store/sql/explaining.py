@@ -19,7 +19,7 @@ from taskmill.policy.rules import Rules
 from taskmill.store.sql import counting, machine
 from taskmill.store.sql.ahead import Ahead, count_ahead
 from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
-from taskmill.store.sql.history import last_ended
+from taskmill.store.sql.last_ended import last_ended
 from taskmill.store.sql.rows import View, describe
 from taskmill.store.sql.statements import SQL
 

@@ -17,14 +17,16 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from taskmill.core.logs import logger
-from taskmill.core.ports import Clock, StoreCounters
 from taskmill.errors import StoreBusy, StoreError, StoreLost, TaskmillError
 from taskmill.store.sql.connection import Connection
-from taskmill.store.sql.damage import UNDECODABLE, corrupt
+from taskmill.store.sql.locating import UNDECODABLE, corrupt
+
+if TYPE_CHECKING:
+    from taskmill.core.ports import Clock, StoreCounters
 
 T = TypeVar("T")
 Request = Callable[[Connection], T]

@@ -1,10 +1,10 @@
-"""History: finding the tasks that ended last, reviving dead letters, and deleting old tasks in small batches."""
+"""History: reviving dead letters, and deleting old tasks in small batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from heapq import nsmallest
-from typing import Any
 
 import msgspec
 
@@ -19,31 +19,7 @@ from taskmill.store.sql.releasing import release
 from taskmill.store.sql.rows import describe, key_holder, key_stopper
 from taskmill.store.sql.statements import SQL
 
-NEWEST_FIRST = "ORDER BY ended_at DESC, id DESC"
-OLDEST_FIRST = "ORDER BY ended_at, id"
-
 _decode_counts = msgspec.json.Decoder(dict[str, int]).decode
-
-
-def last_ended(
-    where: str,
-    parameters: Sequence[Any],
-    limit: int,
-    endings: Iterable[Ending] = tuple(Ending),
-    order: str = NEWEST_FIRST,
-) -> tuple[str, list[Any]]:
-    """Return a query for ``ended_at`` and ``id`` of the first ``limit`` matching tasks, and its parameters.
-
-    One index over all endings in this order would slow down every ending. So each kind of ending has its own index, and
-    the query merges the first rows of each.
-    """
-    arms = [
-        f"SELECT * FROM (SELECT ended_at, id FROM taskmill_history WHERE ending = '{ending}' AND {where}"  # noqa: S608
-        f" {order} LIMIT ?) AS {ending}"
-        for ending in endings
-    ]
-    query = f"SELECT ended_at, id FROM ({' UNION ALL '.join(arms)}) AS last_of_each {order} LIMIT ?"  # noqa: S608
-    return query, [*[*parameters, limit] * len(arms), limit]
 
 
 def revive(connection: Connection, id: int, now: int) -> Described | None:
@@ -69,6 +45,17 @@ def revive(connection: Connection, id: int, now: int) -> Described | None:
     return describe(connection, [id])[0]
 
 
+def revive_all(connection: Connection, ids: Sequence[int], now: int) -> list[Described]:
+    """Bring dead letters back, without those whose key another task holds, and skip what is no dead letter."""
+    revived: list[Described] = []
+    for id in ids:
+        # The key is checked before anything is written.
+        with suppress(DuplicateTask):
+            if (task := revive(connection, id, now)) is not None:
+                revived.append(task)
+    return revived
+
+
 def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: int) -> int:
     """Delete at most ``limit`` rows of history that exceed the retention rules; return how many."""
     kept = _decode_counts(one(connection, SQL["kept_by_ending"]))
@@ -88,6 +75,7 @@ def prune(connection: Connection, rules: Sequence[PruneRule], now: int, limit: i
             given = encoded(sorted(ids)[:left])
             connection.execute(SQL["uncount"], (given,))
             connection.execute(SQL["delete_history_tags"], (given,))
+            connection.execute(SQL["delete_errors"], (given,))
             dependencies.forget(connection, given)
             left -= connection.execute(SQL["delete_history"], (given,)).rowcount
         if left <= 0:

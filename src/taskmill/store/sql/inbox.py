@@ -10,7 +10,8 @@ import msgspec
 from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit
 from taskmill.model.status import Ending
-from taskmill.model.task import NewTask, Origin, Stored
+from taskmill.model.submission import Stored
+from taskmill.model.task import NewTask, Origin
 from taskmill.policy.dependencies import NO_NEEDS, WAITS_FOR_ITSELF, Needs, depends_on, tie
 from taskmill.policy.duplicates import Holder, Name
 from taskmill.policy.inbox import Answer, InboxPlan, Keys, Superseding, plan_inbox
@@ -37,8 +38,8 @@ def insert(connection: Connection, requests: Sequence[Request], now: int) -> tup
         return _insert_plain(connection, requests)
     connection.be_alone()
     commit = Commit()
-    found = _look_up(connection, requests, now, commit)
-    plan = plan_inbox(requests, found.keys, found.last_id + 1, _needs(connection, requests, found.keys))
+    found = look_up(connection, requests, now, commit, sum(map(len, requests)))
+    plan = plan_inbox(requests, found.keys, found.last_id + 1, needs_of(connection, requests, found.keys))
     commit.fresh = list(enumerate(plan.fresh, plan.first_id))
     commit.blocked = list({id for id, _, is_open in plan.edges if is_open})
     _store(connection, plan, found, commit, now)
@@ -60,7 +61,7 @@ def _insert_plain(connection: Connection, requests: Sequence[Request]) -> tuple[
     return answers, Commit(fresh=list(enumerate(tasks, first_id)))
 
 
-class _Found(msgspec.Struct, gc=False):
+class Found(msgspec.Struct, gc=False):
     """Everything that is read before the plan is made."""
 
     keys: Keys
@@ -71,36 +72,45 @@ class _Found(msgspec.Struct, gc=False):
     """True if any task has open dependencies."""
     has_firings: bool
     """True if any task is a cron firing."""
+    owes_paused_time: bool
+    """True if the time of ended pauses is not yet given back to all tasks."""
     holders: dict[int, msgspec.Raw]
     """Descriptions of the key holders for events, by id."""
+    late: list[int]
+    """Key holders whose stored deadlines have passed."""
 
 
-def _look_up(connection: Connection, requests: Sequence[Request], now: int, commit: Commit) -> _Found:
+def read_holders(connection: Connection, requests: Sequence[Request], now: int, room: int) -> Found:
+    """Read the holders of the requested keys, and make room for ``room`` new tasks."""
     wanted = {(task.type, task.key) for request in requests for task in request if task.key is not None}
-    asked = (encoded(list(wanted)), sum(map(len, requests)), now)
-    connection.pass_over_lost_ids()
-    row = connection.execute(SQL["key_holders"], asked).fetchone()
+    row = connection.execute(SQL["key_holders"], (encoded(list(wanted)), room, now)).fetchone()
     holders = _decode_holders(row[0])
-    if late := [holder.id for _, _, holder, _ in holders if holder.is_late]:
-        # An expired task holds no key, whether or not a scheduler dispatches. Its end can create tasks, such as the
-        # next occurrence of a series, which take ids and possibly the key. So look up again.
-        expiring.expire_among(connection, late, now, commit)
-        row = connection.execute(SQL["key_holders"], asked).fetchone()
-        holders = _decode_holders(row[0])
-    stoppers = _decode_stoppers(row[1])
-    if row[5] and holders:
-        # A replacement takes over the position of the task it replaces, so that position must be final.
-        paused_time.settle(connection, [holder.id for _, _, holder, _ in holders])
-        holders = _decode_holders(connection.execute(SQL["key_holders"], (asked[0], 0, now)).fetchone()[0])
     keys = Keys(
         {(type, key): holder for type, key, holder, _ in holders},
-        {(type, key): id for type, key, id in stoppers},
+        {(type, key): id for type, key, id in _decode_stoppers(row[1])},
     )
     described = {holder.id: description for _, _, holder, description in holders}
-    return _Found(keys, row[2], bool(row[3]), bool(row[4]), described)
+    late = [holder.id for _, _, holder, _ in holders if holder.is_late]
+    return Found(keys, row[2], bool(row[3]), bool(row[4]), bool(row[5]), described, late)
 
 
-def _needs(connection: Connection, requests: Sequence[Request], keys: Keys) -> Needs:
+def look_up(connection: Connection, requests: Sequence[Request], now: int, commit: Commit, room: int) -> Found:
+    """Read the holders of the requested keys, after ending those of them that have expired."""
+    connection.pass_over_lost_ids()
+    found = read_holders(connection, requests, now, room)
+    if found.late:
+        # An expired task holds no key, whether or not a scheduler dispatches. Its end can create tasks, such as the
+        # next occurrence of a series, which take ids and possibly the key. So look up again.
+        expiring.expire_among(connection, found.late, now, commit)
+        found = read_holders(connection, requests, now, room)
+    if found.owes_paused_time and found.holders:
+        # A replacement takes over the position of the task it replaces, so that position must be final.
+        paused_time.settle(connection, list(found.holders))
+        found.keys = read_holders(connection, requests, now, 0).keys
+    return found
+
+
+def needs_of(connection: Connection, requests: Sequence[Request], keys: Keys) -> Needs:
     """Read the states of the dependencies, and find requests whose tasks would wait for themselves."""
     if all(task.links is None for request in requests for task in request):
         return NO_NEEDS
@@ -136,7 +146,7 @@ def _closes_cycle(connection: Connection, request: Request, holders: Mapping[Nam
     return None
 
 
-def _store(connection: Connection, plan: InboxPlan, found: _Found, commit: Commit, now: int) -> None:
+def _store(connection: Connection, plan: InboxPlan, found: Found, commit: Commit, now: int) -> None:
     endings, has_dependents = _make_way(connection, plan, commit, now), found.has_dependents
     if not has_dependents and all(_is_alone(one, plan) for one in plan.superseded):
         # No links have to be passed on to the replacements: end the replaced tasks first, which frees their keys.

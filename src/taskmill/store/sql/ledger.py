@@ -19,7 +19,7 @@ from taskmill.model.turn import Judged, Look, News, Turn, TurnResult, TurnUpkeep
 from taskmill.policy.aging import front_size
 from taskmill.policy.families import ENDING_OF_STOP
 from taskmill.policy.verdicts import after_attempt
-from taskmill.store.sql import claims, cluster, controls, cron, families, machine, paused_time, series
+from taskmill.store.sql import attempt_errors, claims, cluster, controls, cron, families, machine, paused_time, series
 from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.endings import LinkKinds, end_tasks, just_ends, leave_active
 from taskmill.store.sql.expiring import expire, expire_among
@@ -46,8 +46,8 @@ def _one(connection: Connection, statement: str, *parameters: Any) -> Any:
     return one(connection, SQL[statement], *parameters)
 
 
-def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
-    """Execute a plan as of ``now``, part by part."""
+def commit_turn(connection: Connection, turn: Turn, now: int, node: str | None = None) -> TurnResult:
+    """Execute a plan of the node ``node`` as of ``now``, part by part."""
     result = TurnResult(now)
     if turn.progress:
         connection.execute(SQL["report_progress"], (encoded(turn.progress),))
@@ -56,6 +56,7 @@ def commit_turn(connection: Connection, turn: Turn, now: int) -> TurnResult:
     if turn.judged:
         machine.note_io(connection, turn.judged)
         _commit_verdicts(connection, turn.judged, result)
+        attempt_errors.note(connection, turn.judged, result.lost, now, node)
         machine.learn_io(connection, turn.judged, result.lost)
     if turn.returns:
         _return_unstarted(connection, [(task.id, task.attempt) for task in turn.returns], now, result.commit)

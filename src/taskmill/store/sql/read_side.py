@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from taskmill.core.cron_port import CronRow
-from taskmill.core.ports import Clock
+from taskmill.model.browsing import Kept, PageRequest, SpanOfHistory, SuggestField, TaskPage
 from taskmill.model.cluster import NodeAtWork, WorkElsewhere
 from taskmill.model.controls import Controls, Declared
 from taskmill.model.explanation import GroupLoad, Situation, Surroundings
 from taskmill.model.filters import Filters
 from taskmill.model.machine import UNSEEN, Machine, MovedIo, NodeMachine
-from taskmill.model.records import HistoryRecord, TaskGraph, TaskRecord, TypeStats
+from taskmill.model.queue_state import PastTask, WholeQueue
+from taskmill.model.records import ErrorGroup, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.snapshot import Schedule
 from taskmill.model.status import Ending, Status
 from taskmill.model.task import Crossing, Described
 from taskmill.policy.rules import Rules, declared_here
-from taskmill.store.sql import controls, counting, cron, explaining, history, machine, reading, series
+from taskmill.store import sql
+from taskmill.store.sql import controls, counting, reading
 from taskmill.store.sql.connection import Connection, one
-from taskmill.store.sql.damage import Locating
+from taskmill.store.sql.locating import Locating
 from taskmill.store.sql.rows import View
+from taskmill.store.sql.schedules import schedules
 from taskmill.store.sql.statements import SQL
+
+if TYPE_CHECKING:
+    from taskmill.core.cron_port import CronRow
+    from taskmill.core.ports import Clock
 
 T = TypeVar("T")
 
@@ -83,14 +89,14 @@ class ReadSide(Locating):
 
     async def situation(self, id: int) -> tuple[Situation, Surroundings, Controls] | None:
         def read(connection: Connection, view: View) -> tuple[Situation, Surroundings, Controls] | None:
-            found = explaining.situation(connection, id, view.rules, view.now)
+            found = sql.explaining.situation(connection, id, view.rules, view.now)
             # Read again: the levels of token buckets change without a new version.
             return None if found is None else (*found, controls.read(connection))
 
         return await self._view(read)
 
     async def crossings(self, crossings: Sequence[Crossing]) -> tuple[list[Described], list[int | None]]:
-        return await self._read(lambda connection: explaining.crossings(connection, crossings))
+        return await self._read(lambda connection: sql.explaining.crossings(connection, crossings))
 
     async def load_of_groups(self) -> GroupLoad:
         def read(connection: Connection, view: View) -> GroupLoad:
@@ -98,7 +104,7 @@ class ReadSide(Locating):
             return GroupLoad(
                 running,
                 waiting,
-                explaining.next_priorities(connection, view.rules, view.now),
+                sql.explaining.next_priorities(connection, view.rules, view.now),
                 controls.read(connection),
             )
 
@@ -125,13 +131,16 @@ class ReadSide(Locating):
         return await self._view(lambda connection, view: reading.graph(connection, view, id))
 
     async def schedules(self) -> list[Schedule]:
-        return await self._read(series.schedules)
+        return await self._read(schedules)
 
     async def cron_rows(self, names: Sequence[str] | None = None) -> list[CronRow]:
-        return await self._read(lambda connection: cron.rows(connection, names))
+        return await self._read(lambda connection: sql.cron.rows(connection, names))
 
     async def tasks(self, filters: Filters) -> list[TaskRecord]:
         return await self._view(lambda connection, view: reading.tasks(connection, view, filters))
+
+    async def next_due(self) -> TaskRecord | None:
+        return await self._view(reading.next_due)
 
     async def history(self, filters: Filters) -> list[HistoryRecord]:
         return await self._view(lambda connection, view: reading.history(connection, view, filters))
@@ -154,26 +163,52 @@ class ReadSide(Locating):
         return await self._view(reading.counts)
 
     async def oldest_ended(self, endings: Sequence[Ending]) -> int | None:
-        return await self._read(lambda connection: history.oldest_ended(connection, endings))
+        return await self._read(lambda connection: sql.history.oldest_ended(connection, endings))
 
     async def stats(self, type: str) -> TypeStats:
         return await self._read(lambda connection: reading.stats(connection, type))
 
+    async def error_groups(self, since: int) -> list[ErrorGroup]:
+        return await self._read(lambda connection: sql.attempt_errors.groups(connection, since))
+
+    async def ended_ids(self, filters: Filters) -> list[int]:
+        return await self._read(lambda connection: reading.ended_ids(connection, filters))
+
     async def moved_io(self) -> dict[str, MovedIo]:
-        return await self._read(machine.moved)
+        return await self._read(sql.machine.moved)
 
     async def running_budgets(self) -> list[tuple[str, str, int | None]]:
-        return await self._read(machine.running_budgets)
+        return await self._read(sql.machine.running_budgets)
 
     async def machine(self) -> Machine | None:
-        return await self._read(lambda connection: machine.machine(connection, self.machine_name))
+        return await self._read(lambda connection: sql.machine.machine(connection, self.machine_name))
 
     async def machines(self) -> list[NodeMachine]:
         """Return the last reading of the dispatcher's machine, if a dispatcher is alive; clusters override this."""
         return [NodeMachine(None, await self.machine() or UNSEEN)] if self.dispatcher_is_alive() else []
 
+    async def queue_state(self, types: Collection[str] = (), *, only_runs: bool = False) -> WholeQueue:
+        now = self._clock.now_ms()
+        read = sql.queue_state.read_runs if only_runs else sql.queue_state.read
+        return await self._read(lambda connection: read(connection, types, now))
+
+    async def past_tasks(self, since: int) -> list[PastTask]:
+        return await self._read(lambda connection: sql.queue_state.past(connection, since))
+
     async def tag_values(self, name: str) -> dict[str, int]:
         return await self._read(lambda connection: reading.tag_values(connection, name))
+
+    async def page(self, wanted: PageRequest) -> TaskPage:
+        return await self._view(lambda connection, view: sql.paging.page(connection, view, wanted))
+
+    async def suggest(self, field: SuggestField, prefix: str, limit: int) -> list[str]:
+        return await self._read(lambda connection: sql.browsing.suggest(connection, field, prefix, limit))
+
+    async def activity(self, spans: Sequence[tuple[int, int]], sample: int) -> list[SpanOfHistory]:
+        return await self._read(lambda connection: sql.browsing.activity(connection, spans, sample))
+
+    async def kept(self, record: TaskRecord | HistoryRecord) -> Kept | None:
+        return await self._view(lambda connection, view: sql.browsing.kept(connection, view, record))
 
 
 def _handled_types(connection: Connection) -> frozenset[str] | None:

@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from taskmill.model.cluster import RunningElsewhere, WorkElsewhere
+from taskmill.model.cluster import FailedElsewhere, RunningElsewhere, WorkElsewhere
 from taskmill.model.filters import Filters
 from taskmill.model.records import Dependency, HistoryRecord, TaskGraph, TaskRecord, TypeStats
 from taskmill.model.status import Ending, Status
-from taskmill.model.task import domain_of
+from taskmill.model.type_name import domain_of
 from taskmill.policy.io_room import mean_io
-from taskmill.store.sql import counting, expiring
+from taskmill.store import sql
+from taskmill.store.sql import counting, expired
 from taskmill.store.sql.connection import Connection, decode_ids, encoded, one
-from taskmill.store.sql.damage import damaged_column
-from taskmill.store.sql.history import NEWEST_FIRST, OLDEST_FIRST, last_ended
+from taskmill.store.sql.last_ended import NEWEST_FIRST, OLDEST_FIRST, last_ended
 from taskmill.store.sql.machine import moved_by_type
 from taskmill.store.sql.rows import (
     ActiveRow,
@@ -36,10 +36,11 @@ T = TypeVar("T")
 
 _decode = msgspec.json.Decoder().decode
 _decode_running = msgspec.json.Decoder(list[RunningElsewhere]).decode
+_decode_retried = msgspec.json.Decoder(list[FailedElsewhere]).decode
 _decode_edges = msgspec.json.Decoder(list[Dependency]).decode
 
 MOST_ENDED = 10_000
-"""The largest number of ended tasks in one read of the work of other processes."""
+"""The largest number of ended tasks, and of retried failures, in one read of the work of other processes."""
 
 _TALLIED = frozenset({"status", "type", "domain", "group"})
 
@@ -77,6 +78,12 @@ def tasks(connection: Connection, view: View, filters: Filters) -> list[TaskReco
     return [record for record in found if isinstance(record, TaskRecord)]
 
 
+def next_due(connection: Connection, view: View) -> TaskRecord | None:
+    """Return the scheduled task that is due first."""
+    found = _active(connection, view, "status = 'scheduled'", (), "ORDER BY due_at LIMIT 1")
+    return found[0] if found and isinstance(found[0], TaskRecord) else None
+
+
 def history(connection: Connection, view: View, filters: Filters) -> list[HistoryRecord]:
     """Return ended tasks, the last to end first.
 
@@ -84,6 +91,22 @@ def history(connection: Connection, view: View, filters: Filters) -> list[Histor
     """
     if isinstance(filters.status, Status):
         return []
+    where, parameters, order = _selection(filters)
+    if filters.status not in (None, Ending.EXPIRED):
+        return _ended(connection, where, parameters, order)
+    with connection.snapshot():
+        return _ended(connection, where, parameters, order, expired.with_expired_history(connection, view))
+
+
+def ended_ids(connection: Connection, filters: Filters) -> list[int]:
+    """Return the ids of the tasks in history that match, the last to end first."""
+    where, parameters, order = _selection(filters)
+    found = connection.execute(f"SELECT id FROM taskmill_history WHERE {where} {order}", parameters)  # noqa: S608
+    return [id for (id,) in found.fetchall()]
+
+
+def _selection(filters: Filters) -> tuple[str, list[Any], str]:
+    """Return the condition, its parameters and the order for a read of history."""
     where, parameters = _conditions(filters, "taskmill_history", "ending")
     for id, than, at_a_loss in ((filters.before, "<", 2**63 - 1), (filters.after, ">", -1)):
         if id is not None:
@@ -99,10 +122,7 @@ def history(connection: Connection, view: View, filters: Filters) -> list[Histor
         )
         where = f"id IN (SELECT id FROM ({query}) AS last)"  # noqa: S608 - fixed fragments
     order = _limit(NEWEST_FIRST, filters, parameters)
-    if filters.status not in (None, Ending.EXPIRED):
-        return _ended(connection, where, parameters, order)
-    with connection.snapshot():
-        return _ended(connection, where, parameters, order, expiring.with_expired_history(connection, view))
+    return where, parameters, order
 
 
 def _cut(where: str, parameters: list[Any], filters: Filters) -> str:
@@ -121,7 +141,7 @@ def count(connection: Connection, view: View, filters: Filters) -> int:
             return _count_active(connection, view, filters)
     before, moments = "", list[int]()
     if filters.status is Ending.EXPIRED:
-        before, moments = expiring.with_expired_history(connection, view)
+        before, moments = expired.with_expired_history(connection, view)
     if isinstance(filters.status, Ending) and given <= _TALLIED and not before:
         where, parameters = _conditions(filters, "taskmill_tally", "ending")
         statement = f"SELECT CAST(coalesce(sum(kept), 0) AS BIGINT) FROM taskmill_tally WHERE {where}"  # noqa: S608
@@ -215,16 +235,19 @@ def _among(connection: Connection, view: View, ids: str) -> list[TaskRecord | Hi
 
 
 def work_elsewhere(connection: Connection, node: int | None, ended_since: int, news_since: int) -> WorkElsewhere:
-    """Return the tasks that run on nodes other than ``node``, and the tasks that ended recently."""
+    """Return the tasks that run on nodes other than ``node``, and the tasks that ended or are retried since."""
     query, parameters = last_ended("ended_at >= ?", (ended_since,), MOST_ENDED)
     with connection.snapshot():
         running = _decode_running(one(connection, SQL["running_elsewhere"], node))
         ended = connection.execute(query, parameters).fetchall()
+        retried = _decode_retried(one(connection, SQL["retried_since"], ended_since, MOST_ENDED))
+        retried.sort(key=lambda failure: (failure.at, failure.id, failure.attempt), reverse=True)
         left_out = 0
-        if len(ended) == MOST_ENDED:
-            news: int = one(connection, SQL["count_ended_since"], news_since)
-            left_out = max(0, news - MOST_ENDED)
-    return WorkElsewhere(running, ended, left_out)
+        for found, count in ((ended, "count_ended_since"), (retried, "count_retried_since")):
+            if len(found) == MOST_ENDED:
+                news: int = one(connection, SQL[count], news_since)
+                left_out += max(0, news - MOST_ENDED)
+    return WorkElsewhere(running, ended, retried, left_out)
 
 
 def ended_among(connection: Connection, ids: Sequence[int]) -> list[int]:
@@ -236,6 +259,17 @@ def _limit(order: str, filters: Filters, parameters: list[Any]) -> str:
         return order
     parameters.append(filters.limit)
     return f"{order} LIMIT ?"
+
+
+_LAST_ERRORS = (
+    "SELECT e.task_id FROM taskmill_error AS e WHERE NOT EXISTS ("
+    "SELECT 1 FROM taskmill_error AS later WHERE later.task_id = e.task_id AND later.attempt > e.attempt)"
+)
+
+
+def _of_last_error(filters: Filters) -> list[tuple[str, str | None]]:
+    # The type is given too, because the index of groups ends with it.
+    return [("exception", filters.exception), ("location", filters.location), ("type", filters.type)]
 
 
 def _conditions(
@@ -262,6 +296,14 @@ def _conditions(
         add("key = ?", filters.key)
     if filters.parent is not None:
         add("parent_id = ?", filters.parent)
+    if filters.exception is not None or filters.location is not None:
+        last = [(f"e.{name} = ?", value) for name, value in _of_last_error(filters) if value is not None]
+        add(f"id IN ({_LAST_ERRORS} AND {' AND '.join(test for test, _ in last)})", *(value for _, value in last))
+    at = "created_at" if table == "taskmill_task" else "ended_at"
+    if filters.since is not None:
+        add(f"{at} >= ?", filters.since)
+    if filters.until is not None:
+        add(f"{at} < ?", filters.until)
     for name, value in filters.tags.items():
         add(f"id IN (SELECT task_id FROM {table}_tag WHERE name = ? AND value = ?)", name, value)  # noqa: S608
     if filters.tag_prefix is not None:
@@ -276,7 +318,7 @@ def _conditions(
 
 def _active_conditions(connection: Connection, view: View, filters: Filters) -> tuple[str, list[Any]]:
     """Return the condition for active tasks; expired ones count as ended even before they are in history."""
-    column, moments = expiring.shown_status(connection, view)
+    column, moments = expired.shown_status(connection, view)
     if filters.status is Status.RUNNING:
         # A condition that the index of running tasks serves.
         where, parameters = _conditions(msgspec.structs.replace(filters, status=None), "taskmill_task", "status")
@@ -324,6 +366,6 @@ def _rows(
         ids = connection.execute(among, parameters).fetchall()
         if len(ids) == 1:
             row = ActiveRow if table == "taskmill_task" else HistoryRow
-            column = damaged_column(connection, table, ids[0][0]) or column_at(str(wrong), row)
+            column = sql.damage.damaged_column(connection, table, ids[0][0]) or column_at(str(wrong), row)
             raise unreadable(ids[0][0], column, wrong) from wrong
         return [one for (id,) in ids for one in _rows(connection, table, statement, decode, ("id = ?", (id,), ""))]

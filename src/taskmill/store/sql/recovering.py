@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from taskmill.model.attempt import Again, End, StopChildren
 from taskmill.model.commit import Recovery
 from taskmill.policy.verdicts import Orphan, after_death
-from taskmill.store.sql import cron, families, series
+from taskmill.store.sql import attempt_errors, cron, families, series
 from taskmill.store.sql.connection import Connection, encoded, one
 from taskmill.store.sql.endings import end_tasks
 from taskmill.store.sql.ledger import return_to_queue
@@ -19,10 +19,16 @@ from taskmill.store.sql.statements import SQL
 _decode_orphans = msgspec.json.Decoder(list[Orphan], strict=False).decode
 
 
-def recover(connection: Connection, now: int, begun: Sequence[tuple[int, int, int]] = ()) -> Recovery:
+def recover(
+    connection: Connection,
+    now: int,
+    nodes: Mapping[int | None, str],
+    begun: Sequence[tuple[int, int, int]] = (),
+) -> Recovery:
     """Return the tasks of a dead dispatcher to the queue, except those that keep crashing their process.
 
-    ``begun`` has ``(id, attempt, began at)`` of prefetched tasks that are known to have begun: they were running.
+    ``nodes`` has the names of dead nodes, as far as they are known. ``begun`` has ``(id, attempt, began at)`` of
+    prefetched tasks that are known to have begun: they were running.
     """
     recovery = Recovery()
     if begun:
@@ -30,7 +36,9 @@ def recover(connection: Connection, now: int, begun: Sequence[tuple[int, int, in
     series.notice_put_back(connection, now)
     returns: list[tuple[int, Again]] = []
     endings: list[EndingRow] = []
-    for orphan in _decode_orphans(one(connection, SQL["orphans"])):
+    orphans = _decode_orphans(one(connection, SQL["orphans"]))
+    attempt_errors.note_crashes(connection, [orphan for orphan in orphans if orphan.has_crashed], now, nodes)
+    for orphan in orphans:
         match after_death(orphan):
             case Again() as again:
                 returns.append((orphan.id, again))

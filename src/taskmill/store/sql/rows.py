@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from taskmill.errors import StoreCorrupt
-from taskmill.model.attempt import StoredProgress, TaskProgress, readable_progress
 from taskmill.model.durations import from_ms, optional_from_ms
 from taskmill.model.io_budget import stored_budget
 from taskmill.model.options import decode_tags
-from taskmill.model.records import HistoryRecord, TaskRecord
-from taskmill.model.status import Ending, Status
-from taskmill.model.task import Described, Links, NewTask, domain_of
+from taskmill.model.progress import StoredProgress, TaskProgress, readable_progress
+from taskmill.model.records import AttemptError, HistoryRecord, TaskRecord
+from taskmill.model.status import Ending, ErrorKind, Status
+from taskmill.model.task import Described, Links, NewTask
+from taskmill.model.type_name import domain_of
 from taskmill.policy.aging import effective_priority
 from taskmill.policy.paused_time import clocks, has_expired
 from taskmill.policy.progress import extrapolated, with_children
@@ -41,6 +42,24 @@ class EndingRow(NamedTuple):
     duration_ms: int | None
     result: str | None
     error: str | None
+
+
+class _ErrorRow(msgspec.Struct, array_like=True):
+    attempt: int
+    at: int
+    kind: ErrorKind
+    error: str
+    traceback: str | None
+    node: str | None
+    duration_ms: int | None
+
+    def attempt_error(self) -> AttemptError:
+        duration = None if self.duration_ms is None else timedelta(milliseconds=self.duration_ms)
+        return AttemptError(self.attempt, from_ms(self.at), self.kind, self.error, self.traceback, self.node, duration)
+
+
+def _errors(rows: Sequence[_ErrorRow]) -> tuple[AttemptError, ...]:
+    return tuple(row.attempt_error() for row in rows)
 
 
 class _CommonRow(msgspec.Struct, array_like=True):
@@ -74,6 +93,7 @@ class ActiveRow(_CommonRow, array_like=True):
     usual_ms: float | None
     may_expire: int
     """True (1) if the task ends when its deadline passes."""
+    errors: list[_ErrorRow] | None = None
 
 
 class HistoryRow(_CommonRow, array_like=True):
@@ -83,6 +103,7 @@ class HistoryRow(_CommonRow, array_like=True):
     result: str | None
     error: str | None
     actual_io: str | None
+    errors: list[_ErrorRow] | None = None
 
 
 decode_active = msgspec.json.Decoder(list[ActiveRow]).decode
@@ -143,7 +164,7 @@ def history_record(row: HistoryRow) -> HistoryRecord:
     )
 
 
-def _common(row: _CommonRow) -> dict[str, Any]:
+def _common(row: ActiveRow | HistoryRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "type": row.type,
@@ -165,6 +186,7 @@ def _common(row: _CommonRow) -> dict[str, Any]:
         "progress": _progress(row.progress),
         "last_error": row.last_error,
         "io": stored_budget(row.io),
+        "errors": _errors(row.errors) if row.errors else (),
     }
 
 
@@ -209,6 +231,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "progress": _progress,
     "io": stored_budget,
     "actual_io": stored_budget,
+    "errors": _errors,
     "result": _decode_json,
     "created_at": from_ms,
     "due_at": from_ms,

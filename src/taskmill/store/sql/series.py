@@ -7,14 +7,11 @@ is skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 
 import msgspec
 
 from taskmill.model.attempt import StopReason
 from taskmill.model.commit import Commit, SeriesChange, Skipped
-from taskmill.model.durations import from_ms
-from taskmill.model.snapshot import Schedule
 from taskmill.model.status import Status
 from taskmill.model.task import Links, NewTask
 from taskmill.policy.series import beats_passed, is_spent, next_occurrence, put_back_by
@@ -45,9 +42,6 @@ _decode_template = msgspec.json.Decoder(NewTask).decode
 _decode_occurrence = msgspec.json.Decoder(tuple[int, Status, int]).decode
 _decode_ended = msgspec.json.Decoder(list[tuple[int, bool]], strict=False).decode
 _decode_passed = msgspec.json.Decoder(list[tuple[int, int, int, int]]).decode
-_decode_schedules = msgspec.json.Decoder(
-    list[tuple[str, str | None, int, int, int, int, int | None, bool]], strict=False
-).decode
 
 
 def begin(connection: Connection, id: int, task: NewTask, links: Links, commit: Commit) -> None:
@@ -228,21 +222,3 @@ def cancel(connection: Connection, id: int, now: int) -> tuple[SeriesChange, Seq
 def _of_task(connection: Connection, id: int) -> tuple[int | None, Series | None]:
     row = connection.execute(SQL["of_task"], (id,)).fetchone()
     return (None, None) if row is None else (row[0], _read(connection, row[0]))
-
-
-def schedules(connection: Connection) -> list[Schedule]:
-    return [
-        Schedule(
-            type=type,
-            key=key,
-            every=timedelta(milliseconds=every_ms),
-            next_run=from_ms(due_at),
-            task_id=task_id,
-            runs=runs,
-            max_runs=max_runs,
-            paused=paused,
-        )
-        for type, key, every_ms, due_at, task_id, runs, max_runs, paused in _decode_schedules(
-            one(connection, SQL["schedules"])
-        )
-    ]

@@ -7,7 +7,7 @@ below a line ``-- sqlite: reason`` and one below a line ``-- postgres: reason``.
 the statement; an engine with an empty body has nothing to do for it. Statements that only the code of one engine calls
 are in a file beside that code.
 
-**One spelling.** The text is PostgreSQL with five macros, rendered once, at load:
+**One spelling.** The text is PostgreSQL with five macros, rendered once, when the statement is first used:
 
 ==================================  ====================================================================
 macro                               meaning
@@ -26,32 +26,34 @@ of SQLite do not know; where the order matters there, the statement sorts a subq
 A flag is compared (``open = true``, not ``open``), because SQLite uses a partial index only if its condition is found
 in the statement word by word.
 
-Everything is read when the engine is imported, because later the process may have dropped privileges or run out of file
+All files are read when the engine is imported, because later the process may have dropped privileges or run out of file
 descriptors.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Engine = Literal["sqlite", "postgres"]
 
 SHARED = Path(__file__).with_name("queries")
 FRAGMENTS = SHARED / "fragments.sql"
 
-_HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-_ENGINE = re.compile(r"^-- (sqlite|postgres):.*$", re.MULTILINE)
+# Both begin with a fixed text, which re finds much faster than the start of any line.
+_HEADING = re.compile(r"\n-- name: (\w+)(?=\n)")
+_ENGINE = re.compile(r"\n-- (sqlite|postgres):.*")
 _FRAGMENT = re.compile(r"\{(\w+)\}")
 
 
 @cache
 def _parts(file: Path) -> list[str]:
     """Split a file at the headings of its statements: the text before the first, then names and bodies in turn."""
-    return _HEADING.split(file.read_text(encoding="utf-8"))
+    return _HEADING.split("\n" + file.read_text(encoding="utf-8"))
 
 
 SQL: Mapping[str, str] = {
@@ -60,36 +62,52 @@ SQL: Mapping[str, str] = {
 """The names of the shared statements: a name that does not exist raises ``KeyError``."""
 
 
-def load(engine: Engine, *own: Path) -> dict[str, str]:
-    """Return the statements of an engine by name: the shared ones, and those of its own files.
+class EngineStatements(Mapping[str, str]):
+    """The statements of an engine by name. Each is rendered when it is first used, because a process uses few of them.
 
-    ``{word}`` is replaced by that fragment of ``fragments.sql``.
+    ``{word}`` is replaced by that fragment of ``fragments.sql``; fragments may contain others.
     """
-    fragments: dict[str, str] = {}
-    for word, sql in named(engine, FRAGMENTS):
-        fragments[word] = _with(fragments, sql)
-    statements: dict[str, str] = {}
+
+    def __init__(self, engine: Engine, bodies: Mapping[str, str], fragments: EngineStatements | None = None) -> None:
+        self._engine: Engine = engine
+        self._bodies = bodies
+        self._fragments = self if fragments is None else fragments
+        self._rendered: dict[str, str] = {}
+
+    def __getitem__(self, word: str) -> str:
+        text = self._rendered.get(word)
+        if text is None:
+            sql = spelled(self._engine, _bare(self._bodies[word]))
+            text = self._rendered[word] = _FRAGMENT.sub(lambda found: self._fragments.get(found[1], found[0]), sql)
+        return text
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._bodies)
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+
+def load(engine: Engine, *own: Path) -> EngineStatements:
+    """Return the statements of an engine: the shared ones, and those of its own files."""
+    bodies: dict[str, str] = {}
     files = [file for file in sorted(SHARED.glob("*.sql")) if file != FRAGMENTS]
     for file in (*files, *own):
         for word, sql in named(engine, file):
-            if word in statements:
+            if word in bodies:
                 raise ValueError(f"{file.name}: there is another statement with the name {word}")
-            statements[word] = _with(fragments, sql)
-    return statements
+            bodies[word] = sql
+    return EngineStatements(engine, bodies, EngineStatements(engine, dict(named(engine, FRAGMENTS))))
 
 
 def named(engine: Engine, file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each statement of a file that an engine has."""
+    """Yield the name and the body of each statement of a file that an engine has."""
     parts = _parts(file)
     for word, body in zip(parts[1::2], parts[2::2], strict=True):
         common, *bodies = _ENGINE.split(body)
         by_engine = dict(zip(bodies[::2], bodies[1::2], strict=True)) or {engine: common}
         if engine in by_engine:
-            yield word, spelled(engine, _bare(by_engine[engine]))
-
-
-def _with(fragments: Mapping[str, str], sql: str) -> str:
-    return _FRAGMENT.sub(lambda found: fragments.get(found[1], found[0]), sql)
+            yield word, by_engine[engine]
 
 
 def _bare(sql: str) -> str:
@@ -180,6 +198,34 @@ _POSTGRES: Mapping[str, Callable[[str], str]] = {
     "IN ids": lambda parameter: f"= ANY (taskmill_ids({parameter}))",
     "rows": _postgres_rows,
 }
+
+
+# Parameters by position
+
+_NUMBERED = re.compile(r"\?(\d+)")
+
+
+class Positional(NamedTuple):
+    """A statement of SQLite with one ``?`` per value, and the function that puts parameters into that order.
+
+    Some versions of Python 3.12 warn for each ``?1`` that gets its value from a sequence. Named parameters would need a
+    mapping for each call, which costs more than an occasional copy of a tuple.
+    """
+
+    text: str
+    ordered: Callable[[Sequence[Any]], Sequence[Any]] | None
+    """None if the parameters are needed once each, in the order in which they are given."""
+
+
+def positional(sql: str) -> Positional:
+    """Replace ``?1``, ``?2`` … by ``?``."""
+    parts = _NUMBERED.split(sql)
+    numbers = [int(number) for number in parts[1::2]]
+    in_order = list(range(1, max(numbers, default=0) + 1))
+    if set(numbers) != set(in_order):
+        raise ValueError(f"a statement must use each of its parameters: {sql}")
+    ordered = None if numbers == in_order else itemgetter(*[number - 1 for number in numbers])
+    return Positional("?".join(parts[::2]), ordered)
 
 
 # Migrations

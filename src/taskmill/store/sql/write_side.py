@@ -9,16 +9,19 @@ from datetime import tzinfo
 from functools import partial
 from typing import Any, TypeVar
 
-from taskmill.core.cron_port import CronBeginning, CronDeclaration, Firings, Occasion
+from taskmill.core.cron_port import CronBeginning, CronDeclaration, Fired, Firings, Occasion
 from taskmill.core.ports import Clock, StoreCounters
+from taskmill.core.process import node_name
 from taskmill.errors import StoreCorrupt, StoreError, SubmissionError
 from taskmill.model.commit import ANY_COMMIT, CancelResult, Commit, SeriesChange, SetAside
 from taskmill.model.controls import Change, Declared, Scope
 from taskmill.model.machine import Machine
 from taskmill.model.settings import PruneRule
-from taskmill.model.task import Described, NewTask, Origin, Stored
+from taskmill.model.submission import Stored
+from taskmill.model.task import Described, NewTask, Origin
 from taskmill.model.turn import Turn, TurnResult
 from taskmill.policy.inbox import Answer
+from taskmill.policy.rehearsal import Rehearsal
 from taskmill.store.sql import (
     cluster,
     controls,
@@ -30,12 +33,13 @@ from taskmill.store.sql import (
     ledger,
     machine,
     paused_time,
+    rehearsing,
     series,
 )
 from taskmill.store.sql.connection import Connection, encoded
-from taskmill.store.sql.damage import Locating
 from taskmill.store.sql.endings import just_ends
 from taskmill.store.sql.group_commit import Asked, GroupCommit, fail, succeed
+from taskmill.store.sql.locating import Locating
 from taskmill.store.sql.statements import SQL
 
 T = TypeVar("T")
@@ -67,6 +71,7 @@ class WriteSide(Locating):
     """The name under which the readings of this machine are stored."""
 
     def __init__(self) -> None:
+        self.node_name = node_name()
         self._arrivals: list[_Arrival] = []
         self._refusing: set[asyncio.Future[None]] = set()
         self.committed: Callable[[Commit], None] = lambda _commit: None
@@ -189,6 +194,17 @@ class WriteSide(Locating):
     async def add_within(self, connection: object, tasks: Sequence[NewTask]) -> list[Stored]:
         return self.add_through(connection, tasks)
 
+    async def rehearse(self, tasks: Sequence[NewTask]) -> Rehearsal:
+        now = self._clock.now_ms()
+        found = await self._read(lambda connection: rehearsing.read_only(connection, tasks, now))
+        if found is not None:
+            return found
+        try:
+            await self._write(lambda connection: rehearsing.and_roll_back(connection, tasks, now), moves=False)
+        except rehearsing.Rehearsed as done:
+            return done.rehearsal
+        raise AssertionError("a rehearsal was committed")
+
     async def spawn(self, tasks: Sequence[NewTask], origin: Origin) -> list[Stored]:
         def write(connection: Connection) -> tuple[Answer, Commit]:
             answer, commit = inbox.spawn(connection, tasks, origin, self._clock.now_ms())
@@ -218,7 +234,7 @@ class WriteSide(Locating):
         now = turn.now
         if turn.planned_at is not None:
             now += int((self._clock.monotonic() - turn.planned_at) * 1000)
-        result = ledger.commit_turn(connection, turn, now)
+        result = ledger.commit_turn(connection, turn, now, self.node_name)
         self._note(connection, result.commit)
         return result
 
@@ -272,6 +288,9 @@ class WriteSide(Locating):
     async def revive(self, id: int, now: int) -> Described | None:
         return await self._write(lambda connection: history.revive(connection, id, now))
 
+    async def revive_all(self, ids: Sequence[int], now: int) -> list[Described]:
+        return await self._write(lambda connection: history.revive_all(connection, ids, now), len(ids))
+
     async def pause_series(self, id: int, now: int) -> SeriesChange:
         return await self._write(lambda connection: series.pause(connection, id, now))
 
@@ -321,6 +340,11 @@ class WriteSide(Locating):
         firings, commit = await self._write(write, len(occasions))
         self.committed(commit)
         return firings
+
+    async def run_cron(self, name: str, task: NewTask, now: int) -> Fired:
+        fired, commit = await self._write(lambda connection: cron_firing.run(connection, name, task, now))
+        self.committed(commit)
+        return fired
 
 
 def _must_be_alone(turn: Turn) -> bool:

@@ -64,16 +64,8 @@ def connect(path: str, *, read_only: bool = False) -> Connection:
 
     Commits on it do not wait for the disk. The writer syncs the log itself if the durability setting requires it.
     """
-    if sqlite_version() < OLDEST_SQLITE:
-        raise StoreError(
-            f"SQLite {sqlite3.sqlite_version} is too old, 3.38 is needed; install taskmill[sqlite] for a newer one"
-        )
     with translated_errors(path):
-        connection = sqlite3.connect(
-            path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-        # Text that is not valid UTF-8 must be readable, so that the damaged row can be named and set aside.
-        connection.text_factory = _lenient_text
+        connection = _opened(path)
         try:
             connection.execute("PRAGMA busy_timeout = 10000")
             if path != MEMORY:
@@ -86,9 +78,9 @@ def connect(path: str, *, read_only: bool = False) -> Connection:
             # The writer runs checkpoints itself, under the write lock, because of the race at MENDED_SQLITE.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_KEPT}")
-            connection.execute("PRAGMA mmap_size = 0")
-            connection.execute("PRAGMA cache_size = -16000")
-            connection.execute("PRAGMA temp_store = MEMORY")
+            # On macOS, let checkpoints empty the cache of the drive; elsewhere it changes nothing.
+            connection.execute("PRAGMA checkpoint_fullfsync = 1")
+            _use_memory(connection)
             if read_only:
                 # Keep the busy timeout: readers wait in their own thread, for instance while another process recovers
                 # the log after a crash.
@@ -99,6 +91,52 @@ def connect(path: str, *, read_only: bool = False) -> Connection:
             connection.close()
             raise
     return connection
+
+
+def connect_plainly(path: str, *, immutable: bool = False) -> Connection:
+    """Open a copy that no other process uses, in its own journal mode; with ``immutable``, only to read it."""
+    if not immutable:
+        return sqlite3.connect(path, isolation_level=None)
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+
+
+def connect_to_read(path: str, *, leaves_log: bool) -> Connection:
+    """Open a connection on which nothing can be written; with ``leaves_log``, closing it leaves the log as it is."""
+    name = Path(path).absolute().as_posix()
+    for character in "%?#":
+        name = name.replace(character, f"%{ord(character):02x}")
+    address = f"file:{'' if name.startswith('/') else '/'}{name}?mode={'ro' if leaves_log else 'rw'}"
+    with translated_errors(path):
+        connection = _opened(address, is_address=True)
+        try:
+            # Other processes may be recovering the log after a crash, or creating the tables.
+            connection.execute("PRAGMA busy_timeout = 60000")
+            connection.execute("PRAGMA query_only = 1")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            _use_memory(connection)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _opened(name: str, *, is_address: bool = False) -> Connection:
+    if sqlite_version() < OLDEST_SQLITE:
+        raise StoreError(
+            f"SQLite {sqlite3.sqlite_version} is too old, 3.38 is needed; install taskmill[sqlite] for a newer one"
+        )
+    connection = sqlite3.connect(
+        name, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256, uri=is_address
+    )
+    # Text that is not valid UTF-8 must be readable, so that the damaged row can be named and set aside.
+    connection.text_factory = _lenient_text
+    return connection
+
+
+def _use_memory(connection: Connection) -> None:
+    connection.execute("PRAGMA mmap_size = 0")
+    connection.execute("PRAGMA cache_size = -16000")
+    connection.execute("PRAGMA temp_store = MEMORY")
 
 
 def _write_ahead_mode(connection: Connection) -> str:

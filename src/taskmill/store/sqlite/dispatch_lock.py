@@ -25,9 +25,10 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from taskmill.core.process import node_name
 from taskmill.errors import AlreadyRunning, StoreError
 from taskmill.store.sqlite.connection import Identity
 
@@ -38,6 +39,8 @@ PATIENCE = 10.0
 RETRY_AFTER = 0.005
 HEADER = 64
 """Bytes at the start of the file: the process id of the dispatcher, and when it took the lock."""
+READ_WRITE = os.O_RDWR | getattr(os, "O_BINARY", 0)
+"""Windows would otherwise insert a byte before each newline in the beginnings."""
 BEGINNINGS_AT = 8192
 """Where the beginnings are in the file; on Windows a byte before them is locked."""
 BEGINNING = struct.Struct("<qqq")
@@ -54,8 +57,10 @@ class FileLock:
     is_held = True
     _all_held: ClassVar[set[FileLock]] = set()
 
-    def __init__(self, path: str, descriptors: Sequence[int]) -> None:
+    def __init__(self, path: str, descriptors: Sequence[int], previous: str = UNKNOWN) -> None:
         self._file = Identity(path, descriptors[0])
+        self.previous: Mapping[int | None, str] = {} if previous == UNKNOWN else {None: node_name(previous)}
+        """The name of the dispatcher before this one, if it is known; like every node of a file it has no id."""
         self._descriptors = list(descriptors)
         self._noted = 0
         """How many beginnings this dispatcher has written."""
@@ -125,6 +130,7 @@ class NoLock:
     """The dispatch lock of a store in memory, which no other process can open."""
 
     is_held = True
+    previous: ClassVar[Mapping[int | None, str]] = {}
 
     def note_beginning(self, beginning: Beginning) -> None:
         """Write nothing: the tasks die with the process."""
@@ -150,10 +156,12 @@ async def acquire(database: str) -> FileLock:
         for guard in _guards(database):
             descriptors.append(_opened(guard))
             await _lock_exclusively(descriptors[-1], guard)
+        previous = _read_holder(descriptors[0], path)
         # This is only shown to people, so a full disk must not prevent dispatching.
         with contextlib.suppress(OSError):
+            os.lseek(descriptors[0], 0, os.SEEK_SET)
             os.write(descriptors[0], f"{os.getpid()} {time.time_ns() // 1_000_000}".encode().ljust(HEADER))
-        right = FileLock(path, descriptors)
+        right = FileLock(path, descriptors, previous)
     except OSError as wrong:
         _close_all(descriptors)
         raise StoreError(f"{wrong.filename or path} cannot be opened: {wrong.strerror}") from wrong
@@ -175,14 +183,15 @@ def _guards(database: str) -> list[str]:
 
 def _opened(path: str) -> int:
     # Create the lock file only; the log belongs to SQLite.
-    return os.open(path, (os.O_CREAT if path.endswith(LOCK) else 0) | os.O_RDWR, 0o600)
+    return os.open(path, (os.O_CREAT if path.endswith(LOCK) else 0) | READ_WRITE, 0o600)
 
 
 def holder(database: str) -> str | None:
     """Return the id of the process that dispatches, or ``None``. A dispatcher that is just starting tries again."""
     for path in _guards(database):
         try:
-            descriptor = os.open(path, os.O_RDWR)
+            # Not to be written: a process that may only read the file can ask as well. Windows locks no such file.
+            descriptor = os.open(path, READ_WRITE if sys.platform == "win32" else os.O_RDONLY)
         except FileNotFoundError:
             continue
         except OSError as wrong:

@@ -44,6 +44,7 @@ class SqliteEndpoint(Endpoint):
         self._closing = contextlib.ExitStack()
         self._begun: list[Beginning] = []
         """The prefetched tasks that a dead dispatcher had begun."""
+        self._dead_nodes: Mapping[int | None, str] = {}
         try:
             self._open(must_exist=must_exist)
         except BaseException:
@@ -78,7 +79,7 @@ class SqliteEndpoint(Endpoint):
                 "stop it, then run the same command again"
             ) from wrong
         self._closing.callback(right.release)
-        self._begun = right.beginnings()
+        self._begun, self._dead_nodes = right.beginnings(), right.previous
 
     def _how_to_upgrade(self) -> str:
         return f"upgrade it with `taskmill status {self.name}`"
@@ -134,6 +135,9 @@ class SqliteEndpoint(Endpoint):
                 if seal is not None:
                     self._seal(seal)
                 self._connection.execute("COMMIT")
+            except GeneratorExit:
+                # Ctrl-C came just before or after the caller's block. Closing the connection rolls back.
+                raise
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -196,4 +200,4 @@ class SqliteEndpoint(Endpoint):
         """Do nothing: this process holds the dispatch lock."""
 
     def settle(self, now: int) -> None:
-        recover(Session(self._connection), now, self._begun)
+        recover(Session(self._connection), now, self._dead_nodes, self._begun)

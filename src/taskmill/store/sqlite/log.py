@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
+import sys
+from collections.abc import Callable
+from typing import Any
 
 from taskmill.errors import StoreBusy, StoreError
 from taskmill.store.sqlite.connection import Connection, Identity, connect
@@ -14,7 +18,37 @@ LOOK_EVERY = 16
 READERS_PATIENCE_MS = 5000
 """How long to wait for readers that still need the log before it is truncated."""
 
-_force = getattr(os, "fdatasync", os.fsync)
+_HAS_NO_FULL_SYNC = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY}
+
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
+
+
+def forcing(control: Any = fcntl) -> Callable[[int], None]:
+    """Return the call that ends once a file is on the disk; ``control`` is the module ``fcntl``, if there is one.
+
+    On macOS, ``fsync`` leaves data in the cache of the drive, where a power cut destroys it. ``F_FULLFSYNC`` empties
+    that cache, but some file systems, such as network shares, do not have it.
+    """
+    full_sync = getattr(control, "F_FULLFSYNC", None)
+    if full_sync is None:
+        plain: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+        return plain
+
+    def force(descriptor: int) -> None:
+        try:
+            control.fcntl(descriptor, full_sync)
+        except OSError as wrong:
+            if wrong.errno not in _HAS_NO_FULL_SYNC:
+                raise
+            os.fsync(descriptor)
+
+    return force
+
+
+_force = forcing()
 _write = os.write
 
 

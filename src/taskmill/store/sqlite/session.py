@@ -18,7 +18,7 @@ from typing import Any
 from taskmill.errors import StoreError
 from taskmill.model.commit import Commit
 from taskmill.store.sql.connection import Cursor
-from taskmill.store.sql.statements import SQL, load
+from taskmill.store.sql.statements import SQL, Positional, load, positional
 from taskmill.store.sqlite.connection import Connection
 
 _LONGEST = 20
@@ -75,6 +75,20 @@ def raise_sequence(connection: Connection, table: str, id: int) -> None:
 STATEMENTS = load("sqlite")
 
 
+class _PositionalStatements(dict[str, Positional]):
+    """The statements that were used so far, by name. Any other text stands for itself."""
+
+    def __missing__(self, statement: str) -> Positional:
+        text = STATEMENTS.get(statement)
+        if text is None:
+            return Positional(statement, None)
+        self[statement] = found = positional(text)
+        return found
+
+
+_POSITIONAL = _PositionalStatements()
+
+
 class Session:
     """A connection that runs statements by name; ``raw`` is the underlying ``sqlite3`` connection."""
 
@@ -84,14 +98,15 @@ class Session:
         self._run = raw.execute
 
     def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor:
-        return self._run(STATEMENTS.get(statement, statement), parameters)
+        text, ordered = _POSITIONAL[statement]
+        return self._run(text, parameters if ordered is None else ordered(parameters))
 
     def text(self, name: str, /) -> str:
         return STATEMENTS[name]
 
     def insert(self, statement: str, rows: str, count: int, _first_id: int | None = None, /) -> int:
         # Ids are consecutive and this transaction holds the write lock, so the planned first id is the next one anyway.
-        return (self._run(STATEMENTS[statement], (rows,)).lastrowid or 0) - count + 1
+        return (self._run(_POSITIONAL[statement].text, (rows,)).lastrowid or 0) - count + 1
 
     def pass_over_lost_ids(self) -> None:
         if self._lost_ids is not None and (highest := self._lost_ids.highest()):
@@ -99,7 +114,7 @@ class Session:
 
     def execute_if_all(self, statement: str, parameters: Sequence[Any], count: int, /) -> bool:
         self._run("SAVEPOINT all_or_none")
-        concerned = self._run(STATEMENTS[statement], parameters).rowcount
+        concerned = self.execute(statement, parameters).rowcount
         if concerned != count:
             self._run("ROLLBACK TO all_or_none")
         self._run("RELEASE all_or_none")
@@ -116,6 +131,15 @@ class Session:
         # Ids ascend in the order of commits, so new tasks need no note.
         if commit.moves_tasks:
             self.execute(SQL["note_moves"])
+
+    @contextmanager
+    def rehearsal(self) -> Generator[None, None, None]:
+        # SQLite writes pages of a large transaction to the log before the commit, unless it is told not to.
+        self._run("PRAGMA cache_spill = OFF")
+        try:
+            yield
+        finally:
+            self._run("PRAGMA cache_spill = ON")
 
     @contextmanager
     def snapshot(self) -> Generator[None, None, None]:

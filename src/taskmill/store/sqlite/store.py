@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
-from weakref import WeakSet
+from typing import Any, Self, TypeVar
 
 from taskmill.core.ports import Clock, DispatchRight
-from taskmill.errors import AlreadyRunning, InvalidState, SubmissionError
+from taskmill.errors import AlreadyRunning, SubmissionError
 from taskmill.model.cluster import NodeAtWork
 from taskmill.model.commit import ANY_CHANGES, Changes, Recovery
 from taskmill.model.controls import Declared
 from taskmill.model.records import TaskRecord
-from taskmill.model.task import NewTask, Stored
+from taskmill.model.submission import Stored
+from taskmill.model.task import NewTask
 from taskmill.store.moving.marks import READ as READ_MARKS
 from taskmill.store.moving.marks import check_not_sealed
 from taskmill.store.sql import inbox, ledger, recovering
 from taskmill.store.sql.connection import Connection as AnyConnection
 from taskmill.store.sql.connection import encoded
-from taskmill.store.sql.damage import find
 from taskmill.store.sql.group_commit import StoreThread
-from taskmill.store.sql.read_side import ReadSide
 from taskmill.store.sql.rows import View
 from taskmill.store.sql.statements import SQL
 from taskmill.store.sql.write_side import WriteSide
@@ -35,30 +32,21 @@ from taskmill.store.sqlite.connection import (
     connect,
     create_file,
     sqlite_module,
-    sqlite_version,
     translated,
     translated_errors,
 )
-from taskmill.store.sqlite.dispatch_lock import (
-    FileLock,
-    NoLock,
-    acquire,
-    held_since,
-    holder,
-)
+from taskmill.store.sqlite.dispatch_lock import FileLock, NoLock, acquire
 from taskmill.store.sqlite.log import LogFile
-from taskmill.store.sqlite.migrate import NEWEST_VERSION, migrate
+from taskmill.store.sqlite.migrate import create_in_memory, migrate
+from taskmill.store.sqlite.reading import FileReads, check_file_not_sealed, node_at_work
 from taskmill.store.sqlite.session import LostIds, Session
 from taskmill.store.sqlite.writer import Writer
 
 T = TypeVar("T")
 
 
-class SqliteStore(WriteSide, ReadSide):
+class SqliteStore(WriteSide, FileReads):
     """A store in one database file, or in memory with ``":memory:"``."""
-
-    is_cluster = False
-    _all_open: ClassVar[WeakSet[SqliteStore]] = WeakSet()
 
     def __init__(self, path: str | os.PathLike[str], durability: Durability, clock: Clock) -> None:
         super().__init__()
@@ -70,15 +58,13 @@ class SqliteStore(WriteSide, ReadSide):
         self._lost_ids = LostIds(self.name)
         self._held_right: FileLock | NoLock | None = None
         self._dispatching_since = 0
-        self._opened_in = 0
-        """The process that opened it."""
         self._types: set[str] = set()
         """The task types that this scheduler can run."""
 
     # Opening and closing
 
     async def open(self) -> None:
-        self._refuse_inherited_file()
+        self.refuse_inherited_file()
         if self._in_memory:
             self._connection = self._reading = self._prepared()
             log = None
@@ -98,21 +84,6 @@ class SqliteStore(WriteSide, ReadSide):
         )
         self._all_open.add(self)
 
-    def _refuse_inherited_file(self) -> None:
-        """Raise ``InvalidState`` if a parent process had this file open when it forked this one.
-
-        SQLite notes which locks its process holds on a file. A forked process inherits the notes and not the locks, so
-        every connection that it opens may break the locking of the file and corrupt it.
-        """
-        for other in self._all_open:
-            if other._opened_in != os.getpid() and other.name != MEMORY and _is_same_file(other.name, self.name):
-                raise InvalidState(
-                    f"process {other._opened_in} had {self.name} open when it forked this process ({os.getpid()}), "
-                    "which therefore cannot open that file; close the scheduler before the fork, or start processes "
-                    "with the method 'spawn'"
-                )
-        self._opened_in = os.getpid()
-
     def _connections(self) -> tuple[Connection, Connection, LogFile]:
         """Open one connection to write, one to read and one to checkpoint the write-ahead log."""
         opened = [self._prepared()]
@@ -131,10 +102,13 @@ class SqliteStore(WriteSide, ReadSide):
         connection = connect(self.name)
         try:
             with translated_errors(self.name):
-                # Another process may be recovering the log or creating the tables; migrate() resets the timeout.
-                connection.execute("PRAGMA busy_timeout = 60000")
-                _check_not_sealed(connection, self.name)
-                migrate(connection, self.name)
+                if self._in_memory:
+                    create_in_memory(connection)
+                else:
+                    # Another process may be recovering the log or creating the tables; migrate() resets the timeout.
+                    connection.execute("PRAGMA busy_timeout = 60000")
+                    check_file_not_sealed(connection, self.name)
+                    migrate(connection, self.name)
         except BaseException:
             connection.close()
             raise
@@ -174,8 +148,9 @@ class SqliteStore(WriteSide, ReadSide):
             self._held_right.note_beginning((id, attempt, began_at))
 
     async def recover(self, now: int) -> Recovery:
-        begun = [] if self._held_right is None else self._held_right.beginnings()
-        return await self._write(lambda connection: recovering.recover(connection, now, begun), rows=ledger.BITE)
+        right = NoLock() if self._held_right is None else self._held_right
+        nodes, begun = right.previous, right.beginnings()
+        return await self._write(lambda connection: recovering.recover(connection, now, nodes, begun), rows=ledger.BITE)
 
     async def _take_right(self) -> FileLock:
         # A process that moves the queue holds the lock too. So check for a move both when the lock is refused and after
@@ -239,19 +214,7 @@ class SqliteStore(WriteSide, ReadSide):
         if self._in_memory:
             return request(self._reading_session)
 
-        def read() -> T:
-            try:
-                return self._decoded(request, self._reading_session)
-            except DatabaseError as wrong:
-                told = translated(wrong, self.name)
-            try:
-                named = self._naming_damage(told, self._reading_session)
-            except DatabaseError:
-                # The rows cannot be read one by one either, so the damaged one stays unnamed.
-                raise told from None
-            raise named from told
-
-        return await self._reader.run(read)
+        return await super()._read(request)
 
     async def foreign_changes(self) -> Changes | None:
         if self._in_memory:
@@ -273,73 +236,22 @@ class SqliteStore(WriteSide, ReadSide):
                 self._writer.committed_elsewhere()
         await super().durable()
 
-    def _nodes(self, connection: AnyConnection, running: Sequence[TaskRecord], view: View) -> list[NodeAtWork]:  # noqa: ARG002
-        """Return the process that dispatches, if any. Its lock proves that it is alive, so it was last seen now."""
-        ids = [task.id for task in running]
-        if self._held_right is not None and self._held_right.is_held:
-            process, since, is_here = str(os.getpid()), self._dispatching_since, True
-        else:
-            found = None if self._in_memory else holder(self.name)
-            if found is None:
-                return []
-            process, since, is_here = found, held_since(self.name) or view.now, False
-        slots = view.rules.declared.max_concurrency
-        name = f"{socket.gethostname()}:{process}"
-        return [NodeAtWork(None, name, since, view.now, True, slots, ids, is_here)]
+    def _nodes(self, connection: AnyConnection, running: Sequence[TaskRecord], view: View) -> list[NodeAtWork]:
+        if not self.dispatches_alone:
+            return [] if self._in_memory else super()._nodes(connection, running, view)
+        return [node_at_work(str(os.getpid()), self._dispatching_since, running, view, is_here=True)]
 
     def _own_node(self) -> int | None:
         return 1 if self.dispatches_alone else None
 
-    def dispatcher_is_alive(self) -> bool:
-        return self.is_shared and holder(self.name) is not None
-
     async def facts(self, *, integrity: bool = False) -> dict[str, Any]:
-        def read(connection: AnyConnection) -> dict[str, Any]:
-            (pages,) = connection.execute("PRAGMA page_count").fetchone()
-            (page_size,) = connection.execute("PRAGMA page_size").fetchone()
-            wal = Path(self.name + "-wal")
-            wal_bytes = wal.stat().st_size if self.is_shared and wal.exists() else 0
-            # quick_check reads every page, which takes seconds for a large file.
-            problem = connection.execute("PRAGMA quick_check(1)").fetchone() if integrity else None
-            return {
-                **({} if problem is None else {"integrity": problem[0], "damaged": [*map(str, find(connection))]}),
-                "bytes": pages * page_size,
-                "wal_bytes": wal_bytes,
-                "dispatcher": holder(self.name) if self.is_shared else None,
-            }
-
-        facts = await self._read(read)
-        return {
-            "store": self.name,
-            "kind": "sqlite",
-            "module": sqlite_module(),
-            "sqlite_version": ".".join(map(str, sqlite_version())),
-            "schema": NEWEST_VERSION,
-            "durability": self._durability,
-            **facts,
-        }
-
-
-def _is_same_file(one: str, other: str) -> bool:
-    try:
-        return Path(one).samefile(other)
-    except OSError:
-        return False
+        return {**await super().facts(integrity=integrity), "durability": self._durability}
 
 
 def _data_version(connection: AnyConnection) -> int:
     """Return a number that changes with every commit of another process."""
     version: int = connection.execute("PRAGMA data_version").fetchone()[0]
     return version
-
-
-def _check_not_sealed(connection: Connection, name: str) -> None:
-    """Raise ``StoreMoved`` if the file is sealed by a move.
-
-    Called before the migration, so that a sealed file with a newer schema is reported as moved, not as too new.
-    """
-    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'taskmill_setting'").fetchone():
-        check_not_sealed(connection.execute(READ_MARKS), name)
 
 
 class LastingMemory(SqliteStore):

@@ -335,12 +335,19 @@ SELECT json_list(json_row(id, priority, urgency)) FROM taskmill_task WHERE statu
 SELECT json_list(json_row(id, priority, urgency)) FROM taskmill_task
 WHERE status = 'running' AND node_id IS NOT DISTINCT FROM {this_node};
 
+-- name: last_id
+-- The last id that a task was given.
+-- sqlite:
+(SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task');
+-- postgres: a sequence shows 1 before its first use, too.
+(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM taskmill_task_id);
+
 -- name: id_before
--- The id after which there is room for $2 new tasks.
+-- The id after which there is room for $2 new tasks; if $2 is 0, the last id that a task was given.
 -- sqlite: the last id used, because the transaction holds the write lock.
 (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'taskmill_task' AND $2 IS NOT NULL);
 -- postgres: the ids are reserved here.
-taskmill_take_ids($2::bigint) - 1;
+CASE WHEN $2::bigint > 0 THEN taskmill_take_ids($2::bigint) - 1 ELSE {last_id} END;
 
 -- name: may_end_tasks
 -- True if the role of this session may end tasks. Without that right it leaves expired tasks to other nodes.
@@ -354,13 +361,6 @@ has_table_privilege('taskmill_task', 'DELETE');
 -- sqlite: there the name would mean the CTE itself.
 main.;
 -- postgres:
-
--- name: last_id
--- The last id that a task was given.
--- sqlite:
-(SELECT max(seq) FROM sqlite_sequence WHERE name = 'taskmill_task');
--- postgres:
-(SELECT last_value FROM taskmill_task_id);
 
 -- name: on_this_node
 -- Condition, to be appended to another one, that a task is claimed by the node of this session.
@@ -382,3 +382,10 @@ RETURNING group_name, type, status
     INSERT INTO taskmill_load (group_name, type, status, tasks)
     SELECT group_name, type, status, count(*) FROM stored GROUP BY group_name, type, status
 );
+
+-- name: errors
+-- The errors of the task id, oldest first: [attempt, at, kind, error, traceback, node, duration]. It is read only for a
+-- task that may have some; one that succeeded at once has none.
+(SELECT json_list(json_row(attempt, at, kind, error, traceback, node, duration_ms) ORDER BY attempt) FROM (
+    SELECT attempt, at, kind, error, traceback, node, duration_ms FROM taskmill_error WHERE task_id = id ORDER BY attempt
+) AS kept);

@@ -70,12 +70,13 @@ WHERE t.id = given.id AND t.attempt = given.attempt AND t.status = 'running';
 -- Return the tasks that are marked as running although their dispatcher has died or left.
 -- sqlite:
 SELECT json_list(json_row(
-    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, false, started_at IS NOT NULL))
+    id, retries, crashes, stop, finalizing, children > children_ended, children > 0, false, started_at IS NOT NULL,
+    NULL))
 FROM taskmill_task WHERE status = 'running';
 -- postgres: the row of their node is gone.
 SELECT json_list(json_row(
     id, retries, crashes, stop, finalizing, children > children_ended, children > 0,
-    node_id IS NOT DISTINCT FROM 0, started_at IS NOT NULL) ORDER BY id)
+    node_id IS NOT DISTINCT FROM 0, started_at IS NOT NULL, node_id) ORDER BY id)
 FROM taskmill_task AS t
 WHERE status = 'running' AND NOT EXISTS (SELECT 1 FROM taskmill_node AS node WHERE node.id = t.node_id);
 

@@ -1,7 +1,7 @@
 -- name: active_rows
 -- Return records of active tasks. A parent also has [children, ended children, sum of the fractions reported by the
--- live ones]. A running task also has the mean duration of successful tasks of its type, in milliseconds. The last
--- value is true if its deadline still applies. The caller fills in {where} and {order}.
+-- live ones]. A running task also has the mean duration of successful tasks of its type, in milliseconds. Then comes
+-- true if its deadline still applies, and the errors of its attempts. The caller fills in {where} and {order}.
 SELECT json_list(record::json) FROM (
     SELECT json_row(
         id, type, key, label, group_name, priority, payload, tags, {attempts_begun}, retries, created_at, due_at,
@@ -13,7 +13,8 @@ SELECT json_list(record::json) FROM (
         CASE WHEN status = 'running' THEN (
             SELECT (sum(duration_ms) * 1.0 / nullif(sum(ended), 0))::float8 FROM taskmill_tally
             WHERE taskmill_tally.type = t.type AND ending = 'completed') END,
-        ({may_expire})::int
+        ({may_expire})::int,
+        (CASE WHEN attempt > 1 OR (attempt = 1 AND status <> 'running') THEN {errors} END)::json
     ) AS record
     FROM taskmill_task AS t WHERE {where} {order}
 ) AS records;
@@ -23,7 +24,8 @@ SELECT json_list(record::json) FROM (
 SELECT json_list(record::json) FROM (
     SELECT json_row(
         id, type, key, label, group_name, priority, payload, tags, attempt, retries, created_at, due_at, expires_at,
-        started_at, parent_id, progress, last_error, io, ending, ended_at, duration_ms, result, error, actual_io
+        started_at, parent_id, progress, last_error, io, ending, ended_at, duration_ms, result, error, actual_io,
+        (CASE WHEN attempt > 1 OR (attempt = 1 AND ending <> 'completed') THEN {errors} END)::json
     ) AS record
     FROM taskmill_history WHERE {where} {order}
 ) AS records;

@@ -1,0 +1,1 @@
+"""The parts of the page, one module each: functions that take the backend and a checked request."""

@@ -1,0 +1,196 @@
+"""Events for browsers: one listener for all pages, whose events are written once and sent a few times a second.
+
+What an event costs does not depend on the number of pages. Each page has a place in the list of the latest messages,
+and gets what is new as one piece. A page that fell behind gets ``EventsMissed`` and reads its data again.
+
+A busy store has far more events than people can follow, and building them would slow its dispatcher down. So the
+listener rests for a while after :data:`MOST_AT_ONCE` events at once, and pages get ``EventsMissed`` instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import deque
+from collections.abc import AsyncGenerator, Collection
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from taskmill import to_json
+from taskmill.events import Event, EventsMissed
+from taskmill.web.backend import Backend
+from taskmill.web.guards import NO_STORE
+from taskmill.web.problems import RequestRefused
+
+if TYPE_CHECKING:
+    from taskmill.observe.bus import Listener as AnyListener
+
+    Listener = AnyListener[Event]
+
+FLUSH_SECONDS = 0.5
+REST_SECONDS = 2.0
+"""How long the listener of a busy store rests."""
+HEARTBEAT_SECONDS = 15.0
+LINGER_SECONDS = 30.0
+"""How long the listener stays after the last page has left, so that a page that reconnects misses nothing."""
+MOST_AT_ONCE = 50
+"""How many events one piece has at most."""
+KEPT = 1_000
+MOST_PAGES = 200
+RETRY_MS = 2_000
+MOST_DIGITS = 16
+
+_LEFT_OUT = frozenset({"result"})
+_SECRET = frozenset({"result", "key", "dedup_key", "label", "tags", "error", "progress"})
+
+
+class Stream:
+    """The events of a scheduler, for any number of pages."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._left_out = _SECRET if backend.is_redacted else _LEFT_OUT
+        self._messages: deque[tuple[int, str]] = deque(maxlen=KEPT)
+        """The latest messages, each with the number of its event."""
+        self._position = 0
+        """How many messages there were so far."""
+        self._news = asyncio.Event()
+        self._pages = 0
+        self._is_ending = False
+        self._listening: asyncio.Task[None] | None = None
+
+    def end(self) -> None:
+        """End the streams of all pages."""
+        self._is_ending = True
+        self._wake()
+        if self._listening is not None:
+            self._listening.cancel()
+
+    def response(self, request: Request) -> Response:
+        """Return the stream of one page, which continues after its ``Last-Event-ID``."""
+        if self._pages >= MOST_PAGES:
+            raise RequestRefused(503, "too_many_pages", f"{MOST_PAGES} pages follow events", {"retry-after": "10"})
+        text = request.headers.get("last-event-id", "")
+        since = int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
+        if self._listening is None or self._listening.done():
+            # Listening begins here, and not when the response does, so that a closed scheduler is an error.
+            listener = self._backend.scheduler.events(since=since)
+            self._listening = asyncio.get_running_loop().create_task(self._listen(listener), name="taskmill-web-events")
+        return StreamingResponse(
+            self._pieces(*self._place_after(since)),
+            media_type="text/event-stream",
+            headers={"cache-control": NO_STORE, "x-accel-buffering": "no"},
+        )
+
+    # One page
+
+    async def _pieces(self, position: int, first: str) -> AsyncGenerator[str, None]:
+        self._pages += 1
+        try:
+            yield f"retry: {RETRY_MS}\n\n{first}"
+            while not self._is_ending:
+                if position != self._position:
+                    position, piece = self._position, self._since(position)
+                    yield piece
+                    continue
+                try:
+                    async with asyncio.timeout(HEARTBEAT_SECONDS):
+                        await self._news.wait()
+                except TimeoutError:
+                    if self._listening is None or self._listening.done():
+                        return
+                    yield ": nothing happened\n\n"
+        finally:
+            self._pages -= 1
+
+    def _place_after(self, since: int | None) -> tuple[int, str]:
+        """Return the position of a page that knows the events up to ``since``, and its first message."""
+        if since is None or not self._messages:
+            return self._position, ""
+        known = [seq for seq, _ in self._messages]
+        if since in known:
+            # The last message with this number: it may be followed by a notice that events were left out.
+            return self._position - known[::-1].index(since), ""
+        return self._position, _message(known[-1], _missed(0))
+
+    def _since(self, position: int) -> str:
+        """Return all messages after a position as one piece."""
+        behind = self._position - position
+        if behind > len(self._messages):
+            return _message(self._messages[-1][0], _missed(behind))
+        return "".join([text for _, text in self._messages][-behind:])
+
+    # All pages
+
+    async def _listen(self, listener: Listener) -> None:
+        """Turn events into messages until no page is left, or the scheduler is closed."""
+        loop = asyncio.get_running_loop()
+        used_at = loop.time()
+        events: list[Event] = []
+        gathering: asyncio.Task[bool] | None = None
+        try:
+            while self._pages or loop.time() - used_at < LINGER_SECONDS:
+                used_at = loop.time() if self._pages else used_at
+                due = loop.time() + FLUSH_SECONDS
+                gathering = gathering or loop.create_task(_gather(listener, events))
+                await asyncio.wait({gathering}, timeout=FLUSH_SECONDS)
+                for event in events:
+                    self._append(event.seq, event_json(event, self._left_out))
+                has_news = bool(events)
+                events.clear()
+                is_busy = gathering.done() and gathering.result()
+                if gathering.done() and not is_busy:
+                    # The scheduler was closed, or the program shuts down.
+                    self.end()
+                    return
+                if is_busy:
+                    gathering = None
+                    await listener.leave()
+                    self._append(self._messages[-1][0], _missed(0))
+                if has_news:
+                    self._wake()
+                if is_busy:
+                    await asyncio.sleep(REST_SECONDS)
+                    listener = self._backend.scheduler.events()
+                else:
+                    await asyncio.sleep(max(0.0, due - loop.time()))
+        finally:
+            if gathering is not None:
+                gathering.cancel()
+            await listener.leave()
+
+    def _append(self, seq: int, data: str) -> None:
+        self._messages.append((seq, _message(seq, data)))
+        self._position += 1
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+async def _gather(listener: Listener, events: list[Event]) -> bool:
+    """Collect events; return True when there are too many at once, and False at the end of the stream."""
+    async for event in listener:
+        events.append(event)
+        if len(events) >= MOST_AT_ONCE:
+            return True
+    return False
+
+
+def event_json(event: Event, left_out: Collection[str]) -> str:
+    """Return the JSON of an event, without what may be large or, under redaction, what may be secret."""
+    values: dict[str, Any] = {"event": type(event).__name__}
+    for field in dataclasses.fields(event):
+        if field.name not in left_out:
+            values[field.name] = getattr(event, field.name)
+    return to_json(values)
+
+
+def _missed(count: int) -> str:
+    return to_json({"event": EventsMissed.__name__, "count": count})
+
+
+def _message(seq: int, data: str) -> str:
+    return f"id: {seq}\ndata: {data}\n\n"

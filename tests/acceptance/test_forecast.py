@@ -1,0 +1,132 @@
+"""A forecast says when tasks will start and end, and how sure that is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from taskmill import ConfigError, Domain, Retry, Scheduler, TaskNotFound, to_json
+from taskmill.testing import ManualClock
+
+work = Domain("work")
+clock = ManualClock()
+
+
+@work.task
+async def step(seconds: float = 10) -> None:
+    await clock.sleep(seconds)
+
+
+@work.task(retry=Retry.constant(1, 5))
+async def fail() -> None:
+    await clock.sleep(1)
+    raise RuntimeError("it fails")
+
+
+@pytest.fixture
+async def scheduler(tmp_path: Path) -> AsyncIterator[Scheduler]:
+    """A scheduler with one slot that knows that a step takes 10 s."""
+    async with Scheduler(tmp_path / "tasks.db", domains=[work], clock=clock, max_concurrency=1) as opened:
+        async with opened.running():
+            await step.submit()
+            await clock.advance(10)
+        yield opened
+
+
+async def test_the_outlook_of_a_task_a_group_a_type_and_a_priority(scheduler: Scheduler) -> None:
+    first, second = await scheduler.submit_many(
+        [step.options(priority=64).prepare(), step.options(group="g").prepare()]
+    )
+    forecast = await scheduler.forecast(samples=5)
+    now = clock.now()
+    outlook = forecast.of(second.id)
+    assert outlook.start is not None
+    assert outlook.start.p10 == outlook.start.p50 == outlook.start.p90 == now + timedelta(seconds=10)
+    assert outlook.end is not None
+    assert outlook.end.p50 == now + timedelta(seconds=20)
+    assert forecast.empty_at == outlook.end
+    assert forecast.groups["g"] == forecast.priorities[128] == outlook
+    assert forecast.groups[""] == forecast.priorities[64] == forecast.of(first.id)
+    assert forecast.types["work::step"].start == forecast.of(first.id).start
+    assert forecast.types["work::step"].end == outlook.end
+    assert forecast.notes == []
+
+
+async def test_a_cancelled_run_says_nothing_about_durations(scheduler: Scheduler) -> None:
+    async with scheduler.running():
+        for _ in range(5):
+            cut_short = await step.submit()
+            await clock.advance(1)
+            await cut_short.cancel()
+    _, second = await scheduler.submit_many([step.prepare(), step.prepare()])
+    forecast = await scheduler.forecast(samples=5)
+    start = forecast.of(second.id).start
+    assert start is not None
+    assert start.p10 == start.p90 == clock.now() + timedelta(seconds=10)
+
+
+async def test_different_durations_make_a_range(scheduler: Scheduler) -> None:
+    async with scheduler.running():
+        await scheduler.submit_many([step.prepare(seconds) for seconds in (5, 20, 40)])
+        await clock.advance(100)
+    _, second = await scheduler.submit_many([step.prepare()] * 2)
+    start = (await scheduler.forecast(samples=100)).of(second.id).start
+    assert start is not None
+    assert start.p10 is not None
+    assert start.p90 is not None
+    assert start.p90 - start.p10 == timedelta(seconds=35)
+
+
+async def test_failures_and_retries_are_included(scheduler: Scheduler) -> None:
+    async with scheduler.running():
+        await fail.submit()
+        await clock.advance(20)
+    handle = await fail.submit()
+    end = (await scheduler.forecast(samples=5)).of(handle.id).end
+    assert end is not None
+    assert end.p50 == clock.now() + timedelta(seconds=7)
+
+
+async def test_recurring_work_is_included(scheduler: Scheduler) -> None:
+    """Its second occurrence, at 5 s, is before the task that is due at 8 s."""
+    recurring = await step.options(every=5, max_runs=2, priority=0).submit()
+    later = await step.options(run_after=12).submit()
+    forecast = await scheduler.forecast(samples=2)
+    start = forecast.of(later.id).start
+    assert start is not None
+    assert start.p50 == clock.now() + timedelta(seconds=20)
+    assert forecast.of(recurring.id).start is not None
+
+
+async def test_beyond_the_horizon_there_is_nothing(scheduler: Scheduler) -> None:
+    near, far = await scheduler.submit_many([step.prepare(), step.options(run_after="2h").prepare()])
+    forecast = await scheduler.forecast(horizon="1h", samples=3)
+    assert forecast.empty_at is None
+    assert forecast.of(far.id).start is None
+    assert forecast.of(near.id).end is not None
+    with pytest.raises(TaskNotFound):
+        forecast.of(99_999)
+
+
+async def test_a_type_without_past_runs_is_noted(scheduler: Scheduler) -> None:
+    await fail.submit()
+    assert "work::fail" in (await scheduler.forecast(samples=1)).notes[0]
+
+
+async def test_an_empty_queue_is_empty_now(scheduler: Scheduler) -> None:
+    forecast = await scheduler.forecast()
+    assert forecast.empty_at is not None
+    assert forecast.empty_at.p90 == clock.now()
+    fields = {"empty_at", "groups", "types", "priorities", "tasks", "samples", "notes"}
+    assert json.loads(to_json(forecast)).keys() == fields
+
+
+async def test_wrong_arguments_are_named(scheduler: Scheduler) -> None:
+    with pytest.raises(ConfigError, match="samples"):
+        await scheduler.forecast(samples=0)
+    with pytest.raises(ConfigError, match="horizon"):
+        await scheduler.forecast(horizon="soon")

@@ -1,0 +1,1 @@
+"""Interpreters, packages and workflows: what a release is made of."""

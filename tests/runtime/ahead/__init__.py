@@ -1,0 +1,1 @@
+"""Simulations and forecasts, compared with what really happens."""

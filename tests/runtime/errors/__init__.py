@@ -1,0 +1,1 @@
+"""The errors that attempts leave."""

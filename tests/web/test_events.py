@@ -1,0 +1,159 @@
+"""Events reach browsers over a real connection: live, continued, in bounded pieces, from other processes, redacted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from taskmill import Scheduler
+from taskmill.web import PageServer, page_server
+from taskmill.web.stream import MOST_AT_ONCE, event_json
+from tests.web.client import BEARER, TOKEN
+from tests.web.conftest import Served, page_of
+from tests.web.service import lose, scheduler_of, send
+
+PATIENCE = 30.0
+
+
+class Browser:
+    """Reads the messages of one event stream."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self._lines = response.aiter_lines()
+
+    async def next(self) -> dict[str, Any]:
+        """Return the next message with data, and its id under ``id``; comments are skipped."""
+        message: dict[str, Any] = {}
+        async with asyncio.timeout(PATIENCE):
+            async for line in self._lines:
+                if line.startswith("id: "):
+                    message["id"] = line.removeprefix("id: ")
+                elif line.startswith("data: "):
+                    message |= json.loads(line.removeprefix("data: "))
+                elif not line and "event" in message:
+                    return message
+        raise EOFError
+
+    async def until(self, kind: str) -> list[dict[str, Any]]:
+        messages = [await self.next()]
+        while messages[-1]["event"] != kind:
+            messages.append(await self.next())
+        return messages
+
+
+def _tasks(messages: list[dict[str, Any]]) -> set[int]:
+    """Return the tasks that messages are about; those about groups are about none."""
+    return {message["task_id"] for message in messages if "task_id" in message}
+
+
+@asynccontextmanager
+async def following(server: PageServer, last: str | None = None) -> AsyncIterator[Browser]:
+    headers = BEARER if last is None else {**BEARER, "last-event-id": last}
+    async with (
+        httpx.AsyncClient(base_url=server.address, trust_env=False, timeout=PATIENCE) as client,
+        client.stream("GET", "/api/events", headers=headers) as response,
+    ):
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["cache-control"] == "no-store"
+        yield Browser(response)
+
+
+async def test_events_arrive_wherever_the_task_ran(served: Served) -> None:
+    server = page_server(served.scheduler, port=0, token=TOKEN)
+    async with server.running(), following(server) as browser:
+        handle = await send.submit("photo")
+        messages = await browser.until("TaskCompleted")
+        assert _tasks(messages) == {handle.id}
+        assert next(message["event"] for message in messages if "task_id" in message) == "TaskSubmitted"
+        assert all("result" not in message for message in messages), "results may be large; the page reads the record"
+        assert [message["id"] for message in messages] == [str(message["seq"]) for message in messages]
+
+
+async def test_a_lost_connection_continues_after_its_last_event(tmp_path: Path) -> None:
+    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler, scheduler.running():
+        server = page_server(scheduler, port=0, token=TOKEN)
+        async with server.running(), following(server) as witness:
+            async with following(server) as browser:
+                await send.submit("first")
+                last = (await browser.until("TaskCompleted"))[-1]["id"]
+            second = await send.submit("second")
+            await second.wait()
+            await witness.until("TaskCompleted")
+            await witness.until("TaskCompleted")
+            async with following(server, last) as browser:
+                messages = await browser.until("TaskCompleted")
+            assert _tasks(messages) == {second.id}, "nothing twice, nothing lost"
+            async with following(server, "12345") as browser:
+                assert (await browser.next())["event"] == "EventsMissed"
+
+
+async def test_a_busy_store_sends_a_part_and_says_so(tmp_path: Path) -> None:
+    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler, scheduler.running():
+        server = page_server(scheduler, port=0, token=TOKEN)
+        async with server.running(), following(server) as browser:
+            await scheduler.submit_many([send.prepare(f"photo {n}") for n in range(200)])
+            messages = await browser.until("EventsMissed")
+            assert len(messages) <= 2 * MOST_AT_ONCE
+            last = await send.submit("last")
+            # The listener rests for a moment, in which events are left out.
+            submitting = asyncio.create_task(_submit_forever())
+            while max(_tasks(messages)) <= last.id:
+                messages.append(await browser.next())
+            submitting.cancel()
+
+
+async def _submit_forever() -> None:
+    for n in count():
+        await (await send.submit(f"more {n}")).wait()
+
+
+async def test_all_pages_share_one_listener(tmp_path: Path) -> None:
+    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler, scheduler.running():
+        server = page_server(scheduler, port=0, token=TOKEN)
+        async with server.running(), following(server) as one, following(server) as other:
+            assert len(scheduler._bus._listeners) == 1
+            handle = await send.submit("photo")
+            for browser in (one, other):
+                assert (await browser.until("TaskCompleted"))[-1]["task_id"] == handle.id
+
+
+async def test_open_streams_end_when_the_server_or_the_scheduler_does(tmp_path: Path) -> None:
+    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler:
+        server = page_server(scheduler, port=0, token=TOKEN)
+        async with asyncio.timeout(PATIENCE):
+            async with following_open(server) as browser:
+                server.end()
+                with pytest.raises(EOFError):
+                    await browser.next()
+
+
+@asynccontextmanager
+async def following_open(server: PageServer) -> AsyncIterator[Browser]:
+    async with server.running(), following(server) as browser:
+        yield browser
+
+
+async def test_events_have_no_secrets_under_redaction(tmp_path: Path) -> None:
+    async with Scheduler(tmp_path / "tasks.db") as opened:
+        page = page_of(opened, redact=lambda record: record)
+    async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler, scheduler.running():
+        listener = scheduler.events()
+        handle = await lose.options(label="s3cret", tags={"a": "s3cret"}, key="s3cret").submit("s3cret")
+        await handle.wait()
+        events = []
+        async for event in listener:
+            events.append(event_json(event, page._stream._left_out))
+            if type(event).__name__ == "TaskDeadLettered":
+                break
+    assert len(events) >= 3
+    assert [event for event in events if "s3cret" in event] == []
