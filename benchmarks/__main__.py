@@ -58,7 +58,7 @@ MEASUREMENTS = {
 }
 """The name of each measurement and the module whose ``measure`` does it."""
 BY_DEFAULT = [name for name in MEASUREMENTS if name != "growth"]
-"""What runs if nothing is asked for by name."""
+"""The measurements that run if none is named."""
 RESULTS = Path("bench.json")
 
 
@@ -84,7 +84,7 @@ def main() -> int:
     numbers = {key: value for report in reports.values() for key, value in report.numbers.items()}
     before = _measured_before()
     if set(BY_DEFAULT) <= set(arguments.only):
-        # Numbers that no measurement gives any more are dropped.
+        # Drop the numbers that no measurement returns any more.
         before = {"about": {"growth": before.get("about", {}).get("growth", {})}}
     found = {**before, **numbers, "about": {**before.get("about", {}), **about}}
     RESULTS.write_text(json.dumps(found, indent=2) + "\n")
@@ -122,7 +122,7 @@ def _refuse_memory_disk(folder: Path) -> None:
 
 
 def _filesystem(folder: Path) -> str:
-    """The kind of file system that holds ``folder``, as far as the kernel tells."""
+    """Return the type of the file system that holds ``folder``, as far as the kernel reports it."""
     try:
         mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     except OSError:

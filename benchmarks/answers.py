@@ -58,7 +58,7 @@ def add_snapshots(report: Report, name: str, stores: Mapping[str, str | Path]) -
 
 
 async def _explain(store: str | Path, aging: Aging | None, id: int) -> list[float]:
-    """Milliseconds of each answer."""
+    """Return the milliseconds of each answer."""
     async with Scheduler(store, domains=[domain], aging=aging) as scheduler:
         took: list[float] = []
         for _ in range(ASKED + 1):
@@ -69,7 +69,7 @@ async def _explain(store: str | Path, aging: Aging | None, id: int) -> list[floa
 
 
 async def _snapshot(store: str | Path) -> list[float]:
-    """Milliseconds of each answer."""
+    """Return the milliseconds of each answer."""
     async with Scheduler(store, domains=[domain]) as scheduler:
         took: list[float] = []
         for _ in range(ASKED + 1):
@@ -82,7 +82,7 @@ async def _snapshot(store: str | Path) -> list[float]:
 
 
 def _status(file: Path) -> float:
-    """Seconds."""
+    """Return the seconds that the process took."""
     began = time.perf_counter()
     run_child(["-m", "taskmill", "status", str(file)])
     return time.perf_counter() - began

@@ -15,12 +15,12 @@ CHUNK = 10_000
 
 
 def deep_file(settings: Settings) -> Path:
-    """The shared file; whoever takes tasks out of it puts as many back."""
+    """Return the shared file. A measurement that takes tasks out of it must put as many back."""
     return grouped_file(settings, 1)
 
 
 def grouped_file(settings: Settings, groups: int) -> Path:
-    """The same with as many tasks in each of several groups."""
+    """Return a similar file, with the tasks spread evenly over several groups."""
     folder = settings.folder / f"backlog-{groups}"
     file = folder / "tasks.db"
     if not folder.exists():
@@ -33,7 +33,7 @@ def grouped_file(settings: Settings, groups: int) -> Path:
 
 
 def copy_of(file: Path, settings: Settings) -> Path:
-    """A copy to be spoilt, with its log; the file must not be open."""
+    """Return a copy of the file and its log, which may be changed. The file must not be open."""
     copy = settings.new_file("copy")
     for suffix in ("", "-wal"):
         if (part := file.with_name(file.name + suffix)).exists():

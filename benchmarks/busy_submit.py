@@ -4,7 +4,7 @@ busy.
 Eight handlers burn the CPU on the loop in slices of 0.5 ms and yield between them; when one ends, the next is
 started. So one turn of the loop lasts at least 4 ms, and a submit needs several. The samples are of a type
 that never gets a slot meanwhile, one at a time with a short pause. ``busy_handler_share`` is the part of the
-wall time that handlers got to burn; 1 would be an engine that costs nothing. ``about`` has the same with
+wall time in which handlers ran; it would be 1 if the scheduler cost nothing. ``about`` has the same with
 handlers of a single slice, where every 0.5 ms of work pays for a whole task.
 """
 
@@ -40,7 +40,7 @@ def measure(settings: Settings) -> Report:
 
 
 async def _sample(settings: Settings, slices: int) -> tuple[list[float], float, float]:
-    """Milliseconds of each submit, the share of time handlers burned, and how many of them ended per second."""
+    """Return the milliseconds of each submit, the share of time that handlers used, and how many ended per second."""
     domain = Domain("bench")
     burned = ended = 0
 
@@ -57,7 +57,7 @@ async def _sample(settings: Settings, slices: int) -> tuple[list[float], float, 
 
     @domain.task(priority=Priority.IDLE)
     async def sampled(i: int) -> None:
-        """Waits behind all burning."""
+        """Wait behind all burning tasks."""
 
     waits: list[float] = []
     file = settings.new_file("busy")

@@ -1,8 +1,8 @@
 """``submit_concurrent_vs_raw``: 200 callers that each await one durable ``task.submit(i)`` after the other.
 
-Against the bare inserts of :mod:`benchmarks.raw_sqlite` in batches of 100, same table, same fsync per commit.
-Every submit on our side is acknowledged on its own and returns after its commit; that callers share commits
-is what is measured. Nothing is dispatched meanwhile.
+The bare inserts of :mod:`benchmarks.raw_sqlite` use the same table, in batches of 100, with the same fsync per commit.
+On our side every submit is acknowledged on its own and returns after its commit. The benchmark measures how well
+callers share commits. Nothing is dispatched meanwhile.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """``cron_10k_initialize_s`` and ``cron_10k_idle_ms_per_min``: what 10,000 declared cron tasks cost.
 
-A ``CronScheduler`` on a file is initialized with them, first without and then with stored state; the slower counts.
-Then nothing is due for a while, and all the processor time that passes is scaled to a minute; of three such times the
-one in the middle counts, since a machine that has taken the memory of an idle process away charges for giving it back.
-That is measured in memory: on a file looking for other processes, five times a second, takes some 50 to 100 ms per
-minute, cron or not, in which the price of cron is lost. What it takes there, with cron tasks and without any, is under
-``about``.
+A ``CronScheduler`` on a file is initialized with them, first without and then with stored state; the slower one counts.
+Then nothing is due for a while, and the processor time of that while is scaled to a minute. The median of three such
+times counts: the system may swap out an idle process and then charge it for swapping in. This part uses a queue in
+memory, because on a file the check for other processes, five times a second, takes 50 to 100 ms per minute with or
+without cron, which hides the cost of cron. ``about`` has the times on a file, with cron tasks and without.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ async def _initialize(file: Path) -> float:
 
 
 def _idle(file: Path | str, tasks: int, seconds: float) -> float:
-    """Milliseconds of processor time per minute in which nothing is due."""
+    """Return the milliseconds of processor time per minute in which nothing is due."""
     return asyncio.run(_wait(file, tasks, seconds))
 
 
 async def _wait(file: Path | str, tasks: int, seconds: float) -> float:
     cron = CronScheduler(file)
     await cron.initialize(_registrations(tasks))
-    # By then nobody looks often for other processes any more.
+    # By then the checks for other processes have become rare.
     await asyncio.sleep(3)
     began = time.process_time()
     await asyncio.sleep(seconds)
@@ -73,7 +72,7 @@ async def _wait(file: Path | str, tasks: int, seconds: float) -> float:
 
 
 def _registrations(count: int) -> list[CronTuple]:
-    """Spread over the minutes of a month that is not near."""
+    """Return cron tasks, spread over the minutes of a distant month."""
     month = (datetime.now().astimezone().month + 5) % 12 + 1
     return [(f"task {n}", f"{n % 60} {n // 60 % 24} {n % 28 + 1} {month} *", _nothing, 60.0) for n in range(count)]
 

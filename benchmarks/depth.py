@@ -38,7 +38,7 @@ def measure(settings: Settings) -> Report:
 
 
 def _dispatch(file: Path, waiting: int) -> float:
-    """Seconds per task over ``DISPATCHED`` tasks."""
+    """Return the seconds per task over ``DISPATCHED`` tasks."""
     moments: list[float] = []
 
     async def run() -> None:

@@ -99,7 +99,7 @@ def _huey(settings: Settings, tasks: int) -> float:
 
 
 def _fill_huey(file: Path, tasks: int) -> None:
-    """Filling is not measured, so it need not wait for the disk."""
+    """Store the tasks without waiting for the disk: filling is not measured."""
     huey = _new_huey(file, fsync=False)
     noop = huey.task(name="noop")(lambda i: None)
     for i in range(tasks):
@@ -110,7 +110,7 @@ def _fill_huey(file: Path, tasks: int) -> None:
 def _new_huey(file: Path, **options: Any) -> Any:
     from huey import SqliteHuey
 
-    # Its consumer would print two lines per task; silence is in huey's favour.
+    # Its consumer would print two lines per task; without them huey is faster.
     logging.getLogger("huey").setLevel(logging.WARNING)
     return SqliteHuey(filename=str(file), **options)
 

@@ -82,7 +82,7 @@ def _waiting(settings: Settings) -> int:
 
 
 def _dispatch(place: str, groups: int, stream: str) -> float:
-    """Starts of no-op tasks per second."""
+    """Return the starts of no-op tasks per second."""
 
     async def run() -> tuple[float, int]:
         bench = Bench()
@@ -105,7 +105,7 @@ def _dispatch(place: str, groups: int, stream: str) -> float:
 
 
 def _stream(name: str, groups: int) -> list[Submission]:
-    """What comes due while the clock runs: one task after the other, or the same tasks each second."""
+    """Return the tasks that come due while the clock runs: one after the other, or the same ones each second."""
     if name == "none":
         return []
     count = PER_SECOND if name == "flaky" else int(PER_SECOND * (SECONDS + 1))

@@ -98,7 +98,7 @@ def _group(n: int) -> str:
 
 
 def _domain(at: Callable[[], None], **held_options: Any) -> Domain:
-    """The task type of the other measurements, and one that a rate limit may hold back."""
+    """Return a domain with the task type of the other measurements, and one that a rate limit may hold back."""
     domain = Domain("bench")
 
     @domain.task
@@ -107,7 +107,7 @@ def _domain(at: Callable[[], None], **held_options: Any) -> Domain:
 
     @domain.task(**held_options)
     async def held(i: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     return domain
 
@@ -127,7 +127,7 @@ async def _submit(scheduler: Scheduler, type: str, tasks: int, group_of: GroupOf
 
 
 def _dispatch(file: Path, waiting: int, settings: Mapping[str, Any], group_of: GroupOf | None = None) -> float:
-    """Seconds per task over ``DISPATCHED`` tasks."""
+    """Return the seconds per task over ``DISPATCHED`` tasks."""
     moments: list[float] = []
     scheduler_settings = {name: value for name, value in settings.items() if name != "rate"}
     held_options = {name: value for name, value in settings.items() if name == "rate"}

@@ -40,7 +40,7 @@ tree = Domain("bench")
 
 @tree.task
 async def noop(i: int) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 @tree.task

@@ -1,7 +1,7 @@
 """How cost grows with the number of waiting tasks: one file that is filled step by step, from 1,000 to 10,000,000.
 
 At each depth it measures the time per dispatched task, one durable submit, ``snapshot``, the time from opening the file
-to the first handler, and the size of the file. There are 100 groups. Nothing has a target: the numbers make the table
+to the first handler, and the size of the file. There are 100 groups. No number has a target: the numbers make the table
 of :file:`docs/explanation/speed.md`. It takes some minutes and two gigabytes, so it runs only if it is asked for by
 name.
 """

@@ -1,9 +1,9 @@
 """``import_ms_over_stdlib``: what ``import taskmill`` costs beyond the standard modules it needs.
 
-Which standard modules those are is asked of a child that imports taskmill and lists ``sys.modules``. Then fresh
-interpreters import either that list or taskmill, in turn, each timing only the import; the difference of the medians
-counts. msgspec is ours to answer for, so it is not on the list. Bytecode is cached in a folder of its own and is there
-before the first timing, as it is for an installed package, whatever the environment says about writing it.
+A child process imports taskmill and lists the standard modules in ``sys.modules``. Fresh interpreters import either
+that list or taskmill, alternately, and each times only the import. The difference of the medians counts. msgspec is a
+dependency of ours, so it is not on the list. Bytecode is cached in a separate folder before the first timing, as it is
+for an installed package, whatever the environment says about writing it.
 """
 
 from __future__ import annotations

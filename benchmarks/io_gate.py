@@ -39,7 +39,7 @@ CALLERS = 4
 """Callers that submit small tasks, one after the other."""
 SLOTS = LARGE_TASKS + CALLERS
 PAUSE = 0.01
-"""Seconds that they wait in between."""
+"""Seconds between two submits of a caller."""
 
 domain = Domain("io")
 content = os.urandom(PART)
@@ -59,13 +59,13 @@ def _write(file: Path, parts: int, size: int) -> None:
 
 @domain.task(priority=Priority.LOW, io=lambda file, parts: IoBudget(disk_write=parts * PART))
 def large(file: Path, parts: int) -> None:
-    """Write much, part by part."""
+    """Write many bytes, part by part."""
     _write(file, parts, PART)
 
 
 @domain.task(priority=Priority.HIGH)
 def small(file: Path) -> None:
-    """Write little, and wait for the disk."""
+    """Write few bytes, and wait for the disk."""
     began = time.perf_counter()
     _write(file, 1, 16_384)
     took.append(time.perf_counter() - began)
@@ -89,7 +89,7 @@ def measure(settings: Settings) -> Report:
         report.about[f"{name}_megabytes_per_s"] = summary([rate / MEGABYTE for rate in found])
         report.about[f"{name}_small_tasks"] = len(all_took[name])
         report.about[f"{name}_small_p99_ms"] = significant(percentile(all_took[name], 99) * 1000)
-    # Of all rounds together: a hundredth of the tasks of one round are few.
+    # Percentile over all rounds together: one percent of the tasks of one round is too few.
     ratio = percentile(all_took["gated"], 99) / percentile(all_took["ungated"], 99)
     report.add("io_gate_small_p99_ratio", ratio, Target("<=", 0.5))
     report.add_ratio("io_gate_throughput_ratio", rates["gated"], rates["ungated"], Target(">=", 0.8))
@@ -97,7 +97,7 @@ def measure(settings: Settings) -> Report:
 
 
 async def _learn(file: Path, parts: int) -> float:
-    """Let a scheduler see what the disk sustains; returns that, in bytes per second."""
+    """Let a scheduler measure what the disk sustains; return that, in bytes per second."""
     folder = _new_folder(file)
     seeing = Scheduler(file, domains=[domain], max_concurrency=LARGE_TASKS, resources=True)
     async with seeing as scheduler, scheduler.running():
@@ -113,7 +113,7 @@ async def _learn(file: Path, parts: int) -> float:
 
 
 def _run(file: Path, parts: int, all_took: list[float], *, gated: bool) -> float:
-    """Bytes per second that the large tasks moved; what the small ones took is added to ``all_took``."""
+    """Return the bytes per second of the large tasks; add the durations of the small ones to ``all_took``."""
     took.clear()
     folder = _new_folder(file)
     flush_to_disk()

@@ -29,7 +29,7 @@ Keys = Callable[[int], list[str]]
 
 @domain.task(key=lambda key: key)
 async def once(key: str) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 def measure(settings: Settings) -> Report:
@@ -65,7 +65,7 @@ def _random(count: int) -> list[str]:
 
 
 def _time_per_task(settings: Settings, file: Path, keys: Keys) -> float:
-    """Microseconds."""
+    """Return the microseconds per task."""
     copy = copy_of(file, settings)
     took = asyncio.run(_submit(copy, settings.tasks, BATCH, keys))
     settings.discard(copy)
@@ -74,7 +74,7 @@ def _time_per_task(settings: Settings, file: Path, keys: Keys) -> float:
 
 
 async def _submit(file: Path, tasks: int, batch: int, keys: Keys) -> float:
-    """Seconds."""
+    """Return the seconds that the submits took."""
     async with Scheduler(file, domains=[domain]) as scheduler:
         began = time.perf_counter()
         for _ in range(tasks // batch):

@@ -25,17 +25,17 @@ domain = Domain("keyed")
 
 @domain.task
 async def plain(i: int) -> None:
-    """No key."""
+    """Have no key."""
 
 
 @domain.task(key=lambda i: f"order-{i}")
 async def once(i: int) -> None:
-    """Kept if it is there already."""
+    """Keep a waiting task with the same key."""
 
 
 @domain.task(key=lambda i: f"order-{i}", on_duplicate="supersede")
 async def latest(i: int) -> None:
-    """Replaced if it is there already."""
+    """Replace a waiting task with the same key."""
 
 
 SIDES: dict[str, tuple[Task[[int], None], str]] = {
@@ -43,7 +43,7 @@ SIDES: dict[str, tuple[Task[[int], None], str]] = {
     "dedup": (once, "duplicate"),
     "supersede": (latest, "superseded"),
 }
-"""What each side submits, and what must become of it."""
+"""For each side: what it submits, and what must become of it."""
 
 
 def measure(settings: Settings) -> Report:
@@ -60,7 +60,7 @@ def measure(settings: Settings) -> Report:
 
 
 def _rate(settings: Settings, side: str, tasks: int, callers: int) -> float:
-    """Submits per second."""
+    """Return the submits per second."""
     file = settings.new_file(side)
     task, wanted = SIDES[side]
 

@@ -21,7 +21,7 @@ from taskmill import Domain, Group, Scheduler
 
 CHUNK = 10_000
 WORK = 40_000
-"""More than start in the other group meanwhile."""
+"""More tasks than start in the other group meanwhile."""
 LONGEST_GAP = Target("<=", 100)
 
 
@@ -46,13 +46,13 @@ def _measure(report: Report, place: str, paused: int, prefix: str) -> None:
 
 
 async def _resume(place: str, paused: int) -> tuple[float, float, float]:
-    """The longest gap, how long the call took, and how long all of it."""
+    """Return the longest gap, the duration of the call, and the time until all tasks have their time back."""
     domain = Domain("bench")
     starts: list[float] = []
 
     @domain.task(group="paused", ttl=3600)
     async def held(i: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     @domain.task(group="other")
     async def work(i: int) -> None:

@@ -2,8 +2,8 @@
 scheduler.
 
 One task at a time, each after the one before has ended and the scheduler has gone back to sleep. Full
-durability: the time holds two commits, the submission's and the claim's. ``about`` tells what a commit of one
-row costs in the bare loop on this disk, measured in the same run.
+durability: the time includes two commits, the submission's and the claim's. ``about`` has the cost of a commit of one
+row in the bare loop on this disk, measured in the same run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def measure(settings: Settings) -> Report:
 
 
 async def _sample(settings: Settings) -> tuple[list[float], list[float]]:
-    """Milliseconds until ``submit`` returned, and until the handler started."""
+    """Return the milliseconds until ``submit`` returned, and until the handler started."""
     domain = Domain("bench")
     began_at = 0.0
     submitted: list[float] = []

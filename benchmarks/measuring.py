@@ -1,7 +1,7 @@
-"""What every measurement shares: settings, targets, interleaved rounds, medians, percentiles, scratch files.
+"""The parts that all measurements share: settings, targets, interleaved rounds, medians, percentiles, scratch files.
 
-A number from one machine says little, a ratio of two numbers taken side by side says something. So the sides
-of a comparison run alternately in one process, the order turns around each round, and the median of the
+A number from one machine says little; a ratio of two numbers measured side by side says more. So the sides
+of a comparison run alternately in one process, the order is reversed each round, and the median of the
 rounds counts.
 """
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a number should be."""
+    """The value that a number should have, or its bound."""
 
     relation: Literal[">=", "<=", "<"]
     limit: float
@@ -46,7 +46,7 @@ class Target:
 
 @dataclass(slots=True)
 class Report:
-    """The numbers of one measurement, their targets, and everything raw that led to them."""
+    """The numbers of one measurement, their targets, and the raw values behind them."""
 
     numbers: dict[str, float] = field(default_factory=dict[str, float])
     targets: dict[str, Target] = field(default_factory=dict[str, Target])
@@ -78,7 +78,7 @@ class Settings:
         self._count = itertools.count(1)
 
     def new_file(self, stem: str) -> Path:
-        """A database name nobody has used, in a folder of its own."""
+        """Return an unused name of a database, in a folder of its own."""
         folder = self.folder / f"{stem}-{next(self._count)}"
         folder.mkdir()
         return folder / "tasks.db"
@@ -88,7 +88,7 @@ class Settings:
 
 
 def interleaved(rounds: int, sides: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """Run every side once per round, in turning order; returns what each gave, round by round."""
+    """Run every side once per round, in alternating order; return the results of each, round by round."""
     found: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
         names = list(sides) if turn % 2 == 0 else list(reversed(list(sides)))
@@ -99,7 +99,7 @@ def interleaved(rounds: int, sides: Mapping[str, Callable[[], float]]) -> dict[s
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
-    """Return the ratio of each round: what slows a whole round slows both of its sides."""
+    """Return the ratio of each round: a disturbance of a whole round slows both of its sides."""
     return [a / b for a, b in zip(above, below, strict=True)]
 
 
@@ -109,7 +109,7 @@ def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least ``percent`` of all values do not exceed."""
+    """Return the smallest value that at least ``percent`` of all values do not exceed."""
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * percent / 100) - 1, 0)]
 
@@ -131,17 +131,17 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def significant(value: float) -> float:
-    """Four digits: more would pretend."""
+    """Round to four digits: more would suggest a precision that is not there."""
     return float(f"{value:.4g}")
 
 
 def flush_to_disk() -> None:
-    """What earlier steps left to the system to write must not be paid for by the next."""
+    """Write everything that earlier steps left in the system's cache, so that the next step does not pay for it."""
     os.sync()
 
 
 def run_child(arguments: Sequence[str], **environment: str) -> str:
-    """Run a fresh interpreter with the same taskmill; returns what it printed."""
+    """Run a fresh interpreter with the same taskmill; return what it printed."""
     done = subprocess.run(
         [sys.executable, *arguments],
         env={**child_environment(), **environment},

@@ -47,7 +47,7 @@ def measure(settings: Settings) -> Report:
 
 
 def resident_mb(field: str) -> float:
-    """``VmRSS`` or ``VmHWM`` of this process."""
+    """Return ``VmRSS`` or ``VmHWM`` of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) / 1024

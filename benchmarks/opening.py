@@ -2,8 +2,8 @@
 
 Four ways: as it was closed, with the system's cache of the file dropped, after a dispatcher with running
 tasks was killed with SIGKILL, and after such a kill with the cache dropped. The number is the worst of all.
-The clock runs around ``Scheduler.open()`` until the first handler starts, so recovery and the first look at
-the queue are in it; importing Python modules is not. ``open_10k_groups_s`` is the median of several openings of
+The clock runs from ``Scheduler.open()`` to the start of the first handler: it includes recovery and the first read of
+the queue, but not importing Python modules. ``open_10k_groups_s`` is the median of several openings of
 a file as it was closed, whose tasks are in 10,000 groups.
 """
 
@@ -86,7 +86,7 @@ def _drop_cache(file: Path) -> None:
 
 
 async def _open(file: str) -> None:
-    """Open, and dispatch one task."""
+    """Open the file, and dispatch one task."""
     first: list[float] = []
     domain, reached = countdown_domain(1, lambda _: first.append(time.perf_counter()))
     scheduler = Scheduler(file, domains=[domain])
@@ -100,7 +100,7 @@ async def _open(file: str) -> None:
 
 
 async def _hang(file: str) -> None:
-    """Start tasks that never end, say so, and wait for the kill."""
+    """Start tasks that never end, print a line, and wait for the kill."""
     hanging = Domain("bench")
     left = RUNNING_WHEN_KILLED
 

@@ -31,7 +31,7 @@ SELECT group_name, type, status, count(*) FROM stored GROUP BY group_name, type,
 
 
 def deep_database(server: Server, waiting: int, groups: int = 1) -> str:
-    """The address of a new database with so many waiting tasks, as many in each of several groups."""
+    """Return the address of a new database with this many waiting tasks, spread evenly over the groups."""
     address = new_database(server)
 
     async def make_tables() -> None:
@@ -48,6 +48,6 @@ def deep_database(server: Server, waiting: int, groups: int = 1) -> str:
 
 
 def fill_up(address: str, waiting: int, groups: int = 1) -> None:
-    """Store tasks until so many wait."""
+    """Store tasks until this many wait."""
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute(FILL, {"waiting": waiting, "groups": groups})

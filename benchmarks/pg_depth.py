@@ -1,7 +1,7 @@
 """``pg_depth_1m_vs_1k``: time per dispatched task on PostgreSQL with 1,000,000 waiting, over the same with 1,000.
 
 As in :mod:`benchmarks.depth`, both sides dispatch the same number of tasks with the same settings, and the clock runs
-from the start of the first handler to the start of the last. With 100 slots, so that what the server does weighs more
+from the start of the first handler to the start of the last. There are 100 slots, so that the server's work weighs more
 than the disk. Tasks are stored by the server itself, before the clock runs and again after each round, so that every
 round starts from the same depth.
 """
@@ -43,7 +43,7 @@ def measure(settings: Settings) -> Report:
 
 
 def _dispatch(server: Server, address: str, waiting: int) -> float:
-    """Seconds per task over ``DISPATCHED`` tasks."""
+    """Return the seconds per task over ``DISPATCHED`` tasks."""
     moments: list[float] = []
 
     async def run() -> None:

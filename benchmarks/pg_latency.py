@@ -1,7 +1,7 @@
 """``pg_latency_p50_ms``, ``pg_latency_p99_ms``: from ``submit`` to the start of the handler in another process.
 
 The cluster is idle: one node, in a process of its own, and this process, which only submits. One task at a time, each
-after the one before has ended. The time holds two commits, the submission's and the claim's, and the notification by
+after the one before has ended. The time includes two commits, the submission's and the claim's, and the notification by
 which the node learns of the task.
 """
 
@@ -32,7 +32,7 @@ def measure(settings: Settings) -> Report:
 
 
 async def _sample(address: str, samples: int) -> tuple[list[float], list[float]]:
-    """Milliseconds until ``submit`` returned, and until the handler started."""
+    """Return the milliseconds until ``submit`` returned, and until the handler started."""
     submitted: list[float] = []
     started: list[float] = []
     async with Scheduler(address, domains=[domain]):

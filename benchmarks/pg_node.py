@@ -1,6 +1,6 @@
 """A node of a cluster in a process of its own: ``python -m benchmarks.pg_node ADDRESS SLOTS``.
 
-It says ``ready`` and begins at a line of its standard input, works until the next, and then tells when its first
+It prints ``ready``, begins at a line of its standard input and works until the next. Then it prints when its first
 handler started and its last one ended, by the clock that all processes of a machine share.
 """
 
@@ -23,7 +23,7 @@ _moments: list[float] = []
 
 @domain.task
 async def pause(i: int) -> None:
-    """Waits, as for an answer from elsewhere."""
+    """Wait, as for an answer from another service."""
     _moments.append(time.monotonic())
     await asyncio.sleep(PAUSE)
     _moments.append(time.monotonic())
@@ -31,7 +31,7 @@ async def pause(i: int) -> None:
 
 @domain.task
 async def moment() -> float:
-    """When it was started."""
+    """Return when it was started."""
     return time.monotonic()
 
 
@@ -58,7 +58,7 @@ class Node:
             raise RuntimeError("a node did not begin")
 
     def end(self) -> tuple[float, float]:
-        """When its first handler started and its last one ended."""
+        """Return when its first handler started and its last one ended."""
         self._say("end")
         first, last = json.loads(self._read())
         self._process.wait()

@@ -1,7 +1,7 @@
 """``pg_two_nodes_vs_one``: what a second node adds where handlers wait 5 ms.
 
 Nodes are processes with the default of 8 slots. The queue is full before they begin; the clock runs from the start of
-the first handler to the end of the last, wherever these were.
+the first handler to the end of the last, on any node.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 At its defaults it is one consumer on asyncpg and asyncio's own loop, with the default batch size and concurrency of its
 ``run``.
 
-At its best it runs as its guide to performance says: asyncpg, which it names the faster of its drivers; uvloop, as its
-command line has it; its settings for autovacuum; larger batches where jobs are short; no limit on jobs at once. Its
+At its best it runs as its guide to performance says: asyncpg, the fastest of its drivers by its own word; uvloop, as on
+its command line; its settings for autovacuum; larger batches where jobs are short; no limit on jobs at once. Its
 benchmark has five consumers in one process, each with a connection; one with large batches is the other way to keep a
 server busy.
 
@@ -29,7 +29,7 @@ CHUNK = 1_000
 
 
 class Drain(Protocol):
-    """Fills a queue, calls ``filled`` and returns the seconds until it was empty."""
+    """Fills a queue, calls ``filled`` and returns the seconds until the queue is empty."""
 
     def __call__(self, address: str, tasks: int, filled: Callable[[], None], /) -> float: ...
 

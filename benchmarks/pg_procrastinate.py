@@ -1,6 +1,6 @@
 """Procrastinate at its defaults and at its best, for :mod:`benchmarks.pg_drain`.
 
-One worker with its psycopg connector, as its documentation has it for ``async`` tasks. At its defaults it runs one job
+One worker with its psycopg connector, as its documentation shows for ``async`` tasks. At its defaults it runs one job
 at a time, on asyncio's own loop; at its best many at once, on uvloop, with a pool that is large enough for them. It
 keeps finished jobs, which is its default. The clock stops with the last handler.
 """
@@ -37,7 +37,7 @@ async def _drain(
 ) -> float:
     from procrastinate import App, PsycopgConnector
 
-    # Its worker would log several lines per job; silence is in its favour.
+    # Its worker would log several lines per job; without them it is faster.
     logging.getLogger("procrastinate").setLevel(logging.WARNING)
     app = App(connector=PsycopgConnector(conninfo=address, **pool))
     left = tasks

@@ -1,6 +1,6 @@
 """A PostgreSQL server of its own for the measurements, with ``fsync`` on, from the binaries that the tests use.
 
-Its data lie where temporary files go, which must be a real disk.
+Its data directory is among the temporary files, which must be on a real disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def bench_server() -> Iterator[Server]:
 
 
 def new_database(server: Server) -> str:
-    """The address of an empty database."""
+    """Return the address of an empty database."""
     name = f"bench_{next(_numbers)}"
     with psycopg.connect(address(server.folder), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
@@ -34,6 +34,6 @@ def new_database(server: Server) -> str:
 
 
 def settle(server: Server) -> None:
-    """What earlier steps left to the server to write must not be paid for by the next."""
+    """Write everything that earlier steps left in the server's memory, so that the next step does not pay for it."""
     with psycopg.connect(address(server.folder), autocommit=True) as connection:
         connection.execute("CHECKPOINT")

@@ -1,7 +1,7 @@
 """``progress_report_us``: what a handler pays for a report of progress, and how many of them are written.
 
-One task reports a million times, in each of the ways there are; the slowest way counts. Handlers on the loop and in a
-thread are measured. What reaches the file is counted by the events that announce it, one per write.
+One task reports a million times, in each of the possible ways; the slowest way counts. Handlers on the loop and in a
+thread are measured. Writes to the file are counted by the events that announce them, one per write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from taskmill import Context, Domain, Scheduler
 from taskmill.events import Event, TaskProgressed
 
 MOST_WRITES = 50
-"""A handful for each second that it takes."""
+"""A handful for each second of the run."""
 
 CHUNK = 10_000
 """Reports that are timed together; the median of the chunks counts."""
@@ -47,13 +47,13 @@ def _report(ctx: Context, way: str, reports: int) -> None:
 
 @domain.task
 async def on_loop(ctx: Context, way: str, reports: int) -> None:
-    """Reports from the event loop."""
+    """Report from the event loop."""
     _report(ctx, way, reports)
 
 
 @domain.task
 def in_thread(ctx: Context, way: str, reports: int) -> None:
-    """Reports from a thread."""
+    """Report from a thread."""
     _report(ctx, way, reports)
 
 

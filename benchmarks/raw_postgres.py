@@ -3,7 +3,7 @@
 It uses the project's own migration, so tables and indexes are the same, and one connection. Everything goes in batches
 of 100: one insert from arrays, one ``UPDATE … RETURNING`` behind ``FOR UPDATE SKIP LOCKED`` for the claim, one
 ``DELETE`` that feeds an ``INSERT`` for the move to history. The move of one batch shares its transaction with the claim
-of the next. It keeps no tally, no tags, no tokens, checks no payload, calls nobody.
+of the next. It keeps no tally, no tags, no tokens, checks no payload and calls no handler.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RawQueue:
                 self.connection.execute(INSERT, (now, now, payloads))
 
     def work(self) -> int:
-        """Claim and finish until nothing waits; returns how many."""
+        """Claim and finish rows until none waits; return how many there were."""
         done = 0
         held: list[int] = []
         while True:

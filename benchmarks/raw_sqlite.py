@@ -90,7 +90,7 @@ class RawQueue:
             self.connection.execute("COMMIT")
 
     def work(self) -> int:
-        """Claim and finish until nothing waits; returns how many."""
+        """Claim and finish rows until none waits; return how many there were."""
         done = 0
         held: list[int] = []
         while rows := self._turn(held):
@@ -99,7 +99,7 @@ class RawQueue:
         return done
 
     async def work_with_handlers(self, handler: Callable[..., Coroutine[Any, Any, None]]) -> int:
-        """The same, and call a handler with each payload, each in an asyncio task of its own."""
+        """Do the same, and call a handler with each payload, each in an asyncio task of its own."""
         done = 0
         held: list[int] = []
         while rows := self._turn(held):
@@ -109,7 +109,7 @@ class RawQueue:
         return done
 
     def _turn(self, held: list[int]) -> list[tuple[int, str]]:
-        """Finish the rows that are held and claim the next."""
+        """Finish the held rows and claim the next."""
         now = _now_ms()
         self.connection.execute("BEGIN IMMEDIATE")
         if held:

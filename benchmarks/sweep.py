@@ -1,6 +1,6 @@
 """``dispatch_during_sweep``: rate of dispatch while 50,000 of 200,000 waiting tasks expire, over the rate without.
 
-The stale tasks were submitted before the others and stand in front of them in the queue, as after a night without a
+The stale tasks were submitted before the others and are in front of them in the queue, as after a night without a
 dispatcher: all of their deadlines have passed when dispatching starts. The clock runs from then until the last of them
 is in history; beside it no-op tasks of another group are dispatched, and their rate counts. The other side has only the
 other 150,000 tasks, and works on them for a fixed time. Both run with the defaults and with a caller that waits for the
@@ -25,7 +25,7 @@ STALE = 50_000
 CHUNK = 5_000
 TTL = 0.001
 SECONDS = 2.0
-"""How long the side without a sweep works."""
+"""Seconds that the side without a sweep works."""
 
 
 class Bench:
@@ -82,7 +82,7 @@ def measure(settings: Settings) -> Report:
 
 
 def _filled(settings: Settings, *, stale: int, work: int) -> Path:
-    """A file with tasks that have expired and tasks that have not."""
+    """Return a file with tasks that have expired and tasks that have not."""
     file = settings.new_file("waiting")
     bench = Bench()
 
@@ -98,12 +98,12 @@ def _filled(settings: Settings, *, stale: int, work: int) -> Path:
 
 
 async def _sweep(file: Path, stale: int) -> tuple[float, float]:
-    """Starts of other tasks per second until everything stale is in history, and how many seconds that takes."""
+    """Return the starts of other tasks per second until all stale tasks are in history, and the seconds until then."""
     bench = Bench()
     async with Scheduler(file, domains=[bench.domain]) as scheduler:
         async with scheduler.running():
             began = time.perf_counter()
-            # Deadlines are swept in their order, and ids are given out from 1: this is the last to go.
+            # Deadlines are swept in their order, and ids are assigned from 1: this task is the last.
             await scheduler.wait(stale)
             took = time.perf_counter() - began
             started = bench.started
@@ -114,7 +114,7 @@ async def _sweep(file: Path, stale: int) -> tuple[float, float]:
 
 
 async def _calm(file: Path) -> float:
-    """Starts per second."""
+    """Return the starts per second."""
     bench = Bench()
     async with Scheduler(file, domains=[bench.domain]) as scheduler:
         never = await bench.work.options(run_after=3600).submit(-1)

@@ -40,7 +40,7 @@ def measure(settings: Settings) -> Report:
 class _Times(NamedTuple):
     cancel: float
     answer: float
-    """Until ``cancel`` returned."""
+    """Milliseconds until ``cancel`` returned."""
     commit: float
 
 
@@ -56,7 +56,7 @@ async def _cancel(settings: Settings, parents: int) -> _Times:
 
     @domain.task(name="noop")
     async def noop(i: int) -> None:
-        """Nothing; it is never run."""
+        """Do nothing; it never runs."""
 
     @domain.task
     async def leaf(i: int) -> None:

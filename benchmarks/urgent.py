@@ -22,7 +22,7 @@ WORK = 0.001
 LEAST, MOST = 3_000, 6_000
 """Waiting tasks: below the first number more are submitted between two trials, up to the second."""
 PAUSE = (0.01, 0.05)
-"""Seconds between two trials, at random: longer than a turn, so that its moment does not matter."""
+"""Seconds between two trials, at random: longer than a turn, so that the phase of the turn does not matter."""
 
 
 def measure(settings: Settings) -> Report:

@@ -1,6 +1,6 @@
-"""``web_slowest_page_1m_ms`` and ``web_50_pages_cost``: what the page takes, and what it costs.
+"""``web_slowest_page_1m_ms`` and ``web_50_pages_cost``: how long the page's requests take, and what open pages cost.
 
-The first asks every question of the page about a file with 1,000,000 waiting and 1,000,000 ended tasks, on a server
+The first makes every request of the page about a file with 1,000,000 waiting and 1,000,000 ended tasks, on a server
 without its cache, and gives the slowest median. The second drains a queue while another process has 50 pages open, each
 of which follows events and reads the overview every two seconds, as the page does; it gives the lost part of the rate.
 """
@@ -127,7 +127,7 @@ def _fill_file(file: Path, tasks: int) -> None:
 
 
 async def _ask(file: Path) -> dict[str, list[float]]:
-    """Milliseconds of each answer, by question."""
+    """Return the milliseconds of each answer, by question."""
     took: dict[str, list[float]] = {name: [] for name in QUESTIONS}
     async with Scheduler(file, domains=[domain], retention=None) as scheduler:
         page = dashboard(scheduler)
@@ -148,7 +148,7 @@ async def _ask(file: Path) -> dict[str, list[float]]:
 
 
 def _rate(settings: Settings, pages: int) -> float:
-    """Tasks per second while this many pages are open."""
+    """Return the tasks per second while this many pages are open."""
     file = settings.new_file("watched")
     try:
         return asyncio.run(_drain(file, settings.tasks, pages))

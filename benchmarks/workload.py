@@ -1,4 +1,4 @@
-"""The task that most measurements run: it does nothing, so that only the machinery is measured."""
+"""The task that most measurements run: it does nothing, so that only the scheduler is measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ domain = Domain("bench")
 
 @domain.task
 async def noop(i: int) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 async def fill(scheduler: Scheduler, tasks: int, chunk: int = CHUNK, groups: int = 1) -> None:
@@ -38,7 +38,9 @@ async def check_all_ended(scheduler: Scheduler, tasks: int) -> None:
 
 
 def countdown_domain(tasks: int, at: Callable[[int], None]) -> tuple[Domain, asyncio.Event]:
-    """A domain with the same task type, whose handler counts: ``at(n)`` when the nth starts, event at the last.
+    """Return a domain with the same task type, whose handler counts, and an event that is set when the last one starts.
+
+    ``at(n)`` is called when the nth starts.
 
     More may start before the dispatcher is stopped; they are not counted.
     """

@@ -36,7 +36,7 @@ OUTSIDE = {
 """Pages of the repository that are pages of the site too, and their places there."""
 
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
-"""What keeps a page out of the search: a reader who looks for dead letters wants to use them."""
+"""The marker that keeps a page out of the search: a reader who looks for dead letters wants to use them."""
 
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)

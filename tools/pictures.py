@@ -28,7 +28,7 @@ SLOTS = 12
 TASKS = 500
 SECONDS = 150.0
 WATCHED_SECONDS = 40
-"""How long the page watches before the pictures of what it saw."""
+"""Seconds that the page watches before the pictures that show measurements."""
 
 
 class Picture(NamedTuple):
@@ -54,7 +54,7 @@ PICTURES: Sequence[Picture] = (
     Picture("machine", "machine", is_dark=True),
     Picture("phone", "task/{waiting}", width=390, height=844),
 )
-"""In this order: the first one waits until the page has seen enough."""
+"""The pictures, in this order: the first one waits until the page has seen enough."""
 
 
 class Steady:

@@ -94,7 +94,7 @@ def main() -> int:
     try:
         if arguments.command == "prepare":
             version: str = arguments.version
-            # Both texts are made before one of them is written.
+            # Make both texts before writing one of them.
             source, changelog = with_version(source, version), cut(changelog, version, datetime.now(UTC).date())
             package.write_text(source, encoding="utf-8")
             log.write_text(changelog, encoding="utf-8")

@@ -34,7 +34,7 @@ async def add(one: int, two: int) -> int:
 
 
 class Trace:
-    """What was called since it started."""
+    """The functions and types that were called or passed since it started."""
 
     def __init__(self) -> None:
         self.functions: set[CodeType] = set()

@@ -43,7 +43,7 @@ class Interpreter(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of one version."""
+    """The result of one version."""
 
     version: str
     passed: bool | None

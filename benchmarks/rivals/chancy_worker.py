@@ -11,7 +11,7 @@ from benchmarks.rivals.program import IDLE, PATIENCE, rate
 
 CHUNK = 1_000
 POLL = 1
-"""Seconds between two looks of the worker; a notification makes it look at once. The smallest that it takes."""
+"""Seconds between two polls of the worker, the least that it accepts; a notification makes it poll at once."""
 
 started: asyncio.Queue[float] = asyncio.Queue()
 

@@ -1,4 +1,4 @@
-"""Who takes part, where each keeps its tasks, and what each promises about them."""
+"""The queues that take part, where each keeps its tasks, and what each guarantees about them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Contestant(NamedTuple):
     """None for the Rust original, which is a program of its own."""
     package: str
     promise: str
-    """What survives, and what happens to a task whose process is killed while it runs."""
+    """What survives a crash, and what happens to a task whose process is killed while it runs."""
     prefix: str = ""
-    """What stands before the name of the file."""
+    """The prefix of the name of the file."""
     share: float = 1.0
-    """The part of the tasks that a slow contestant gets; rates are compared."""
+    """The fraction of the tasks that a slow contestant gets; rates are compared."""
 
 
 CONTESTANTS = (

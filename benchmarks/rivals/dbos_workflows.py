@@ -1,7 +1,7 @@
 """DBOS: workflows on a queue, in a file or on PostgreSQL.
 
-Its queue takes at most as many workflows per look as may run, and looks once a second by default; here it looks as
-often as it can be told to.
+Its queue takes at most as many workflows per poll as may run, and polls once a second by default; here it polls as
+often as its settings allow.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from benchmarks.rivals.program import Countdown, Starts, rate, rate_of_submits
 def queue(where: str, handler: Callable[[], None], *, synced: bool = True) -> tuple[Any, Any]:
     from huey import SqliteHuey
 
-    # Its consumer would print two lines per task; silence is in its favour.
+    # Its consumer would print two lines per task; without them it is faster.
     logging.getLogger("huey").setLevel(logging.WARNING)
     huey = SqliteHuey(filename=where, fsync=synced)
     return huey, huey.task(name="noop")(lambda i: handler())

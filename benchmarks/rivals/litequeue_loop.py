@@ -1,6 +1,6 @@
 """litequeue, a table in a file: the threads that pop, run and mark messages are ours.
 
-It sets ``synchronous = NORMAL``; here each connection sets FULL, so that it promises what the others do.
+It sets ``synchronous = NORMAL``; here each connection sets FULL, so that it is as durable as the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.rivals.program import Countdown, Starts, rate, rate_of_submits
 
 POLL = 0.01
-"""Seconds between two looks of an idle thread: the library has no way to wait."""
+"""Seconds between two polls of an idle thread: the library has no way to wait."""
 
 
 def queue(where: str, synchronous: str = "FULL") -> Any:

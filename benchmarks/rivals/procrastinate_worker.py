@@ -16,7 +16,7 @@ CHUNK = 1_000
 def application(where: str, slots: int) -> Any:
     from procrastinate import App, PsycopgConnector
 
-    # Its worker would log several lines per job; silence is in its favour.
+    # Its worker would log several lines per job; without them it is faster.
     logging.getLogger("procrastinate").setLevel(logging.WARNING)
     return App(connector=PsycopgConnector(conninfo=where, min_size=slots, max_size=slots + 2))
 
@@ -59,7 +59,7 @@ async def _submit(where: str, tasks: int, slots: int) -> float:
 
     @app.task(name="noop")  # type: ignore[untyped-decorator]
     async def noop(i: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async with app.open_async():
         await app.schema_manager.apply_schema_async()

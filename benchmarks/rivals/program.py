@@ -1,4 +1,4 @@
-"""What the programs of all contestants share: their command line, a countdown, and the loop that measures latency."""
+"""The parts that the programs of all contestants share: command line, countdown, and the loop that measures latency."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def main() -> None:
     contestant: Contestant = importlib.import_module(f"benchmarks.rivals.{module}").CONTESTANT
     measure = {"drain": contestant.drain, "submit": contestant.submit, "latency": contestant.latency}[workload]
     print(measure(where, int(tasks), int(slots)), flush=True)
-    # Some contestants leave threads behind that would wait for their next look at the queue.
+    # Some contestants leave threads behind that would wait for their next poll of the queue.
     os._exit(0)
 
 

@@ -36,7 +36,7 @@ def number(value: float) -> str:
 
 
 def cell(found: Any) -> str:
-    """Return a median with its range; or why there is none."""
+    """Return a median with its range, or the reason why there is none."""
     if isinstance(found, str):
         return found
     if not found:
@@ -67,7 +67,7 @@ def _median(found: Any) -> float:
 
 
 def described(raw: Mapping[str, Any]) -> str:
-    """Return the part of the page that is written by machine."""
+    """Return the generated part of the page."""
     about, results = raw["about"], raw["results"]
     rounds = f"{about['rounds']} rounds" if about["rounds"] > 1 else "1 round"
     lines = [

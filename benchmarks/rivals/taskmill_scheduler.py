@@ -38,7 +38,7 @@ async def _drain(where: str, tasks: int, slots: int) -> float:
 
     @domain.task
     async def noop(i: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async with scheduler(where, slots, domain) as opened:
         for start in range(0, tasks, CHUNK):
@@ -53,7 +53,7 @@ async def _submit(where: str, tasks: int, slots: int) -> float:
 
     @domain.task
     async def noop(i: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async with scheduler(where, slots, domain):
         began = time.perf_counter()
