@@ -1,4 +1,4 @@
-"""A domain to be wrong about, wrong values, and what it means that a call is refused."""
+"""A domain for wrong calls, wrong values, and a check that a call is refused and stores nothing."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ async def explode(path: str) -> None:
 
 
 def untyped(task: Any) -> Any:
-    """For calls that are wrong on purpose, and that type checkers would find."""
+    """Return the task without its types, for calls that are wrong on purpose and that type checkers would reject."""
     return task
 
 
 def shown(value: object) -> str:
-    """A name for a value in the name of a test."""
+    """Return a name for a value, to be used in the name of a test."""
     return repr(value)[:40].encode("ascii", "backslashreplace").decode().replace("\0", "0")
 
 
 def dump(path: Path) -> dict[str, list[Any]]:
-    """Every row of every table of taskmill."""
+    """Return every row of every table of taskmill."""
     name = name_of(path)
     return _dump_schema(name) if is_postgres(name) else _dump_file(name)
 
@@ -104,7 +104,7 @@ def _dump_schema(address: str) -> dict[str, list[Any]]:
     with psycopg.connect(address) as connection:
         tables = connection.execute(
             "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
-            # Not what nodes say of themselves: that they are alive, and how far they have written.
+            # Leave out the rows that nodes write about themselves: heartbeats, and how far they have written.
             " AND relname NOT IN ('taskmill_commit', 'taskmill_node', 'taskmill_writing')"
         ).fetchall()
         rows = sql.SQL("SELECT * FROM {} ORDER BY 1, 2")
@@ -122,7 +122,7 @@ def unchanged(path: Path) -> Iterator[None]:
 async def refused(
     path: Path, call: Callable[[], Coroutine[Any, Any, Any]], error: type[Exception], names: str
 ) -> Exception:
-    """The call raises exactly this class, says ``names``, and stores nothing."""
+    """Check that the call raises exactly this class, names ``names``, and stores nothing."""
     with unchanged(path), pytest.raises(error) as caught:
         await call()
     assert type(caught.value) is error

@@ -1,9 +1,9 @@
 """Calling the command line: ``Here`` in this process, :func:`taskmill` as the real program.
 
 Starting the program takes a third of a second, so tests call ``main`` in this process. The real program is started once
-per command (test_cli.py), and where a signal, a terminal of its own or another process is what is tested.
+per command (test_cli.py), and where a test is about a signal, a terminal of its own or another process.
 
-Where the test runs on PostgreSQL, a command is given an address in place of the path of a database.
+If the test runs on PostgreSQL, a command gets an address in place of the path of a database.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Here:
         return Done(code, printed.out, printed.err)
 
     def on_terminal(self, *arguments: object, columns: int = 100, lines: int = 20, code: int = 0) -> str:
-        """Return everything that a command writes to a pseudo-terminal; it must complain about nothing."""
+        """Return everything that a command writes to a pseudo-terminal; it must report no error."""
         for name, value in {"TERM": "xterm", "COLUMNS": columns, "LINES": lines}.items():
             self._monkeypatch.setenv(name, str(value))
         end, other = os.openpty()
@@ -116,7 +116,7 @@ class Here:
 
     @contextmanager
     def following(self, *arguments: object, code: int = 0) -> Generator[Printed]:
-        """Run a command in a thread meanwhile; at the end of the block it must end by itself, without complaints."""
+        """Run a command in a thread meanwhile; at the end of the block it must end by itself, without errors."""
         printed, codes = Printed(), list[int]()
 
         def run() -> None:

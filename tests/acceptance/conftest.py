@@ -1,4 +1,4 @@
-"""Fixtures of several files: a store with a box in it, and one with something of everything for the command line."""
+"""Fixtures of several files: a store with the domain of box.py, and a store with tasks of every kind for the commands."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def template_schema(schemas: Schemas) -> Iterator[str]:
 
 @pytest.fixture
 def file(engine: Engine, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The path of a store with something of everything; on PostgreSQL it is an address, for whoever asks for it."""
+    """The path of a store with tasks of every kind; on PostgreSQL ``name_of`` turns it into an address."""
     copy = tmp_path / "tasks.db"
     if engine.is_postgres:
         engine.put(copy, request.getfixturevalue("template_schema"))
@@ -93,5 +93,5 @@ def file(engine: Engine, request: pytest.FixtureRequest, tmp_path: Path) -> Path
 
 @pytest.fixture
 def template(file: Path) -> Path:
-    """The same, for those who only look at it."""
+    """The same store, for tests that only read it."""
     return file

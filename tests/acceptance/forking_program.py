@@ -1,6 +1,6 @@
 """A program that forks while its schedulers are open; the arguments are the store and what to do.
 
-It prints one line of JSON: what the child met, and what the parent did afterwards.
+It prints one line of JSON: what the child observed, and what the parent did afterwards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A web service that several worker processes serve: photos are developed in the background, browsers watch.
+"""A web service with several worker processes: photos are developed in the background, and browsers follow the events.
 
 Its store is named by the environment variable ``PHOTOS``.
 """

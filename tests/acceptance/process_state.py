@@ -1,4 +1,4 @@
-"""A handler in a process that asks for state, for ``test_provided_state``."""
+"""A handler that runs in a process and asks for state, for ``test_provided_state``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQLite library the store uses: two of them in one process break each other's locks."""
+"""The SQLite library that the store uses: two of them in one process break each other's locks."""
 
 from __future__ import annotations
 

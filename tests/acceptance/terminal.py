@@ -1,4 +1,4 @@
-"""The real program in processes of its own: beside each other, into a pipe or on a pseudo-terminal."""
+"""The real program in processes of its own: several at once, with a pipe or on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def started(
 
 
 def write_app(folder: Path, module: str) -> None:
-    """Leave ``app.py`` in the folder; its store, ``tasks.db``, is one on the engine of this test."""
+    """Write ``app.py`` into the folder; its store, ``tasks.db``, is on the engine of this test."""
     assert module.count('"tasks.db"') == 1
     (folder / "app.py").write_text(module.replace('"tasks.db"', repr(name_of(folder / "tasks.db"))))
 
 
 def heard(process: subprocess.Popen[str], words: str) -> str:
-    """The next line with these words in it; pytest's own timeout bounds the wait."""
+    """Return the next line with these words in it; pytest's own timeout bounds the wait."""
     assert process.stdout is not None
     for line in process.stdout:
         if words in line:
@@ -72,7 +72,7 @@ class Terminal:
         self.seen = ""
 
     def until(self, words: str, times: int = 1) -> str:
-        """Read on until these words have been written so many times; returns everything so far."""
+        """Read until these words have been written this many times; return everything so far."""
         while self.seen.count(words) < times:
             piece = read_terminal(self._end)
             assert piece, f"{words!r} was never written: {self.seen}"
@@ -84,7 +84,7 @@ class Terminal:
         os.write(self._end, (text or "\x04").encode())
 
     def rest(self) -> str:
-        """Everything, once the process has closed its side."""
+        """Return everything that was written, once the process has closed its side."""
         while piece := read_terminal(self._end):
             self.seen += piece
         return self.seen

@@ -1,4 +1,4 @@
-"""What a handler's signature means: how arguments are stored, and how they reach the handler."""
+"""The signature of a handler defines how arguments are stored and how they reach the handler."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_calling_a_task_calls_the_plain_function() -> None:
 
     @domain.task
     def add(a: int, b: int = 1) -> int:
-        """Adds."""
+        """Return the sum."""
         return a + b
 
     @domain.task(name="other")

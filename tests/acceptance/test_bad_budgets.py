@@ -52,7 +52,7 @@ AXES = ["disk_read", "disk_write", "net_rx", "net_tx"]
 
 
 def named(value: object) -> str:
-    """A name for a value that is the same in every process."""
+    """Return a name for a value that is the same in every process."""
     return type(value).__name__ if " at 0x" in repr(value) else shown(value)
 
 
@@ -78,7 +78,7 @@ async def test_a_wrong_budget_of_a_call_is_refused_and_nothing_is_stored(
         await refused(path, call, SubmissionError, "io")
 
 
-# A function computes the budget from the arguments; what it returns is judged then.
+# A function computes the budget from the arguments; its result is checked then.
 FIXED = [value for value in BAD_IO if not callable(value)]
 
 

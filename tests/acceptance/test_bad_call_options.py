@@ -1,4 +1,4 @@
-"""A wrong option of a call is refused by its name, whether it was said or computed, and nothing is stored."""
+"""A wrong option of a call, given or computed, is refused by its name, and nothing is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wrong argument of anything that pauses, limits or tunes is refused by its name, and nothing is stored."""
+"""A wrong argument of a call that pauses, limits or tunes is refused by its name, and nothing is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a domain or a task type cannot mean is refused when it is defined."""
+"""A meaningless option of a domain or a task type is refused when it is defined."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_an_annotation_that_exists_only_for_type_checkers_is_refused() -> None:
 
 
 class Opaque:
-    """Nothing JSON could say."""
+    """A type that has no JSON form."""
 
 
 async def _an_opaque_object(value: Opaque) -> None: ...

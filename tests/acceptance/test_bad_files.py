@@ -22,7 +22,7 @@ async def _open_and_close(path: Path) -> None:
 
 
 async def _refuses_to_open(path: Path, error: type[Exception], *says: str) -> None:
-    """Opening raises exactly this class, and nobody can submit."""
+    """Check that opening raises exactly this class, and that no task can be submitted."""
     with pytest.raises(error) as caught:
         await _open_and_close(path)
     assert type(caught.value) is error

@@ -1,4 +1,4 @@
-"""A wrong setting of a scheduler, or a wrong part of a value it takes, is refused by its name."""
+"""A wrong setting of a scheduler, or a wrong field of its value, is refused by its name."""
 
 from __future__ import annotations
 

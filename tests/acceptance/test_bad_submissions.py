@@ -1,4 +1,4 @@
-"""What is no submission, or one of an unknown type, is refused; a batch with one bad submission stores none."""
+"""A value that is no submission, or has an unknown type, is refused; a batch with one bad submission stores none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, where its file comes from, files that are none, ids, life without rich."""
+"""The command line as a whole: help, the choice of the file, invalid files, ids, and output without rich."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``taskmill backup``: a consistent copy of a live file, or none."""
+"""``taskmill backup`` makes a consistent copy of a live file, or none."""
 
 from __future__ import annotations
 

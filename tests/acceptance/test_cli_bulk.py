@@ -30,7 +30,7 @@ def _words(value: object) -> str:
 
 
 class Fragile:
-    """A domain whose task fails until it is mended."""
+    """A domain whose task fails until it is repaired."""
 
     def __init__(self, long_name: str = "n" * 80) -> None:
         self.domain = Domain("fragile")

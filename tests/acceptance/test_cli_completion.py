@@ -1,4 +1,4 @@
-"""Completion: the scripts for shells, and what bash really completes."""
+"""Completion: the scripts for shells, and the words that bash completes with them."""
 
 from __future__ import annotations
 

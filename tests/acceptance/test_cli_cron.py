@@ -1,4 +1,4 @@
-"""What the command line tells about cron tasks."""
+"""The commands that show and run cron tasks."""
 
 from __future__ import annotations
 

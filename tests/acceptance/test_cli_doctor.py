@@ -1,4 +1,4 @@
-"""What the doctor says of a file: sound, loose, damaged."""
+"""``taskmill doctor`` reports whether a file is sound, readable by others or damaged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_doctor_notes_loose_permissions_without_failing(here: Here, file: Path) 
 def test_doctor_fails_on_a_damaged_file(here: Here, file: Path) -> None:
     content = bytearray(file.read_bytes())
     for start in range(4096, len(content), 4096):
-        # Spared, so that it can still be told whose file this was.
+        # Spare this page, so that the doctor still recognizes the file.
         if b"taskmill_schema" not in content[start : start + 4096]:
             content[start : start + 4096] = b"\xa5" * 4096
     file.write_bytes(content)

@@ -1,4 +1,4 @@
-"""What ``taskmill doctor`` finds on a server of PostgreSQL."""
+"""Problems that ``taskmill doctor`` finds on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ domain = Domain("d")
 
 @domain.task
 async def work() -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    """One that allows what may be forgotten there."""
+    """A server whose settings allow what the doctor warns about."""
     server = Server({"max_prepared_transactions": "2", "max_replication_slots": "2"})
     yield address(server.folder)
     server.stop()

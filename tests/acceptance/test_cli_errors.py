@@ -1,4 +1,4 @@
-"""What went wrong, from the command line."""
+"""``taskmill errors`` shows which errors tasks had."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_errors_shows_the_groups_within_80_columns(here: Here, path: Path) -> No
     domain = Domain("a_domain_with_quite_a_long_name", retry=Retry.none())
 
     class AVeryLongNameOfAnExceptionThatSaysItAll(Exception):
-        """Named in full in the JSON."""
+        """An exception whose whole name is in the JSON."""
 
     @domain.task
     async def a_handler_with_a_long_name_too() -> None:

@@ -1,4 +1,4 @@
-"""Groups on a terminal: what gives way where it is narrow, and what is shown when not everything can be."""
+"""Groups on a terminal: which columns are dropped on a narrow one, and which groups are shown if not all fit."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_where_it_is_narrow_names_give_way_and_numbers_stay(width: int) -> None:
     for number in ("2.5", " 2 ", " 12 ", "100/min", " 10 ", "1,050,000", "paused until "):
         assert number in row
     assert lines[-1].split() == ["total", "16", "13", "1,050,003"]
-    assert ("■■■□□□" in "\n".join(lines)) == (width >= 100), "bars are for those who have the room"
+    assert ("■■■□□□" in "\n".join(lines)) == (width >= 100), "bars are shown only on wide terminals"
 
 
 def test_a_bar_tells_what_is_used_free_and_lent() -> None:
@@ -103,7 +103,7 @@ def test_where_not_all_groups_fit_the_busiest_are_shown_by_name_and_all_are_coun
     assert len(lines) <= 12
     assert lines[-1] == "… and 93 more with less to do"
     assert lines[-2].split() == ["total", "0", "15", "4,950"]
-    assert len(drawn(many, 80)) > 100, "all of them where there is no end of lines"
+    assert len(drawn(many, 80)) > 100, "all groups are shown if the number of lines is not limited"
 
 
 def test_names_cannot_drive_the_terminal() -> None:

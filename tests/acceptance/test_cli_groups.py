@@ -1,4 +1,4 @@
-"""Groups from the command line: who has which share, live if wanted, and every setting of them."""
+"""Groups from the command line: the share of each, once or live, and every setting of them."""
 
 from __future__ import annotations
 

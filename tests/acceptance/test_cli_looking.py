@@ -1,4 +1,4 @@
-"""Commands that look change nothing, and say what a dead process has left."""
+"""Commands that only read change nothing, and report what a dead process has left."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ LOOKING = {
     "doctor": [],
     "watch": ["1"],
 }
-"""Each command that looks, and what is given after the store; task 1 has ended and task 2 was left running."""
+"""Each command that only reads, with its arguments after the store; task 1 has ended, task 2 was left running."""
 
 TABLES = ("taskmill_task", "taskmill_history", "taskmill_setting", "taskmill_control", "taskmill_type")
 
 
 async def _leave(folder: Path) -> None:
-    """Leave ``left.db``: what a dispatcher leaves if it is killed while a handler runs."""
+    """Create ``left.db``: the store of a dispatcher that was killed while a handler ran."""
     domain = Domain("d")
     begun, go = asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The machine on the command line: pressure by source, what tasks were said to move and what they moved."""
+"""The machine on the command line: pressure by source, and the declared and measured IO of tasks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_without_pressure_nothing_is_said_of_it(here: Here, template: Path) -> N
 
 @pytest.fixture
 async def moved(tmp_path: Path) -> Path:
-    """Task 1 has moved what it said it would, and more; task 2 waits; task 3 has failed."""
+    """Task 1 has moved its budget and more; task 2 waits; task 3 has failed."""
     domain = Domain("sync")
     file = tmp_path / "tasks.db"
 

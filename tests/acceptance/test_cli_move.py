@@ -1,4 +1,4 @@
-"""``taskmill move`` as people and programs see it; that it moves everything is in tests/moving."""
+"""The output and the exit codes of ``taskmill move``; tests/moving checks that everything is moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line tells about nodes."""
+"""``taskmill nodes`` lists the nodes of a store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ domain = Domain("d")
 
 @domain.task
 async def work(n: int) -> None:
-    """Goes on until it is stopped."""
+    """Run until stopped."""
     await asyncio.Event().wait()
 
 
@@ -52,7 +52,7 @@ asyncio.run(main())
 
 @contextmanager
 def node(store: object, slots: int) -> Iterator[subprocess.Popen[str]]:
-    """A process that dispatches and has all its slots taken."""
+    """Start a process that dispatches and has all its slots taken."""
     root = str(Path(__file__).parents[2])
     process = subprocess.Popen(
         [sys.executable, "-c", NODE, name_of(store), str(slots)],
@@ -80,7 +80,7 @@ def fill(store: object, count: int) -> None:
 
 @contextmanager
 def node_here(store: Path, slots: int) -> Iterator[None]:
-    """A scheduler in this process that dispatches and has all its slots taken."""
+    """Start a scheduler in this process that dispatches and has all its slots taken."""
     with blocking.Scheduler(store, domains=[domain], max_concurrency=slots, shutdown_grace=0) as scheduler:
         dispatched = scheduler.events(TaskDispatched)
         with scheduler.running():

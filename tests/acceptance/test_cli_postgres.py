@@ -1,4 +1,4 @@
-"""The commands on a database of PostgreSQL."""
+"""The commands on a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ domain = Domain("d")
 
 @domain.task
 async def work(n: int) -> int:
-    """Nothing."""
+    """Do nothing."""
     return n
 
 
-# What each command is told after the address, and a word of its answer.
+# For each command: the arguments after the address, and a word of its answer.
 EACH = {
     "status": ([], "3 pending"),
     "ls": ([], "d::work"),
@@ -70,7 +70,7 @@ def test_the_program_looks_at_a_database_as_it_does_at_a_file(postgres_store: st
 def test_every_command_takes_an_address(here: Here, postgres_store: str) -> None:
     _fill(postgres_store)
     assert set(EACH) == set(SUMMARIES) - {"demo", "run", "move", "completion", "backup", "retry", "web"}
-    # Those take no such FILE, refuse it, need a dead letter, or do not end.
+    # The other commands take no such FILE, refuse it, need a dead letter, or do not end.
     for name, (more, word) in EACH.items():
         assert word in here(name, postgres_store, *more), name
     for name in ("status", "ls", "groups", "cron", "nodes", "doctor"):

@@ -1,4 +1,4 @@
-"""Dispatching from the command line, beside other processes, until a signal comes."""
+"""``taskmill run`` dispatches beside other processes until a signal arrives."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_cancel_stops_a_task_that_runs_in_another_process(here: Here, app: Path)
         heard(process, "dispatched")
         assert here.answer("ls", app / "tasks.db", "--status", "running")[0]["id"] == waiting
         said = here("cancel", app / "tasks.db", waiting)
-        # The other process may have done it before this one looks again.
+        # The other process may have stopped the task before this one reads it again.
         asked, over = "is running and has been asked to stop", "is cancelled"
         assert said in (f"task {waiting} {asked}\n", f"task {waiting} {over}\n")
         heard(process, "cleaned up")

@@ -1,4 +1,4 @@
-"""``taskmill run`` on a terminal: what runs and what waits, below what is said and logged."""
+"""``taskmill run`` on a terminal: a view of running and waiting tasks, below messages and log lines."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_the_view_shrinks_only_after_a_while() -> None:
 
 
 class Pressed:
-    """A source of pressure that says what it is told."""
+    """A source of pressure whose value the test sets."""
 
     name = "cpu"
 

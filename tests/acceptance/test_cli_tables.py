@@ -25,7 +25,7 @@ domain = Domain("photos")
 
 @domain.task(name="transfer_" + "everything_" * 6 + "once")
 async def transfer(n: int) -> None:
-    """Never run here."""
+    """Do nothing; no test runs it."""
 
 
 async def _fill(store: Path) -> None:

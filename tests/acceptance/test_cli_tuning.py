@@ -1,4 +1,4 @@
-"""Asking why a task waits, and changing how things go: priorities, rates, pauses."""
+"""``taskmill explain``, and the commands that change priorities, rates and pauses."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ async def bound(ctx: Context, gates: list[str]) -> int:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a store in ``tasks.db`` that knows the task types; nothing dispatches it."""
+    """A folder with a store in ``tasks.db`` that knows the task types; no scheduler dispatches it."""
     with scheduler(tmp_path):
         pass
     return tmp_path
@@ -63,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def dispatching(tmp_path: Path) -> Generator[Path]:
-    """A folder with a store in ``tasks.db`` that is dispatched."""
+    """A folder with a store in ``tasks.db``, and a scheduler that dispatches it."""
     with scheduler(tmp_path):
         yield tmp_path
 
@@ -142,7 +142,7 @@ def test_lines_appear_when_something_changes_and_end_with_the_task(here: Here, d
         lines = watching.rest()
     assert f"task {id} work::send: completed in " in lines[-1]
     assert "\x1b" not in "".join(lines)
-    # Between what was read and the end there is nothing to tell but, if it was seen, the last of the bytes.
+    # Between this line and the end only the last bytes may be reported.
     assert len(lines) <= 2
 
 

@@ -31,7 +31,7 @@ domain = Domain("photos")
 
 @domain.task
 async def send(ctx: Context, n: int) -> None:
-    """Go on until it is stopped, or give up."""
+    """Run until stopped, or fail."""
     if n < 0:
         raise GiveUp(f"photo {n} is gone")
     ctx.progress(0.5, "halfway")

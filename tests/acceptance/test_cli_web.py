@@ -26,7 +26,7 @@ pytestmark = [
 
 @contextlib.contextmanager
 def started(*arguments: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """Start the program; at the end it must have stopped by itself, without a complaint."""
+    """Start the program; at the end it must have stopped by itself, without an error."""
     with subprocess.Popen(
         [sys.executable, "-m", "taskmill", *map(name_of, arguments)],
         env={**ENVIRONMENT, **environment},

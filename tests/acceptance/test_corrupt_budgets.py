@@ -1,4 +1,4 @@
-"""A budget that cannot be read holds nobody, and what was learned of IO is learned again where it cannot be read."""
+"""A budget that cannot be read holds no other task back, and unreadable learned capacities are learned again."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_budget_that_cannot_be_read_stops_nobody_else(
         await scheduler.run_until_idle(timeout=20)
         endings = _endings(path)
     assert {0, 2} <= set(ran)
-    assert len(endings) == 3, "each of them has ended, be it as one that cannot be read"
+    assert len(endings) == 3, "every task has ended, including the one that cannot be read"
     assert endings[0] == endings[2] == "completed"
 
 

@@ -1,4 +1,4 @@
-"""Rows that cannot be read: they are named, they end, and the others go on."""
+"""Rows that cannot be read: they are named, they end, and the other tasks continue."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ HARMLESS_DAMAGE = [("tags", "not JSON"), ("tags", b"\xff\xfe"), ("progress", "no
 
 
 def _history(path: Path, id: int) -> tuple[str, str | None] | None:
-    """Ending and error of a row that may be unreadable through the front door."""
+    """Return the ending and the error of a row that taskmill may be unable to read."""
     with raw(path) as connection:
         row: tuple[str, str | None] | None = connection.execute(
             "SELECT ending, error FROM taskmill_history WHERE id = ?", (id,)

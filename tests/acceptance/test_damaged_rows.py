@@ -1,4 +1,4 @@
-"""A row with a word in it that cannot be: the dispatcher starts, sets it aside, and runs everything else."""
+"""A row with an impossible value: the dispatcher starts, sets it aside, and runs everything else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.raw_rows import raw
 
 
 def write(path: Path, id: int, **values: str) -> None:
-    """Put words into a row that its table would refuse."""
+    """Write values into a row that its table would refuse."""
     with raw(path) as connection:
         if is_postgres(name_of(path)):
             for column in values:

@@ -1,4 +1,4 @@
-"""The dashboard that comes with the documentation asks only for what the collector shows, and shows all of it."""
+"""The dashboard in the documentation uses only metrics of the collector, and shows all of them."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def test_dependencies_and_dependents_say_which_are_open() -> None:
 async def test_the_chain_of_replacements_is_known_from_every_link() -> None:
     keyed = plain.options(key="k", on_duplicate="supersede", run_after=3600)
     async with Scheduler(domains=[domain]) as scheduler:
-        # An earlier task with the key that completed is no part of the chain.
+        # An earlier completed task with the same key is not part of the chain.
         await plain.options(key="k").submit()
         await scheduler.run_until_idle()
         ids = [(await keyed.submit(n)).id for n in range(4)]

@@ -1,4 +1,4 @@
-"""The program of the Django page: rows and tasks in one transaction, on the database that Django uses."""
+"""The program of the Django page stores rows and tasks in one transaction, in the database that Django uses."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The documentation is true: its programs run, its names are complete, its links lead somewhere.
 
 A Python block of a page is run as part of that page's program, all blocks in order, in an empty folder. A program that
-leaves a database behind is run a second time with it. A comment right before a block changes that:
+leaves a database behind is run a second time with it. A comment right before a block changes this:
 ``<!-- file: app.py -->`` saves it beside the program, to be imported or, if its name starts with ``test_``, to be run
-by pytest; ``<!-- cell -->`` makes it a cell of the page's notebook; ``<!-- not run: reason -->`` only has it compiled.
+by pytest; ``<!-- cell -->`` makes it a cell of the page's notebook; ``<!-- not run: reason -->`` only compiles it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Block(NamedTuple):
 
     @property
     def file(self) -> str | None:
-        """The file it is to be saved as."""
+        """The name of the file to save it as."""
         return self.note.removeprefix("file: ") if self.note and self.note.startswith("file: ") else None
 
     @property
@@ -92,7 +92,7 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def words_in_code(*pages: Path) -> set[str]:
-    """Every identifier that stands in code on these pages."""
+    """Return every identifier in code on these pages."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     spans = FENCE.findall(text) + re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
     return {word for span in spans for word in re.findall(r"[A-Za-z_]\w*", span)}
@@ -167,7 +167,7 @@ def _can_import(module: str) -> bool:
 
 
 def _program(blocks: list[Block]) -> str:
-    """The blocks that are run, each on the lines it has on its page, so that a traceback points there."""
+    """Return the blocks that are run, each on the lines it has on its page, so that a traceback points there."""
     lines: list[str] = []
     for block in blocks:
         if block.is_run:
@@ -354,7 +354,7 @@ def test_every_extra_that_is_named_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=name_of)
 def test_every_source_file_that_is_named_exists(page: Path) -> None:
-    """Paths in code spans are of the package, or of the repository; NNNN stands for a number to come."""
+    """Paths in code spans are relative to the package or to the repository; NNNN stands for a future number."""
     package = Path(taskmill.__file__).parent
     named = re.findall(r"`([\w./-]+(?:\.(?:py|sql|md|toml)|/))`", FENCE.sub("", page.read_text(encoding="utf-8")))
     assert named

@@ -1,4 +1,4 @@
-"""A dry run says what a submission would do, and does nothing."""
+"""A dry run predicts the result of a submission, and changes nothing."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ async def test_a_dry_run_foretells_the_real_submission_and_changes_nothing(
 
 
 class QuietMachine:
-    """A machine that does nothing."""
+    """A sampler of a machine that does nothing."""
 
     def sample(self) -> Reading:
         return Reading(0.0, 0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Equal arguments have equal keys, in whatever order a mapping was filled and in whatever order a set is iterated."""
+"""Equal arguments have equal keys, whatever the order of a mapping or a set."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _task(kind: Any, key: Any) -> Any:
 
 
 async def keys_of(words: list[str]) -> list[str | None]:
-    """Return the keys of every kind of value that is made of these words."""
+    """Return the keys of values of every kind that are made of these words."""
     keys: list[str | None] = []
     for kind, make in PAIRS.values():
         for key in (True, ("value",)):

@@ -1,4 +1,4 @@
-"""Instants that no datetime can tell are refused where they are given, by the name of the argument."""
+"""Instants beyond the range of datetime are refused at the call, by the name of the argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A forecast says when tasks will start and end, and how sure that is."""
+"""A forecast gives ranges for the starts and ends of tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scheduler that a forked process has inherited says what to do instead of hanging, and leaves its parent alone."""
+"""A scheduler inherited by a forked process raises an error instead of hanging, and leaves its parent alone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_inherited_blocking_scheduler_raises_in_the_child_and_works_on_in_the
     for verb in ("open", "submit", "submit_sync", "result", "events", "next event", "open again"):
         assert is_explained(child[verb], child["parent"]), (verb, child[verb])
     assert child["exit"] == "no error"
-    # SQLite's notes about locks are inherited, so the file cannot be opened beside them.
+    # SQLite's records about locks are inherited, so the file cannot be opened with them.
     if engine.is_postgres:
         assert child["new"] == "no error"
     else:

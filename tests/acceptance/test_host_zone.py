@@ -1,4 +1,4 @@
-"""The zone of the machine, found as its C library finds it: real files and links, in a folder of their own."""
+"""The time zone of the machine is found as the C library finds it: real files and links, in a separate folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DATABASE = next(Path(folder) for folder in TZPATH if (Path(folder) / "Europe" / 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A machine with an empty ``etc`` and a small database of zones of its own."""
+    """A machine with an empty ``etc`` and a small database of zones."""
     (tmp_path / "etc").mkdir()
     for name in ("Europe/Berlin", "Europe/Paris", "Asia/Tokyo"):
         file = tmp_path / "usr" / "share" / "zoneinfo" / name

@@ -1,4 +1,4 @@
-"""``taskmill.to_json`` gives the JSON of public values that the command line prints."""
+"""``taskmill.to_json`` returns the JSON of public values that the command line prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A parameter without an annotation takes only values that JSON keeps; for others the error names the annotation."""
+"""A parameter without an annotation takes only values that JSON preserves; otherwise the error names the annotation."""
 
 from __future__ import annotations
 

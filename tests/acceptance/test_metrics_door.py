@@ -1,4 +1,4 @@
-"""The door to metrics: what it needs, what it costs those who do not use it, and a scrape over HTTP."""
+"""The metrics collector: what it requires, that it costs nothing if unused, and a scrape over HTTP."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ async def test_every_declared_metric_moves_in_what_prometheus_scrapes(tmp_path: 
             async with scheduler.running():
                 declared = {family.name for family in collector.describe()}
                 if engine.is_postgres:
-                    # What was committed is durable there; nothing is left to be waited for.
+                    # A commit is durable there at once; there is no later sync to measure.
                     declared.remove("taskmill_store_sync_seconds")
                 while not moved >= declared - {"taskmill_task_duration_seconds"}:
-                    # Only what begins to wait while the dispatcher watches is sure to be seen aging.
+                    # Only tasks that begin to wait while the dispatcher runs are certain to be reported as aging.
                     await scheduler.submit(work.options(group="b").prepare(0))
                     await look()
                 release.set()

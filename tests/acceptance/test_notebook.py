@@ -1,4 +1,4 @@
-"""taskmill in a real notebook kernel, whose event loop runs between the cells too."""
+"""taskmill in a real notebook kernel, whose event loop also runs between the cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts with any character come back as they were given, and only equal ones are equal."""
+"""Texts with any character are returned as they were given, and only equal ones are equal."""
 
 from __future__ import annotations
 

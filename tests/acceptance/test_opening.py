@@ -28,7 +28,7 @@ def contents(path: Path) -> dict[str, list[object]]:
 
 
 async def _left_by_a_killed_dispatcher(domain: Domain, folder: Path) -> tuple[Path, int]:
-    """The store that a dispatcher would leave if it was killed while a handler runs, and the id of the task."""
+    """Return the store of a dispatcher that was killed while a handler ran, and the id of the task."""
     begun, go = asyncio.Event(), asyncio.Event()
 
     @domain.task

@@ -1,4 +1,4 @@
-"""Which of several options counts: the most specific level that says something."""
+"""If an option is set at several levels, the most specific one counts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _scheduler_setting(option: str) -> str:
 async def _observed(
     option: str, given: Mapping[str, Any], seen: Callable[[Scheduler, ManualClock, Handle[Any]], Any]
 ) -> Any:
-    """Submit a task that fails or hangs, with ``option`` given at some levels, and see what came of it."""
+    """Submit a task that fails or hangs, with ``option`` given at some levels, and return what happened."""
     clock = ManualClock()
 
     def at(level: str, name: str = option) -> dict[str, Any]:

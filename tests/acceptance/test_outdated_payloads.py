@@ -1,4 +1,4 @@
-"""Stored tasks outlive the code that made them: parameters and names may have changed since."""
+"""Stored tasks of older code: parameters and names may have changed since."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ async def test_active_tasks_page_forward_and_back(manual_clock: ManualClock) -> 
 
         assert await page(limit=3) == [0, 1, 2]
         assert await page(limit=3, after=ids[2]) == [3, 4, 5]
-        assert await page(limit=3, before=ids[6]) == [3, 4, 5], "the page that precedes it, oldest first"
+        assert await page(limit=3, before=ids[6]) == [3, 4, 5], "the previous page, oldest first"
         assert await page(limit=3, before=ids[2]) == [0, 1]
         assert await page(limit=3, after=ids[8]) == [9]
         assert await page(before=ids[3]) == [0, 1, 2]
@@ -61,7 +61,7 @@ async def test_history_pages_towards_the_past_and_back(manual_clock: ManualClock
 
         assert await page(limit=3) == [7, 6, 5]
         assert await page(limit=3, before=ids[5]) == [4, 3, 2]
-        assert await page(limit=3, after=ids[1]) == [4, 3, 2], "the page that precedes it, newest first"
+        assert await page(limit=3, after=ids[1]) == [4, 3, 2], "the previous page, newest first"
         assert await page(limit=3, after=ids[1], type="d::work", status="completed") == [4, 3, 2]
         assert await page(after=ids[5]) == [7, 6]
         assert await page(limit=1, after=ids[2], before=ids[6]) == [5]

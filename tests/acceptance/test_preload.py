@@ -1,4 +1,4 @@
-"""``gunicorn --preload`` with a scheduler that is opened in the master: its workers say what to do, and none hangs.
+"""``gunicorn --preload`` with a scheduler opened in the master: the workers raise a clear error, and none hangs.
 
 The real server runs. The master imports the application, which opens its scheduler, and then forks its workers.
 """
@@ -159,7 +159,7 @@ def test_workers_that_open_it_again_end_the_server_with_what_to_do(
 ) -> None:
     save(tmp_path, application, in_worker, lifespan)
     done = subprocess.run(
-        # One worker: where two fail to boot at once, gunicorn stumbles over the second and exits with 1 instead of 3.
+        # One worker: if two fail to boot at once, gunicorn trips over the second and exits with 1 instead of 3.
         gunicorn_command(tmp_path, "--preload", *options, workers=1),
         cwd=tmp_path,
         env=ENVIRONMENT,

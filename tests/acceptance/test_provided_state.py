@@ -1,4 +1,4 @@
-"""``scheduler.provide``: state for handlers that is brought after the scheduler was constructed."""
+"""``scheduler.provide``: state for handlers that is added after the scheduler was constructed."""
 
 from __future__ import annotations
 

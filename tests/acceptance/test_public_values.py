@@ -47,7 +47,7 @@ from taskmill import (
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 LIVE = {"Context", "Domain", "Handle", "Scheduler", "Task", "CronScheduler", "PressureSource", "ResourceSampler"}
 LIVE |= {"SchedulerSettings", "TaskLogFilter"}
-"""These are not values: they belong to a program that runs, or are written by users."""
+"""These are not values: they belong to a running program, or users write them."""
 PROGRAMS = {Submission, Resources, taskmill.cron.Cron, taskmill.cron.CronExpression}
 """These hold Python objects, such as a handler or a sampler."""
 KINDS = [

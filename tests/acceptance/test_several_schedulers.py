@@ -1,4 +1,4 @@
-"""Which of several open schedulers a submission goes to, and that it means the same in each."""
+"""With several open schedulers: which of them receives a submission, and that the result is the same in each."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def test_a_rollback_stores_nothing(shared: Path) -> None:
 
 
 async def test_an_id_of_a_rolled_back_transaction_is_never_given_to_another_task(shared: Path) -> None:
-    """Neither in this process nor in another, whichever way the next task is stored."""
+    """Neither in this process nor in another, however the next task is stored."""
     domain = _doubling()
     plain, keyed = Submission("shared::double", {"n": 1}), Submission("shared::double", {"n": 1}, key="k")
     told: list[int] = []
@@ -125,7 +125,7 @@ async def test_keys_count_inside_the_callers_transaction(shared: Path) -> None:
 
 
 class ConnectionOfAnotherLibrary:
-    """Looks like a connection and is none."""
+    """An object with the methods of a connection that is no supported connection."""
 
     def execute(self, *_: object) -> list[tuple[int, str, str]]:
         return [(0, "main", "application.db")]

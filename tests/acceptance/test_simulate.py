@@ -1,4 +1,4 @@
-"""Changes of settings can be tried before they are made, and then made."""
+"""Changes of settings can be simulated before they are applied, and then applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scheduler that stands by enters at once and dispatches when the right to dispatch becomes free."""
+"""A standby scheduler opens at once and dispatches when the right to dispatch becomes free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Help for the tests of programs: a Context without a scheduler, inline mode, and a scheduler that always closes."""
+"""Support for tests of programs: a Context without a scheduler, inline mode, and a scheduler that always closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every duration and every size may be a text such as ``"1h30m"`` or ``"64MB"``: options, settings, verbs and flags."""
+"""A duration or a size may be a text such as ``"1h30m"`` or ``"64MB"``: in options, settings, verbs and flags."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ VERBS = {
 
 
 def _quantities(node: ast.AST, names: tuple[str, ...] = ()) -> Iterator[str]:
-    """Return every parameter and field below a node that is annotated as a duration or a size."""
+    """Yield every parameter and field below a node that is annotated as a duration or a size."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _quantities(child, (*names, child.name))

@@ -1,4 +1,4 @@
-"""What a caller reads has the same Python types on both engines."""
+"""Values that a caller reads have the same Python types on both engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from taskmill.testing import ManualClock
 
 
 def shape(value: Any) -> Any:
-    """The types of a value and of everything in it."""
+    """Return the types of a value and of everything in it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: shape(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return (type(value).__name__, fields)
@@ -31,7 +31,7 @@ def shape(value: Any) -> Any:
 
 
 async def everything_that_is_read(store: str) -> dict[str, Any]:
-    """The shapes of all that a scheduler tells, of a queue with a bit of everything in it."""
+    """Return the shapes of everything that a scheduler returns, from a queue with tasks of many kinds."""
     clock, domain = ManualClock(), Domain("d", tags={"colour": "red"}, max_concurrency=5)
     seen: dict[str, Any] = {}
 
@@ -107,7 +107,7 @@ async def everything_that_is_read(store: str) -> dict[str, Any]:
 
 async def listen(scheduler: Scheduler, seen: dict[str, Any]) -> None:
     async for event in scheduler.events():
-        # Of equals, engines may start another first.
+        # The engines may start equal tasks in a different order.
         seen.setdefault(f"{type(event).__name__} {getattr(event, 'type', None)}", shape(event))
 
 

@@ -1,4 +1,4 @@
-"""An unknown setting is a ``ConfigError`` that names it; what ``taskmill.blocking`` raises is a ``TaskmillError``."""
+"""An unknown setting is a ``ConfigError`` that names it; errors of ``taskmill.blocking`` are ``TaskmillError``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Files that may not be written and disks that are full: a clear error, and nothing acknowledged is lost.
+"""Read-only files and full disks: a clear error, and nothing acknowledged is lost.
 
-Run as a program, this file plays the parts that need a process of their own: an unprivileged user, and a process that
+Run as a program, this file is the child process that some tests need: one of an unprivileged user, and one that
 may not write large files.
 """
 
@@ -42,7 +42,7 @@ async def _open_and_close(path: Path) -> None:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that an unprivileged user can reach; pytest's own are closed to others."""
+    """A folder that an unprivileged user can reach; pytest's own folders are closed to others."""
     folder = Path(tempfile.mkdtemp(prefix="taskmill-"))
     folder.chmod(0o755)
     yield folder
@@ -65,8 +65,8 @@ def _as_script(*arguments: str) -> str:
 
 
 async def _try_to_use(path: str) -> None:
-    """Part of a child process: be nobody, then use the file."""
-    # The interpreter may be where nobody can read: everything is loaded before.
+    """Become the user ``nobody`` in a child process, then use the file."""
+    # Load everything first: that user may not be able to read the files of the interpreter.
     with tempfile.TemporaryDirectory() as elsewhere:
         async with Scheduler(f"{elsewhere}/tasks.db", domains=[box]) as scheduler:
             await put.submit("loaded")
@@ -132,7 +132,7 @@ class Disk(Protocol):
 
 
 class SmallDisk:
-    """A file system in memory with little room."""
+    """A file system in memory with little space."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -148,7 +148,7 @@ class SmallDisk:
 
 
 class LimitedFiles:
-    """A process whose files may not grow; for a process of its own."""
+    """A limit on the size of files; it applies to the whole process, so use it in a child process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -171,7 +171,7 @@ def _active_ids(path: Path) -> set[int]:
 
 
 async def submitting(disk: Disk) -> None:
-    """Refused submissions raise StoreError and are not stored; after there is room again all is well."""
+    """Refused submissions raise StoreError and are not stored; after space is freed all is well."""
     path = disk.folder / "tasks.db"
     async with Scheduler(path, domains=[box]) as scheduler:
         acknowledged = {(await put.submit("before")).id}
@@ -200,7 +200,7 @@ async def submitting(disk: Disk) -> None:
 
 
 async def dispatching(disk: Disk) -> None:
-    """A handler that ends while nothing can be written has run once and is recorded once there is room."""
+    """A handler that ends while nothing can be written has run once; its end is recorded when there is space."""
     path = disk.folder / "tasks.db"
     domain = Domain("busy")
     release = asyncio.Event()
@@ -232,7 +232,7 @@ async def dispatching(disk: Disk) -> None:
 
 
 async def checkpointing(disk: Disk) -> None:
-    """The log has room and the database has none: everyone is answered, and nothing acknowledged is lost."""
+    """The log has space and the database has none: every call returns, and nothing acknowledged is lost."""
     path = disk.folder / "tasks.db"
     async with Scheduler(path, domains=[box]) as scheduler:
         acknowledged: set[int] = set()
@@ -251,7 +251,7 @@ async def checkpointing(disk: Disk) -> None:
 
 
 async def standing(disk: Disk) -> None:
-    """What needs no more room than there is continues for as long as it likes: the log gives its space back."""
+    """Work that needs no additional space can continue forever: the log is reused."""
     path = disk.folder / "tasks.db"
     async with Scheduler(path, domains=[box]) as scheduler:
         handle = await put.submit("here")

@@ -1,4 +1,4 @@
-"""A FastAPI service works under servers with several worker processes, as it stands.
+"""A FastAPI service works unchanged under servers with several worker processes.
 
 The real servers run it, on loopback. Both workers start; a photo submitted to one is watched in the other; a killed
 worker is replaced; Ctrl-C does not wait for browsers.
@@ -87,7 +87,7 @@ class Server:
         return int(answer["id"])
 
     def streams(self) -> dict[int, Stream]:
-        """Open event streams until both workers have one; return them by worker."""
+        """Open event streams until each worker has one; return them by worker."""
         found: dict[int, Stream] = {}
 
         def open_one() -> bool:
@@ -104,7 +104,7 @@ class Server:
 
 
 def eventually(question: Callable[[], T]) -> T:
-    """Ask until the answer is true; a server that is not ready yet is asked again."""
+    """Repeat a question until the answer is true; a server that is not ready yet is asked again."""
     until = time.monotonic() + PATIENCE
     while True:
         with contextlib.suppress(httpx.TransportError):
@@ -177,7 +177,7 @@ def test_photos_are_watched_in_every_worker_and_outlive_one_and_ctrl_c_ends_open
         os.kill(victim, signal.SIGKILL)
     assert survivor.until("TaskCompleted", id)[-1][1]["result"] != victim
 
-    # Ctrl-C ends open streams, and then the server, though a task is running.
+    # Ctrl-C ends open streams, and then the server, even while a task is running.
     server.streams()
     id = server.submit(steps=1000)
     survivor.until("TaskProgressed", id)

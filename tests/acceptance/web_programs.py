@@ -46,7 +46,7 @@ def gunicorn_command(folder: Path, *options: str, workers: int = 2) -> list[str]
 def gunicorn(folder: Path, *options: str, workers: int = 2) -> Generator[str]:
     """Start gunicorn with ``app:app`` on a free port; yield its address once all workers are ready.
 
-    A worker that is told to end before that ignores it until gunicorn kills it, 30 s later.
+    A worker that gets the signal to end before that ignores it until gunicorn kills it, 30 s later.
     """
     conf = folder / "gunicorn_conf.py"
     conf.write_text(conf.read_text() + SAYS_READY)
