@@ -1,4 +1,4 @@
-"""Fixtures of several files: a store with the domain of box.py, and a store with tasks of every kind for the commands."""
+"""Fixtures of several files: a store with the domain of box.py, and one with tasks of every kind for the commands."""
 
 from __future__ import annotations
 

@@ -49,6 +49,6 @@ async def test_a_shutdown_ends_event_streams_first_and_then_lets_running_tasks_f
         following = asyncio.get_running_loop().create_task(follow())
     await following
     async with scheduler:
-        # It kept running in the grace period, in its first attempt. Drained first, it would have waited for the streams.
+        # It kept running in the grace period, in its first attempt. Drained first, it would have waited for streams.
         record = await scheduler.get(handle.id)
         assert (record.state, record.attempt) == ("completed", 1)

@@ -1,4 +1,4 @@
-"""The house rules that a reader relies on and a machine can check."""
+"""The coding rules that a machine can check."""
 
 from __future__ import annotations
 

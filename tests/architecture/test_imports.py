@@ -11,7 +11,7 @@ import pytest
 
 from tests.architecture.sources import PACKAGE, Source, package_sources
 
-# What each room may import of taskmill's own, besides itself.
+# The folders of taskmill that each folder may import, besides itself.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "model": {"errors"},
@@ -50,8 +50,8 @@ class Import(NamedTuple):
         return f"{self.file}:{self.line} imports {self.module}"
 
 
-def room(module: str) -> str:
-    """``taskmill.store.sqlite.rows`` is in the room ``store``; ``taskmill`` itself is the front."""
+def folder(module: str) -> str:
+    """Return the folder of a module: ``store`` for ``taskmill.store.sqlite.rows``, ``taskmill`` for itself."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "taskmill"
 
@@ -61,7 +61,7 @@ def _only_for_type_checkers(node: ast.AST) -> bool:
 
 
 def _running_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node but those that only type checkers read; imports inside functions do run."""
+    """Yield every node except those that only type checkers read; imports inside functions do run."""
     for child in ast.iter_child_nodes(tree):
         if _only_for_type_checkers(child):
             assert isinstance(child, ast.If)
@@ -95,8 +95,8 @@ def _is_our_module(name: str) -> bool:
     return name.startswith("taskmill.") and (path.with_suffix(".py").exists() or path.is_dir())
 
 
-def _all_imports(of_room: str) -> list[Import]:
-    return [found for source in package_sources() if room(source.module) == of_room for found in imports_of(source)]
+def _all_imports(of_folder: str) -> list[Import]:
+    return [found for source in package_sources() if folder(source.module) == of_folder for found in imports_of(source)]
 
 
 def _ours(imports: list[Import]) -> list[Import]:
@@ -117,10 +117,10 @@ def test_the_reader_of_imports_sees_what_runs_and_only_that() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ALLOWED))
-def test_a_room_imports_only_what_lies_below_it(name: str) -> None:
+def test_a_folder_imports_only_from_folders_below_it(name: str) -> None:
     imports = _all_imports(name)
-    assert any(room(source.module) == name for source in package_sources()), f"there is no room {name}"
-    wrong = [found for found in _ours(imports) if room(found.module) not in ALLOWED[name] | {name}]
+    assert any(folder(source.module) == name for source in package_sources()), f"there is no folder {name}"
+    wrong = [found for found in _ours(imports) if folder(found.module) not in ALLOWED[name] | {name}]
     assert wrong == [], _shown(wrong)
 
 
@@ -133,7 +133,7 @@ def test_policy_never_asks_what_time_it_is() -> None:
     asked = [
         f"{source.name}:{node.lineno} {node.attr}"
         for source in package_sources()
-        if room(source.module) in ("policy", "model")
+        if folder(source.module) in ("policy", "model")
         for node in source.nodes
         if isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today", "time_ns", "monotonic")
     ]
@@ -144,7 +144,7 @@ def test_only_the_store_knows_sqlite() -> None:
     wrong = [
         found
         for source in package_sources()
-        if room(source.module) != "store"
+        if folder(source.module) != "store"
         for found in imports_of(source)
         if found.module.split(".")[0] in ("sqlite3", "pysqlite3", "psycopg")
     ]
@@ -165,9 +165,9 @@ def test_only_the_composition_root_knows_the_store() -> None:
     wrong = [
         found
         for source in package_sources()
-        if room(source.module) not in ("store", "scheduler", "moving", "backup", "reading")
+        if folder(source.module) not in ("store", "scheduler", "moving", "backup", "reading")
         for found in _ours(imports_of(source))
-        if room(found.module) == "store"
+        if folder(found.module) == "store"
     ]
     assert wrong == [], _shown(wrong)
 
@@ -176,15 +176,15 @@ def test_only_the_composition_root_knows_where_readings_come_from() -> None:
     wrong = [
         found
         for source in package_sources()
-        if room(source.module) not in ("resources", "scheduler", "pressure")
+        if folder(source.module) not in ("resources", "scheduler", "pressure")
         for found in _ours(imports_of(source))
-        if room(found.module) == "resources"
+        if folder(found.module) == "resources"
     ]
     assert wrong == [], _shown(wrong)
 
 
 def test_the_random_numbers_of_the_program_are_left_alone() -> None:
-    """A program that has seeded ``random`` gets the numbers it expects, whatever taskmill's threads do."""
+    """A program that has seeded ``random`` gets the expected numbers, whatever taskmill's threads do."""
     drawing = [
         f"{source.name}:{node.lineno}"
         for source in package_sources()
@@ -199,11 +199,11 @@ def test_the_random_numbers_of_the_program_are_left_alone() -> None:
 
 
 def test_one_file_makes_loggers() -> None:
-    """Any other logger may raise, in the midst of other work; the command line sets logging up for a program."""
+    """Any other logger may raise in the middle of other work; the command line sets logging up for a program."""
     making = {
         source.module
         for source in package_sources()
-        if room(source.module) not in DOORS and "getLogger(" in source.text
+        if folder(source.module) not in DOORS and "getLogger(" in source.text
     }
     assert making == {"taskmill.core.logs"}
 
@@ -222,9 +222,9 @@ def test_nothing_below_the_composition_root_imports_it() -> None:
     wrong = [
         found
         for source in package_sources()
-        if room(source.module) in ALLOWED
+        if folder(source.module) in ALLOWED
         for found in _ours(imports_of(source))
-        if room(found.module)
+        if folder(found.module)
         in {"scheduler", "taskmill", "testing", "blocking", "cron", "moving", "backup", "reading", *DOORS}
     ]
     assert wrong == [], _shown(wrong)
@@ -234,9 +234,9 @@ def test_peoples_doors_use_only_the_public_names() -> None:
     wrong = [
         found
         for source in package_sources()
-        if room(source.module) in DOORS
+        if folder(source.module) in DOORS
         for found in _ours(imports_of(source))
-        if found.module not in PUBLIC and room(found.module) != room(source.module)
+        if found.module not in PUBLIC and folder(found.module) != folder(source.module)
     ]
     assert wrong == [], _shown(wrong)
 
@@ -245,8 +245,8 @@ def test_nothing_shipped_imports_the_help_for_tests() -> None:
     wrong = [
         found
         for source in package_sources()
-        if room(source.module) != "testing"
+        if folder(source.module) != "testing"
         for found in _ours(imports_of(source))
-        if room(found.module) == "testing"
+        if folder(found.module) == "testing"
     ]
     assert wrong == [], _shown(wrong)

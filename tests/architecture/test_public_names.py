@@ -1,4 +1,4 @@
-"""The names users type are fixed: adding or removing one is a decision, made here."""
+"""The public names are fixed: adding or removing one is a decision, made here."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_every_public_name_can_be_imported_and_is_documented(module: str) -> Non
     "kind", [taskmill.Scheduler, taskmill.Handle, taskmill.Context, taskmill.Task, taskmill.Domain, taskmill.Retry]
 )
 def test_every_public_verb_is_documented(kind: type) -> None:
-    # What a domain or a submission offers to the engine is not for users.
+    # Attributes of a domain or a submission that only the engine uses are not for users.
     inner = {"bind", "unbind", "type", "domain"}
     undocumented = [
         name

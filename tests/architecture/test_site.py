@@ -1,4 +1,4 @@
-"""The documentation site: each page has its place in the navigation, and what is outside ``docs/`` is adapted."""
+"""The documentation site: the navigation lists each page, and pages from outside ``docs/`` are adapted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def site() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def places(site: ModuleType) -> list[str]:
-    """The pages of the site, by their places."""
+    """Return the pages of the site, by their places."""
     pages = [*DOCS.rglob("*.md"), *site.OUTSIDE]
     return sorted(str(site.place_of(page)) for page in pages)
 

@@ -99,9 +99,9 @@ def test_importing_taskmill_imports_no_heavy_module() -> None:
 
 
 def test_importing_taskmill_imports_no_adapter() -> None:
-    rooms = {name.split(".")[1] for name in imported_by("import taskmill") if name.startswith("taskmill.")}
-    assert "scheduler" in rooms
-    assert rooms & LOADED_LATER == set()
+    folders = {name.split(".")[1] for name in imported_by("import taskmill") if name.startswith("taskmill.")}
+    assert "scheduler" in folders
+    assert folders & LOADED_LATER == set()
 
 
 def test_importing_taskmill_imports_no_values_that_most_programs_never_name() -> None:
@@ -130,7 +130,7 @@ def test_without_a_command_no_module_of_a_command_is_imported(option: str) -> No
 
 
 MOST_CPU = 0.2
-"""Seconds of CPU for ``taskmill status`` on a small file, on a machine of today that has nothing else to do."""
+"""Seconds of CPU for ``taskmill status`` on a small file, on an idle machine of today."""
 GENEROUS = 3
 """The factor for a slow machine that other tests keep busy."""
 
@@ -139,7 +139,7 @@ def test_status_of_a_small_file_needs_little_cpu(tmp_path: Path) -> None:
     file = tmp_path / "tasks.db"
     with blocking.Scheduler(file):
         pass
-    # As installed: with compiled modules.
+    # Use compiled modules, as an installed program does.
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONPYCACHEPREFIX": str(tmp_path / "compiled")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     spent: list[float] = []

@@ -11,7 +11,7 @@ from tests.architecture.sources import ROOT, package_sources
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
 ORDINARY = Path(__file__).with_name("ordinary_words.txt")
-"""Words that need no explanation: plain English, and what every Python programmer says."""
+"""Words that need no explanation: plain English, and terms that every Python programmer knows."""
 
 SAME_ON_PURPOSE = {
     # The blocking interface has the names of the asynchronous one.
@@ -48,7 +48,7 @@ def words_of_names() -> dict[str, str]:
 
 
 def _stems(word: str) -> set[str]:
-    """Return what a word may be a form of: ``dependencies`` of ``dependency``, ``executors`` of ``execute``."""
+    """Return the possible stems of a word: ``dependencies`` has ``dependency``, ``executors`` has ``execute``."""
     stems = {word} if not word.endswith("ies") else {word, word.removesuffix("ies") + "y"}
     for _ in range(2):
         for ending in _ENDINGS:

@@ -1,4 +1,4 @@
-"""What the witnesses must agree on, whatever has happened."""
+"""Checks of every guarantee on the journals, the log of claims and the rows, whatever faults happened."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.cluster.pace import LEASE, MINUTE, minute_of, real
 from tests.cluster.witnesses import Interval, Row, Span, Witnesses, really
 
 CLAIMED_BEFORE = 1.0
-"""Seconds after which an attempt that was claimed before a pause has begun."""
+"""Seconds within which an attempt begins that was claimed before a pause."""
 TAKEOVER = 2.0
-"""Seconds after which a node that has the store open dispatches, if no other does."""
+"""Seconds within which a node that has the store open dispatches, if no other does."""
 
 
 class Audit:
-    """Collects what is wrong."""
+    """Checks all guarantees and collects the violations."""
 
     def __init__(
         self, witnesses: Witnesses, faults: list[Fault], since: float, until: float, resumed_at: float
     ) -> None:
-        """``since`` and ``until`` bound the time in which cron tasks were to run.
+        """Cron tasks had to run from ``since`` to ``until``.
 
         ``resumed_at`` is when all pauses were ended.
         """
@@ -37,7 +37,7 @@ class Audit:
         self.wrong: list[str] = list(witnesses.wrong)
 
     def hold(self) -> list[str]:
-        """Everything that is wrong."""
+        """Return all violations."""
         self._check_nothing_is_lost()
         self._check_one_at_a_time()
         self._check_attempts()
@@ -80,7 +80,7 @@ class Audit:
                 ids = [row["id"] for row in found]
                 self._expect(asked.id in ids, f"{asked} is stored as {ids}")
         for markers in batches.values():
-            # All of a batch is stored, or nothing; what has a key may be taken for a duplicate.
+            # A batch is stored as a whole or not at all; a submission with a key may be a duplicate.
             plain = [marker for marker in markers if self._seen.asked[marker].key is None]
             there = [marker for marker in plain if stored[marker]]
             self._expect(len(there) in (0, len(plain)), f"{there} of {plain} are stored")
@@ -105,7 +105,7 @@ class Audit:
                     latest = span
 
     def _check_attempts(self) -> None:
-        """What was done is done again only if its node could not say so."""
+        """A task whose handler is done runs again only if its node could not record that."""
         for id, intervals in self._of_task.items():
             mains = [one for one in intervals if one.part == "main"]
             tokens = Counter((one.attempt, one.part) for one in intervals)
@@ -113,7 +113,7 @@ class Audit:
             self._expect(not twice, f"task {id} began {twice} more than once")
             mains.sort(key=lambda one: one.attempt)
             for earlier, later in pairwise(mains):
-                # Claimed by a node that was suspended before it began: begun when it woke up, and stopped at once.
+                # Claimed by a node that was suspended before the attempt began: it begins on waking and stops at once.
                 stale = earlier.begin > later.begin and really(earlier, self._seen.absences[earlier.who])
                 self._expect(not stale, f"{earlier} after {later}")
             for done, again in pairwise(mains):
@@ -121,11 +121,11 @@ class Audit:
                     self._expect(self._was_disturbed(done, again.begin), f"{again} though {done}")
 
     def _was_disturbed(self, done: Interval, until: float) -> bool:
-        """Whether something has befallen its node around the time when it would have said that it is done."""
+        """True if a fault hit the node around the time when it would have recorded the end of the handler."""
         if self._seen.deaths.get(done.who, float("inf")) < until:
             return True
         return any(
-            fault.whom in ("all", done.who) and fault.since < until and fault.until > done.begin - LEASE
+            fault.target in ("all", done.who) and fault.since < until and fault.until > done.begin - LEASE
             for fault in self._faults
         )
 
@@ -159,19 +159,19 @@ class Audit:
                 self._expect(ending == "dependency_failed" and self._has_failed_elder(row), told)
         for id, answer in self._seen.cancelled.items():
             ending = self._seen.history[id]["ending"] if id in self._seen.history else "active"
-            # It may have been replaced before, and then goes on to stop for that reason.
+            # It may have been superseded before; then that is its ending.
             self._expect(
                 not answer or ending in ("cancelled", "superseded"), f"task {id} was cancelled and is {ending}"
             )
 
     def _has_failed_elder(self, row: Row) -> bool:
-        """Whether it depends on, or is a child of, a task that did not complete."""
+        """True if the task depends on, or is a child of, a task that did not complete."""
         elders = {edge["on_id"] for edge in self._seen.dependencies if edge["task_id"] == row["id"]}
         elders.add(row["parent_id"])
         return any(self._seen.history[id]["ending"] != "completed" for id in elders if id in self._seen.history)
 
     def _check_requeued(self) -> None:
-        """Whoever was told that the task runs once more: an attempt of it began later."""
+        """If a submission was answered with ``requeued``, an attempt of the task began later."""
         for asked in self._seen.asked.values():
             if asked.kind != "requeued" or asked.id not in self._seen.history:
                 continue
@@ -234,12 +234,12 @@ class Audit:
             self._expect(most <= cap, f"rows: {most} of {name} at once, cap {cap}")
 
     def _check_rates(self) -> None:
-        """In the order of claims, by the latest time that any of them knew of: time does not pass twice."""
+        """Check the rate in the order of claims, by the latest time that any of them knew of: time never goes back."""
         claims: list[float] = []
         for line in self._seen.seen:
             if line["what"] == "claim" and line["group_name"] == "rated":
                 claims.append(max(real(line["now"]), claims[-1] if claims else 0.0))
-        # One more for what is rounded to milliseconds of the faster clock.
+        # One more start, because times are rounded to milliseconds of the faster clock.
         most, begin = 0.0, 0.0
         for first, since in enumerate(claims):
             for last in range(first, len(claims)):
@@ -249,7 +249,7 @@ class Audit:
         self._expect(most <= 0.01, f"the rate was exceeded by {most:.2f} starts after {begin:.3f}")
 
     def _check_pauses(self) -> None:
-        """Nothing starts in a group from the moment its pause was answered until its end was asked for."""
+        """No task of a group starts between the return of ``pause`` and the call of ``resume``."""
         paused: dict[str, float] = {}
         for line in sorted(self._seen.controls, key=lambda line: line["at"]):
             group, at = line["group"], line["at"]
@@ -292,7 +292,7 @@ class Audit:
         self._expect({id for id, _ in bad} <= set(crashed), f"firings that ended otherwise: {bad}")
 
     def _passed(self, minute: int, rows: Iterable[Row]) -> bool:
-        """True if it passed while an earlier one ran, or waited to start, or while no node could fire it."""
+        """True if an earlier one ran, or waited to start, at that minute, or if no node could fire it."""
         begin, end = minute * MINUTE, (minute + 1) * MINUTE
         earlier = [row for row in rows if real(row["created_at"]) < begin]
         at_work = any(real(row.get("ended_at") or 1e18) > end - 0.5 for row in earlier)
@@ -300,9 +300,9 @@ class Audit:
         return (
             at_work
             or settled
-            # Starting a process takes seconds on a busy machine, and meanwhile the others may have been killed.
+            # Starting a process takes seconds on a busy machine, and the other nodes may have been killed meanwhile.
             or not self._seen.had_node(end - TAKEOVER, end)
-            or any(fault.whom == "all" and fault.since < end and fault.until + 2 > end for fault in self._faults)
+            or any(fault.target == "all" and fault.since < end and fault.until + 2 > end for fault in self._faults)
         )
 
     def _check_series(self) -> None:
@@ -322,7 +322,7 @@ class Audit:
             since < span[1] and until > span[0] for each in self._seen.absences.values() for since, until in each
         )
 
-    # Books
+    # Counters
 
     def _check_books(self) -> None:
         history = self._seen.history.values()
@@ -340,7 +340,7 @@ class Audit:
         both = self._seen.history.keys() & self._seen.active.keys()
         self._expect(not both, f"both active and ended: {sorted(both)}")
         running = [row["id"] for row in self._seen.active.values() if row["status"] == "running"]
-        self._expect(not running, f"running after everybody has left: {running}")
+        self._expect(not running, f"running after all processes have left: {running}")
         self._expect(not self._seen.nodes, f"nodes that are still there: {self._seen.nodes}")
 
 
@@ -354,5 +354,5 @@ def _most_at_once(spans: Iterable[Span]) -> int:
 
 
 def share(intervals: Iterable[Interval], since: float, until: float, group: str) -> float:
-    """Seconds of slots that a group had in a time."""
+    """Return the slot seconds that a group used in an interval."""
     return sum(max(0.0, min(one.end, until) - max(one.begin, since)) for one in intervals if one.group == group)

@@ -1,6 +1,6 @@
-"""The processes of a mixed workload, and the faults that any of them may suffer: a kill, a suspension.
+"""The processes of a mixed workload, and the faults that can hit any of them: a kill, a suspension.
 
-What only a server can suffer is in :mod:`tests.cluster.server_crowd`.
+Faults of a server are in :mod:`tests.cluster.server_crowd`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.postgres.network import Network
 
 ROOT = Path(__file__).parents[2]
 MOST_AWAY = 2
-"""Nodes that are stopped or cut off at the same time."""
+"""The most nodes that are suspended or cut off at the same time."""
 
 
 @dataclass(eq=False)
@@ -40,15 +40,15 @@ class Member:
     is_away: bool = False
     died_at: float | None = None
     stops: list[tuple[float, float]] = field(default_factory=list)
-    """When it was suspended, from and to."""
+    """The intervals in which it was suspended."""
 
 
 @dataclass
 class Fault:
-    """What has happened, from and to: what is excused by it is for the audit."""
+    """A fault and its interval; the audit excuses its consequences."""
 
     what: str
-    whom: str
+    target: str
     since: float
     until: float = float("inf")
 
@@ -57,15 +57,15 @@ class Crowd:
     """All processes that use one store."""
 
     nodes: int
-    """Processes that dispatch, or wait to."""
+    """The number of processes that dispatch or stand by."""
     slots: int
     """Slots of each node."""
     one_dispatches: bool
     """True if the other nodes stand by."""
     kinds: tuple[str, ...]
-    """Faults, by the names of their methods, as often as they happen."""
+    """The names of the methods that cause faults; a name that is listed twice is chosen twice as often."""
     suspensions: tuple[float, ...]
-    """Seconds for which a suspended node does not run."""
+    """The possible durations of a suspension, in seconds."""
 
     def __init__(self, address: str, folder: Path, seed: int) -> None:
         self.address = address
@@ -82,7 +82,7 @@ class Crowd:
     # Processes
 
     def start(self, *, dispatches: bool = True, pause: float = 0.0, through_network: bool = False) -> Member:
-        """Start a process; with ``pause`` it submits something about as often as this, in seconds."""
+        """Start a process; ``pause`` is the average number of seconds between its submissions, 0 for none."""
         who = f"{'node' if dispatches else 'producer'}{next(self._numbers)}"
         network = Network(self.address, tells_of_resets=True) if through_network else None
         journal, log = self._folder / f"{who}.journal", self._folder / f"{who}.log"
@@ -112,7 +112,7 @@ class Crowd:
         return member
 
     def wait_until_open(self) -> None:
-        """Until all have found the server."""
+        """Wait until all processes have opened the store."""
         while not all(one.journal.exists() and b'"open"' in one.journal.read_bytes() for one in self.alive()):
             time.sleep(0.02)
 
@@ -131,17 +131,17 @@ class Crowd:
         self.wait_until_open()
 
     def _victims(self) -> list[Member]:
-        """Whom something may befall: nodes that are there, and only so many at a time."""
+        """Return the nodes that a fault may hit now; none if too many are away already."""
         if sum(one.is_away for one in self.alive()) >= MOST_AWAY:
             return []
         return [one for one in self.alive() if one.who.startswith("node") and not one.is_away]
 
     def enough(self) -> None:
-        """Nothing more is submitted."""
+        """Stop all submissions."""
         self._enough.touch()
 
     def leave(self) -> list[str]:
-        """All end in order; what went wrong with that."""
+        """End all processes gracefully; return what went wrong."""
         for member in self.alive():
             assert member.process.stdin is not None
             member.process.stdin.close()
@@ -152,11 +152,11 @@ class Crowd:
             except subprocess.TimeoutExpired:
                 code = None
             if code != 0:
-                wrong.append(f"{member.who} did not leave in order: {code}\n{member.log.read_text()[-2000:]}")
+                wrong.append(f"{member.who} did not end gracefully: {code}\n{member.log.read_text()[-2000:]}")
         return wrong
 
     def end(self) -> None:
-        """Whatever has happened, nothing of it is left."""
+        """End all threads and processes, whatever has happened."""
         for thread in self._lasting:
             thread.join()
         for member in self.members:
@@ -177,11 +177,11 @@ class Crowd:
     # Faults
 
     def strike(self, kind: str) -> None:
-        """Let something happen; what lasts goes on beside."""
+        """Cause a fault; one that lasts continues in a thread."""
         getattr(self, kind)()
 
     def settle(self) -> None:
-        """Wait until nobody is away any longer."""
+        """Wait until all lasting faults are over."""
         for thread in self._lasting:
             thread.join()
         self._lasting.clear()
@@ -189,8 +189,8 @@ class Crowd:
         if self.failure is not None:
             raise self.failure
 
-    def _note(self, what: str, whom: str, since: float) -> Fault:
-        fault = Fault(what, whom, since)
+    def _note(self, what: str, target: str, since: float) -> Fault:
+        fault = Fault(what, target, since)
         self.faults.append(fault)
         return fault
 
@@ -201,7 +201,7 @@ class Crowd:
             try:
                 time.sleep(seconds)
                 ending()
-            except BaseException as wrong:  # whoever waits for the thread is told
+            except BaseException as wrong:  # settle() raises it
                 self.failure = wrong
             fault.until = boot_time()
             member.is_away = False
@@ -233,7 +233,7 @@ class Crowd:
         victim.process.send_signal(signal.SIGSTOP)
 
         def wake() -> None:
-            # On record before it happens: what it does from then on counts.
+            # Recorded before it happens: what the process does from then on counts.
             victim.stops.append((fault.since, boot_time()))
             victim.process.send_signal(signal.SIGCONT)
 

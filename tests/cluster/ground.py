@@ -1,6 +1,6 @@
-"""The store below the mixed workload, seen without taskmill: its rows, and a log of claims that triggers keep.
+"""The store of the mixed workload, read without taskmill: its rows, and a log of claims that triggers write.
 
-The log has each claim and each end of one, in the order of their transactions.
+The log has the start and the end of each claim, in the order of their transactions.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def is_server(address: str) -> bool:
 
 
 def keep_log(address: str) -> None:
-    """Make the triggers that log each claim and each end of one."""
+    """Create the triggers that log the start and the end of each claim."""
     if is_server(address):
         with psycopg.connect(address, autocommit=True) as connection:
             connection.execute(SERVER_LOG.encode())
@@ -104,7 +104,7 @@ def rows(address: str, tables: Mapping[str, str]) -> dict[str, list[Row]]:
 
 
 def left(address: str) -> int:
-    """Count the tasks that have not ended; firings of cron come and go."""
+    """Count the tasks that have not ended, without firings of cron tasks, which never stop."""
     query = "SELECT count(*) FROM taskmill_task WHERE cron IS NULL"
     if is_server(address):
         with psycopg.connect(address) as connection:

@@ -26,11 +26,11 @@ from tests.crash.journal import Journal, boot_time
 
 TICK = 0.1
 LATE = 0.7
-"""A thread that only sleeps is this late: the process did not run, stopped or for want of a processor."""
+"""Seconds by which a sleeping thread must be late to show that its process did not run: stopped, or no CPU was free."""
 
 
 def mind_gaps(journal: Journal) -> None:
-    """Put on record when this process did not run. Nobody can stop in time without a processor."""
+    """Record when this process did not run. Without CPU time it cannot stop its handlers in time."""
     before = boot_time()
     while True:
         time.sleep(TICK)
@@ -41,7 +41,7 @@ def mind_gaps(journal: Journal) -> None:
 
 
 def scheduler_of(address: str, **more: Any) -> Scheduler:
-    """All processes declare the same."""
+    """Return a scheduler with the settings that all processes declare."""
     return Scheduler(
         address,
         domains=work.DOMAINS,
@@ -59,7 +59,7 @@ async def main(orders: dict[str, Any], journal: Journal) -> None:
         try:
             return await serve(orders, journal, numbers)
         except StoreError as wrong:
-            # Opening a store does not wait for its server; a service manager would start the program again.
+            # Opening a store does not wait for its server; a process manager would start the program again.
             journal.write("start failed", error=repr(wrong))
             await asyncio.sleep(0.2)
 

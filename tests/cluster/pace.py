@@ -1,4 +1,4 @@
-"""Time in the cluster test: short leases, and clocks by which a minute takes three seconds, alike in all processes."""
+"""Time in the cluster test: short leases, and a clock, the same in all processes, whose minute takes three seconds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from taskmill.core.clock import SystemClock
 from tests.crash.journal import boot_time
 
 SPEED = 20
-"""Seconds of the scheduler's clock that pass in one second. What concerns liveness goes by real time."""
+"""Seconds of the scheduler's clock that pass in one real second. Leases and heartbeats use real time."""
 MINUTE = 60 / SPEED
 LEASE = 5.0
 BEAT = 0.3
 EPOCH_MS = 1_900_000_020_000
-"""A whole minute, for the start of the machine."""
+"""The wall-clock time at the start of the machine: a whole minute."""
 
 
 class FastClock(SystemClock):
-    """Time passes faster, and at the same pace in all processes of a machine."""
+    """A clock that runs faster, and at the same pace in all processes of a machine."""
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
@@ -44,31 +44,31 @@ class FastClock(SystemClock):
 
 
 def real(ms: float) -> float:
-    """The moment of the journals' clock at which the scheduler's clock shows this."""
+    """Return the time on the journals' clock for a time on the scheduler's clock."""
     return (ms - EPOCH_MS) / 1000 / SPEED
 
 
 def minute_of(ms: int) -> int:
-    """The minute of the scheduler's clock, counted from the start of the machine."""
+    """Return the minute of the scheduler's clock, counted from the start of the machine."""
     return (ms - EPOCH_MS) // 60_000
 
 
 def hasten() -> None:
-    """Make this process notice in seconds what it would notice in half a minute. In the same proportions."""
+    """Scale leases and timeouts of this process from half a minute to seconds, in the same proportions."""
     from taskmill.store.postgres import connection, heartbeat, lease, writer
     from taskmill.store.sql import cluster
 
-    # What looks like a clock that was stepped: by the faster clock as long as it really is.
+    # The limit beyond which clocks count as stepped, in time of the faster clock.
     cluster.CLOCKS_APART_MS = 60_000 * SPEED
     lease.LEASE = LEASE
     heartbeat.BEAT = BEAT
     heartbeat.ANSWER = 1.0
     writer.SERVER_PATIENCE = 3 * LEASE
     connection.WRITING["idle_in_transaction_session_timeout"] = "'1500ms'"
-    # The shortest that libpq knows.
+    # The shortest that libpq accepts.
     connection.CONNECTING["connect_timeout"] = 2
 
 
 def pause(seconds: float) -> None:
-    """Part of the load, not a wait for anything."""
+    """Sleep as part of the load; nothing is awaited here."""
     time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""One run of the mixed workload: calm first, then faults, then everything comes to its end and is audited."""
+"""One run of the mixed workload: a calm phase, then faults, then all work ends and is audited."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.cluster.work import plain, scarce
 from tests.crash.journal import boot_time
 
 CALM = 4.0
-"""Seconds for which two groups want all slots, and nothing else happens."""
+"""Seconds of the calm phase, in which two groups want all slots."""
 LONGEST_STANDSTILL = 60.0
-"""Seconds in which at least one task ends, as long as any is left."""
+"""Seconds within which at least one task must end, as long as any is left."""
 
 
 @dataclass
 class Played:
-    """What the run itself found, and the times that the audit needs."""
+    """The violations that the run itself found, and the times that the audit needs."""
 
     since: float = 0.0
     until: float = 0.0
@@ -58,7 +58,7 @@ def play(crowd: Crowd, seconds: float) -> Played:
 
 
 def judge(crowd: Crowd, played: Played, kept: Path) -> tuple[list[str], str]:
-    """Return what is wrong, and the figures of the run; the evidence of a broken promise goes to ``kept``."""
+    """Return the violations and the figures of the run; if there are violations, write the evidence to ``kept``."""
     witnesses = hear(crowd)
     calm = [one for one in witnesses.intervals if one.marker.startswith(("heavy-", "light-"))]
     wrong = played.wrong + _wrong_shares(calm, crowd.slots_at_once)
@@ -73,7 +73,7 @@ def judge(crowd: Crowd, played: Played, kept: Path) -> tuple[list[str], str]:
 
 
 async def _prepare(crowd: Crowd) -> None:
-    """Make the tables, the log of claims, and work for two groups: more than can be done in the calm time."""
+    """Create the tables, the log of claims, and more work for two groups than the calm phase can do."""
     async with scheduler_of(crowd.address) as scheduler:
         keep_log(crowd.address)
         slots = crowd.slots_at_once
@@ -105,7 +105,7 @@ async def _last_words(address: str, count: int) -> None:
 
 
 def _strike(crowd: Crowd, seconds: float) -> None:
-    """Let every kind of fault happen, in an order of chance."""
+    """Cause every kind of fault, in random order."""
     until = time.monotonic() + seconds
     kinds = list(crowd.kinds)
     crowd.random.shuffle(kinds)
@@ -131,7 +131,7 @@ def _drain(crowd: Crowd) -> list[str]:
 
 
 def _wrong_shares(intervals: list[Interval], slots: int) -> list[str]:
-    """While both groups want more than there is, each is within a slot of its share."""
+    """Return the groups that were more than a slot away from their share while both wanted more."""
     starts = {group: [one.begin for one in intervals if one.group == group] for group in ("heavy", "light")}
     calm_from = min(starts["heavy"] + starts["light"]) + 1.0
     calm_until = calm_from + CALM - 1.5

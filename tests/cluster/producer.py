@@ -1,4 +1,4 @@
-"""Random load: what is asked is put on record before, and the answer after it came."""
+"""Random load: each request is recorded before it is made, and each answer after it arrived."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ PRIORITIES = (0, 64, 128, 128, 128, 200)
 
 
 class Producer:
-    """Submits through one scheduler."""
+    """Submits tasks through one scheduler."""
 
     def __init__(self, scheduler: Scheduler, journal: Journal, seed: int, numbers: Iterator[int]) -> None:
         self._scheduler = scheduler
         self._journal = journal
         self._random = random.Random(seed)
         self._numbers = numbers
-        """Of markers; a producer that is started again in the same process uses none twice."""
+        """Numbers of markers; a producer that is restarted in the same process uses none twice."""
         self._stored: list[int] = []
         self._own_group = f"group of {journal.who}"
         """A group that this producer alone pauses and resumes."""
         self._is_paused = False
 
     async def work(self, pause: float) -> None:
-        """Until it is cancelled."""
+        """Submit until cancelled."""
         while True:
             await asyncio.sleep(self._random.expovariate(1 / pause))
             try:
                 await self._act()
             except StoreError as wrong:
-                # Nobody knows whether it was done; that it is not done in part is for the audit.
+                # Unknown whether it was done; the audit checks that it was not done in part.
                 self._journal.write("in doubt", error=repr(wrong))
 
     async def _act(self) -> None:

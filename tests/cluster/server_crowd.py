@@ -36,7 +36,7 @@ class ServerCrowd(Crowd):
         self.wait_until_open()
 
     def orphans(self) -> list[str]:
-        """Return the running tasks whose node is not there, or was not seen for a lease."""
+        """Return the running tasks whose node is gone, or was not seen for a lease."""
         query = b"""
             SELECT t.id, t.node_id, n.seen_at FROM taskmill_task AS t LEFT JOIN taskmill_node AS n ON n.id = t.node_id
             WHERE t.status = 'running' AND (n.id IS NULL OR n.seen_at < clock_timestamp() - make_interval(secs => %s))
@@ -53,7 +53,7 @@ class ServerCrowd(Crowd):
         fault.until = boot_time()
 
     def crash_backend(self) -> None:
-        """One process of the server dies: it takes all sessions with it, and recovers."""
+        """Kill one backend process of the server: all sessions end, and the server recovers."""
         fault = self._note("crash of a session", "all", boot_time())
         with psycopg.connect(self.address, autocommit=True) as connection:
             query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'taskmill' ORDER BY pid"

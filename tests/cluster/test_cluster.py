@@ -1,7 +1,7 @@
-"""A cluster under random load and random faults: whatever happens, no promise is broken.
+"""A cluster under random load and random faults keeps every guarantee.
 
-``TASKMILL_CRASH_SEED`` makes the same choices again, if not at the same moments; ``TASKMILL_CLUSTER_SECONDS`` says for
-how long faults happen.
+``TASKMILL_CRASH_SEED`` repeats the random choices, though not their timing; ``TASKMILL_CLUSTER_SECONDS`` is how long
+faults happen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS = float(os.environ.get("TASKMILL_CLUSTER_SECONDS", "14"))
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server of the test's own, which says nothing about what befalls its clients."""
+    """A server for this test alone, which does not log the faults of its clients."""
     server = Server({"log_min_messages": "panic"})
     yield server
     server.stop()

@@ -1,4 +1,4 @@
-"""What has been seen: journals of the processes, a log that triggers keep in the database, the rows in the end."""
+"""The observations of a run: journals of the processes, a log that triggers write to the database, the final rows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.crash.journal import JournalReader, boot_time
 
 Row = dict[str, Any]
 TOLERANCE = 1.0
-"""Seconds in which a node that was suspended for so long that it may be dead to the others stops what it runs.
+"""Seconds within which a node stops its handlers after a suspension of about a lease or more.
 
-They may have begun it anew meanwhile. No process can know that it was suspended before it runs again, so for this
-moment two attempts are alive; that the words of the first count for nothing is for the rows to show.
+Other nodes may have started the tasks again meanwhile. A process cannot know that it was suspended before it runs
+again, so two attempts are alive for this moment; the rows must show that the first one wrote nothing.
 """
 
 
 class Interval(NamedTuple):
-    """An attempt at work, from its own first word to its last, or to the death of its process."""
+    """An attempt, from its first line in the journal to its last, or to the death of its process."""
 
     begin: float
     end: float
@@ -47,7 +47,7 @@ class Interval(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A time in which an attempt was really at work."""
+    """A time in which an attempt really ran."""
 
     begin: float
     end: float
@@ -55,7 +55,7 @@ class Span(NamedTuple):
 
 
 def really(interval: Interval, absences: list[tuple[float, float]]) -> list[Span]:
-    """The parts of an interval that are outside of the times in which its process could not run."""
+    """Return the parts of an interval in which its process could run."""
     parts = [(interval.begin, interval.end)]
     for since, until in absences:
         parts = [
@@ -69,7 +69,7 @@ def really(interval: Interval, absences: list[tuple[float, float]]) -> list[Span
 
 @dataclass
 class Asked:
-    """A submission."""
+    """A submission and its answer."""
 
     marker: str
     asked_at: float
@@ -86,7 +86,7 @@ class Asked:
 
 @dataclass
 class Witnesses:
-    """Everything that was seen."""
+    """All observations of a run."""
 
     intervals: list[Interval] = field(default_factory=list)
     absences: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Witnesses:
     facts: Counter[str] = field(default_factory=Counter)
     deaths: dict[str, float] = field(default_factory=dict)
     opened: dict[str, float] = field(default_factory=dict)
-    """When each process had the store open last."""
+    """When each process last opened the store."""
     history: dict[int, Row] = field(default_factory=dict)
     active: dict[int, Row] = field(default_factory=dict)
     tally: list[Row] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Witnesses:
     cron: list[Row] = field(default_factory=list)
     seen: list[Row] = field(default_factory=list)
     controls: list[Row] = field(default_factory=list)
-    """Pauses and resumes, as they were asked for and answered."""
+    """Calls of pause and resume, and their returns."""
     wrong: list[str] = field(default_factory=list)
 
     def spans(self) -> Iterator[Span]:
@@ -128,7 +128,7 @@ class Witnesses:
 
 
 def hear(crowd: Crowd) -> Witnesses:
-    """All of it, once everybody has left."""
+    """Read all journals and rows, once all processes have ended."""
     witnesses = Witnesses()
     for member in crowd.members:
         _hear_member(witnesses, member)
@@ -149,7 +149,7 @@ def hear(crowd: Crowd) -> Witnesses:
 
 
 def keep(witnesses: Witnesses, crowd: Crowd, place: Path) -> None:
-    """Leave the rows, and what befell whom, to whoever looks for a cause."""
+    """Write the rows and the faults to a file, for the analysis of a failure."""
     names = ("history", "active", "dependencies", "nodes", "cron", "seen")
     told = {name: getattr(witnesses, name) for name in names}
     told["faults"] = [vars(fault) for fault in crowd.faults]
@@ -162,14 +162,14 @@ def _hear_member(witnesses: Witnesses, member: Member) -> None:
     for since, until in member.stops:
         could_be_dead = until - since > LEASE - 2 * BEAT
         absences.append((since, until + (TOLERANCE if could_be_dead else 0.0)))
-    # For want of a processor a node may be late in the same way; this counts no suspension twice.
+    # A node without CPU time is late in the same way; a gap during a suspension changes nothing.
     absences += [(line["since"], line["at"] + TOLERANCE) for line in lines if line["fact"] == "gap"]
     witnesses.absences[member.who] = absences
     if member.died_at is not None:
         witnesses.deaths[member.who] = member.died_at
     begun: dict[tuple[int, int, str], Row] = {}
     alive_until: dict[tuple[int, int, str], float] = {}
-    """The last words of attempts in worker processes."""
+    """The last sign of life of attempts in worker processes."""
     batches: dict[str, list[Asked]] = {}
     for number, line in enumerate(lines):
         witnesses.facts[line["fact"]] += 1

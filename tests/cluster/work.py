@@ -23,7 +23,7 @@ DOMAINS = [work, narrow, clockwork]
 
 GROUP_CAP, DOMAIN_CAP = 3, 3
 PERMITS = BURST = 6
-"""Starts of the rated group: per real second, and at once."""
+"""Starts of the rated group: per real second, and the burst."""
 GROUPS = {
     "heavy": Group(weight=3),
     "light": Group(),
@@ -43,7 +43,7 @@ def journal() -> Journal:
 
 @contextmanager
 def on_record(ctx: Context, marker: str, key: str | None = None, part: str = "main") -> Iterator[None]:
-    """From here on it is at work; whatever ends it, the end is on record."""
+    """Record the start of a part of an attempt, and its end, whatever the reason."""
     task = ctx.task
     token = {"id": task.id, "attempt": ctx.attempt, "part": part}
     journal().write("start", **token, type=task.type, group=task.group, key=key, marker=marker)
@@ -61,7 +61,7 @@ def on_record(ctx: Context, marker: str, key: str | None = None, part: str = "ma
 
 
 def token(ctx: Context) -> str:
-    """What the attempt returns: history must name the one that was allowed to say so."""
+    """Return the token of the attempt: history must have that of the attempt that was allowed to end the task."""
     return f"{journal().who}/{ctx.attempt}"
 
 
@@ -93,7 +93,7 @@ def threaded(ctx: Context, marker: str, seconds: float) -> str:
 def crunch(ctx: Context, marker: str, seconds: float) -> str:
     """Run in a worker process, which must be gone before another attempt starts.
 
-    A worker process may be killed without a last word, so it says all the time that it is alive.
+    A worker process may be killed without recording its end, so it records all the time that it is alive.
     """
     with on_record(ctx, marker):
         until = time.monotonic() + seconds
@@ -113,7 +113,7 @@ async def keyed(ctx: Context, marker: str, name: str, seconds: float) -> str:
 
 @keyed.on_cancel
 async def keyed_stopped(ctx: Context, marker: str, name: str, seconds: float) -> None:
-    """Still the holder of the key."""
+    """Run the hook while the task still holds the key."""
     with on_record(ctx, marker, key=name, part="hook"):
         await asyncio.sleep(0.02)
 

@@ -1,10 +1,10 @@
-"""The promises, checked on what a killed process left behind.
+"""Checks of every guarantee on the store that a killed process left.
 
-The auditor knows what was asked and answered from the journal, who died when from the parent, and reads the store
-from a copy of its files, so that the log a dead process left is recovered by the next child and not by the auditor.
+The journal says what was asked and answered; the parent says which process died when. The auditor reads the store
+from a copy of its files, so that the next child, not the auditor, recovers the log of a dead process.
 
-A crash is counted where it happened: a row found ``running`` after its process died. With that every attempt of every
-task is accounted for, since an attempt ends in a failure that costs a retry, in a crash that costs none, or in an
+A crash is counted where it happened: a row found ``running`` after its process died. So every attempt of every
+task is accounted for: an attempt ends in a failure that uses a retry, in a crash that uses none, or in an
 ending.
 """
 
@@ -26,25 +26,25 @@ NEVER_COMPLETES = {workload.doomed.name, workload.hopeless.name, workload.poison
 
 @dataclass
 class Known:
-    """What the journal says about one task."""
+    """The facts in the journal about one task."""
 
     started: int = 0
     """The highest attempt that has started."""
     runner: str | None = None
-    """Who runs it, as far as it has not put an end on record."""
+    """The process that runs it, until it records the end."""
     failures: int = 0
     results: dict[int, str] = field(default_factory=dict)
     asked_step: int = 0
     saved_step: int = 0
     hooks: int = 0
-    """How often ``on_cancel`` came to its end."""
+    """How often ``on_cancel`` has returned."""
     hooking: str | None = None
-    """Who is in the middle of ``on_cancel``."""
+    """The process that is running ``on_cancel``."""
     cancelled: bool = False
-    """``cancel`` answered True, and it was not revived since."""
+    """True if ``cancel`` returned True and the task was not revived since."""
     cancel_refused: bool = False
     bases: set[int] = field(default_factory=lambda: {0})
-    """The attempts after which it may have begun anew: 0, or that of a dead letter that was revived."""
+    """The attempts after which its counters may have been reset: 0, or that of a dead letter that was revived."""
     revived: int = 0
     crashed: set[int] = field(default_factory=set)
     """Attempts that were running when their process died."""
@@ -53,7 +53,7 @@ class Known:
 
 
 class Auditor:
-    """Follows one file through all its rounds."""
+    """Checks one file after each round."""
 
     def __init__(self, file: Path, journal: Path, scratch: Path) -> None:
         self._file = file
@@ -65,22 +65,22 @@ class Auditor:
         self._types: dict[str, str] = {}
         self._refused: set[str] = set()
         self._absorbed: set[str] = set()
-        """Markers of submissions for which an existing task stood in."""
+        """Markers of submissions that were duplicates of an existing task."""
         self._stored: dict[str, int] = {}
         """Acknowledged markers and their ids."""
         self._identity: dict[int, str] = {}
-        """Every id ever seen and the marker it belongs to, for ever."""
+        """Every id ever seen, and the marker it belongs to."""
         self._ended_before: set[int] = set()
         self._sequence = 0
         self.deaths: dict[str, float] = {}
-        """When those who died were killed, on the clock of the journal; 0 if they did it themselves."""
+        """When each dead process was killed, on the clock of the journal; 0 if it killed itself."""
         self.poisoned: set[str] = set()
-        """Those who started a poison task."""
+        """The processes that started a poison task."""
         self.facts: Counter[str] = Counter()
         self.contents: Contents
 
     def check(self, *, clean: bool, alone: bool = True) -> None:
-        """Check every promise after a round.
+        """Check every guarantee after a round.
 
         ``clean``: the last process ended by itself. ``alone``: one process at a time used the file, so that every
         crash was seen.
@@ -98,7 +98,7 @@ class Auditor:
         self._ended_before = set(contents.ended)
 
     def check_finished(self) -> None:
-        """After a clean run to the end: nothing is active, and each ended as its type does."""
+        """Check, after a clean run to the end, that nothing is active and that each task ended as its type does."""
         self._expect(not self.contents.active, f"still active: {sorted(self.contents.active)}")
         for row in self.contents.ended.values():
             self._check_destiny(row)
@@ -186,7 +186,7 @@ class Auditor:
         )
 
     def _read_cancelling(self, line: Row, task: Known) -> None:
-        """Only the answer binds."""
+        """Ignore the call: only its return counts."""
 
     def _read_cancelled(self, line: Row, task: Known) -> None:
         if line["answer"]:
@@ -231,7 +231,7 @@ class Auditor:
             self._expect(marker not in present, f"{marker} is stored as {present.get(marker)} and as {id}")
             present[marker] = id
             self._identify(id, marker)
-            self._expect(self._types.get(marker) == row["type"], f"nobody asked for task {id}: {marker}")
+            self._expect(self._types.get(marker) == row["type"], f"not submitted: task {id}: {marker}")
         for marker, id in self._stored.items():
             pruned = self._types[marker] == workload.fleeting.name and marker not in present
             self._expect(pruned or present.get(marker) == id, f"{marker} was acknowledged as {id} and is lost")
@@ -272,7 +272,7 @@ class Auditor:
         holding = [row for row in keyed if row["stop"] is None and not row["gave_key"]]
         keys = Counter((row["type"], row["key"]) for row in holding)
         self._expect(max(keys.values(), default=0) <= 1, f"a key is held twice: {keys.most_common(1)}")
-        # A task that was asked to stop, or has a run added, has given up its key, and the next holder waits behind it.
+        # A task that is stopping, or has a run added, has given up its key, and the next holder waits behind it.
         stopping = {(row["type"], row["key"]): row["id"] for row in keyed if row not in holding}
         for row in keyed:
             gate = stopping.get((row["type"], row["key"])) if row in holding else None
@@ -289,7 +289,7 @@ class Auditor:
             not task.cancelled or row["stop"] == "cancel",
             f"task {id} is active, its cancellation is forgotten",
         )
-        # One that was being cancelled gets as many tries again, for its hook.
+        # A cancelled task may crash as often again, in its hook.
         most = MOST_CRASHES if row["stop"] is None else 2 * MOST_CRASHES
         self._expect(row["crashes"] < most, f"task {id} is active after {row['crashes']} crashes")
         is_running = row["status"] == "running"
@@ -317,7 +317,7 @@ class Auditor:
             self._expect(row["result"] is None, f"task {id} is {ending} and has a result")
         if not alone:
             return
-        # An attempt that was still open when the task ended is the one more than its retries and crashes.
+        # An attempt that was still open when the task ended counts besides its retries and crashes.
         lost = task.crashed | task.prefetched
         fits = any(
             attempt - base - row["retries"] - _since(base, lost) in _attempts_of_ending(ending, quarantined)
@@ -376,12 +376,12 @@ class Auditor:
 
 
 def _since(base: int, attempts: set[int]) -> int:
-    """How many of some attempts came after the one at which the task began anew."""
+    """Count the attempts after the one at which the counters were reset."""
     return sum(attempt > base for attempt in attempts)
 
 
 def _attempts_of_ending(ending: str, quarantined: bool) -> set[int]:
-    """How many attempts an ending takes beyond those that failed or crashed."""
+    """Return how many attempts an ending takes besides those that failed or crashed."""
     if quarantined or ending == "expired":
         return {0}
     return {0, 1} if ending == "cancelled" else {1}

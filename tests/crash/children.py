@@ -1,4 +1,4 @@
-"""The parent's side: starting children, listening to them, killing them."""
+"""The parent's side: starting, reading and killing children."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LONGEST = 60.0
 """Seconds after which a child that should have answered or ended is a failure."""
 
 WORKERS_LIVE = 20.0
-"""Seconds after which no worker process of a dead child may be alive."""
+"""Seconds within which all worker processes of a dead child must have ended."""
 
 
 class Child:
-    """A process that runs ``program``. Its output is a pipe of words; its errors go to a file."""
+    """A process that runs ``program``. It prints words to a pipe; its errors go to a file."""
 
     program = "tests.crash.victim"
 
@@ -66,7 +66,7 @@ class Child:
         self._process.stdin.flush()
 
     def hear(self, word: str, longest: float = LONGEST) -> bool:
-        """Wait until the child says ``word``; ``False`` if it ends or ``longest`` passes before."""
+        """Wait until the child prints ``word``; return False if it ends or ``longest`` passes before."""
         until = boot_time() + longest
         while f"{word}\n".encode() not in self._heard:
             left = until - boot_time()
@@ -76,7 +76,7 @@ class Child:
         return True
 
     def ends_within(self, seconds: float) -> bool:
-        """Listen until the child ends; ``False`` if it is still alive after ``seconds``."""
+        """Read until the child ends; return False if it is still alive after ``seconds``."""
         until = boot_time() + seconds
         while (left := until - boot_time()) > 0:
             if select.select([self._output], [], [], left)[0] and not self._listen(left):
@@ -84,7 +84,7 @@ class Child:
         return False
 
     def _listen(self, longest: float) -> bool:
-        """Take what the child says; ``False`` at the end of its output or after ``longest``."""
+        """Read what the child prints; return False at the end of its output or after ``longest``."""
         if not select.select([self._output], [], [], longest)[0]:
             return False
         said = os.read(self._output, 65536)
@@ -96,10 +96,10 @@ class Child:
         self._process.send_signal(signal.SIGKILL)
 
     def wait(self) -> int:
-        """How the child ended: an exit code, or minus the signal that ended it.
+        """Return how the child ended: an exit code, or minus the signal that ended it.
 
-        Its worker processes share its output. They hold the right to dispatch as long as they live, and that is
-        not long: the end of the output is the end of the last of them.
+        Its worker processes share its output, and they hold the right to dispatch while they live. The output ends when
+        the last of them has ended, which must be soon.
         """
         code = self._process.wait(LONGEST)
         if not self._buried:

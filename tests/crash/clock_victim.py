@@ -1,7 +1,7 @@
-"""A process whose wall clock is stepped while it works: the steady clock, the file and the time that passes are real.
+"""A process whose wall clock is stepped while it works; the monotonic clock, the file and the passing time are real.
 
 Each line of its input is a command, ``{"step": seconds}`` or ``{"submit": run_after}``. It prints one line for each
-run: what ran, when by the steady clock of the machine, and when it was asked for.
+run: what ran, when by the monotonic clock of the machine, and when it was requested.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ work = Domain("work")
 
 
 class SteppedClock(SystemClock):
-    """The system's clock, ``ahead`` seconds ahead on the wall."""
+    """The system's clock, with a wall clock that is ``ahead`` seconds ahead."""
 
     ahead: float = 0.0
 

@@ -1,4 +1,4 @@
-"""Everything in a file, read from a copy of it."""
+"""All rows of a file, read from a copy of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 class Contents:
-    """Everything in the file."""
+    """All rows of the file."""
 
     def __init__(self, file: Path, scratch: Path) -> None:
         self.active: dict[int, Row] = {}
@@ -57,11 +57,11 @@ class Contents:
 
 
 class FamilyContents(Contents):
-    """Everything in the file, with the ties between tasks."""
+    """All rows of the file, with the links between tasks."""
 
     def __init__(self, file: Path, scratch: Path) -> None:
         self.edges: list[tuple[int, int, int]] = []
-        """task, what it depends on, open"""
+        """Triples: the task, its dependency, and whether it still waits for it."""
         self.series: dict[int, Row] = {}
         super().__init__(file, scratch)
 

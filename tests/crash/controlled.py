@@ -1,9 +1,9 @@
-"""Processes around controls: ``python -m tests.crash.controlled '{"role": …}'``.
+"""Processes that set and obey controls: ``python -m tests.crash.controlled '{"role": …}'``.
 
-Roles: ``dispatch`` runs what there is, until it is told to stop or killed; ``meddle`` does not dispatch, but pauses,
+Roles: ``dispatch`` runs tasks until it is stopped or killed; ``meddle`` does not dispatch, but pauses,
 resumes and tunes at random, as fast as it can, until it is killed.
 
-How long handlers take is part of the load, not a wait for anything.
+The durations of handlers are part of the load; nothing is awaited with them.
 """
 
 from __future__ import annotations

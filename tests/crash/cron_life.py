@@ -1,7 +1,7 @@
 """A process whose cron tasks are due every minute, which here takes a tenth of a second: ``cron_life ORDER``.
 
-It goes on until it is killed. One whose role is ``calm`` lets nothing fail, sees every task succeed a few times, and
-ends when nothing is left to do.
+It runs until it is killed. In the role ``calm`` nothing fails; it ends after every task has succeeded a few times and
+nothing is left to do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.crash.orders import Order, received
 
 EACH_MINUTE = "* * * * *"
 ENOUGH = 3
-"""So often each task succeeds before a calm life ends."""
+"""How often each task must succeed before a calm run ends."""
 domain = Domain("life")
 
 
@@ -28,7 +28,7 @@ class QuickClock(FastClock):
 
 
 class Life:
-    """What the handlers of this process share."""
+    """State that the handlers of this process share."""
 
     def __init__(self, order: Order, journal: Journal) -> None:
         self.is_calm = order.role == "calm"
@@ -39,7 +39,7 @@ class Life:
         name, id = ctx.task.tags["cron"], ctx.task.id
         self.journal.write("begin", name=name, id=id)
         if not self.is_calm:
-            await asyncio.sleep(minutes * 60 / QuickClock.speed)  # part of the load, not a wait for anything
+            await asyncio.sleep(minutes * 60 / QuickClock.speed)  # part of the load
         if fails and not self.is_calm:
             self.journal.write("fail", name=name, id=id)
             raise ValueError("as planned")
@@ -58,24 +58,24 @@ async def steady(ctx: Context) -> None:
 
 @domain.task
 async def long(ctx: Context) -> None:
-    """Others of its occurrences pass while it runs."""
+    """Run so long that some of its occurrences pass."""
     await ctx.state(Life).run(ctx, 2.5, fails=False)
 
 
 @domain.task
 async def flaky(ctx: Context) -> None:
-    """Succeeds when it is tried again, before its next occurrence comes."""
+    """Fail once, and succeed in the retry, before its next occurrence is due."""
     await ctx.state(Life).run(ctx, 0.1, fails=ctx.task.attempt % 2 == 1)
 
 
 @domain.task
 async def hopeless(ctx: Context) -> None:
-    """Is replaced by its next occurrence before it is tried again."""
+    """Fail; its next occurrence replaces it before its retry."""
     await ctx.state(Life).run(ctx, 0, fails=True)
 
 
 def declarations(order: Order) -> list[Cron]:
-    """They change from life to life: each has something to add, to forget, or to set anew."""
+    """Return the cron tasks; from run to run one is added, removed or changed."""
     cron = [
         Cron("steady", EACH_MINUTE, steady, 1),
         Cron("long", EACH_MINUTE, long, 1),
@@ -98,7 +98,7 @@ async def main(order: Order) -> None:
     async with Scheduler(order.file, cron=cron, clock=QuickClock(), state=[life], retention=None) as scheduler:
         telling = asyncio.create_task(tell(scheduler, journal))
         async with scheduler.running():
-            await life.has_seen_enough([each.name for each in cron] if life.is_calm else ["nobody"])
+            await life.has_seen_enough([each.name for each in cron] if life.is_calm else ["none"])
         await scheduler.run_until_idle()
         telling.cancel()
 

@@ -1,7 +1,7 @@
-"""A process that stands by to run one cron task, in a world where a minute takes a second: ``cron_rival FILE JOURNAL``.
+"""A standby process with one cron task, on a clock whose minute takes a second: ``cron_rival FILE JOURNAL``.
 
 It adds to the journal, each on a line with its process and the real time: ``fired OCCURRENCE``, ``begin ID`` and
-``end ID``. It goes on until it is killed or its input is closed.
+``end ID``. It runs until it is killed or its input is closed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from taskmill.events import CronFired
 
 SPEED = 60
 WORK = 0.2
-"""How long a run takes, in real seconds: part of the load, not a wait for anything."""
+"""Duration of a run, in real seconds; part of the load."""
 domain = Domain("rival")
 
 
 class FastClock(SystemClock):
-    """Time passes faster, and at the same pace in all processes of a machine."""
+    """A clock that runs faster, and at the same pace in all processes of a machine."""
 
     speed = SPEED
 
@@ -58,7 +58,7 @@ async def work(ctx: Context) -> None:
 
 
 class Note:
-    """Lines are written whole: many processes may add to one journal."""
+    """A journal whose lines are written whole: many processes may append to one file."""
 
     def __init__(self, file: str) -> None:
         self._journal = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

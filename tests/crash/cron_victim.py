@@ -1,6 +1,6 @@
 """A process with one cron task on a real clock, to be killed: ``cron_victim FILE EXPRESSION SECONDS``.
 
-It says on standard output what happens, each on a line: ``initialized``, ``start``, ``end``, or the error that kept it
+It prints what happens, one event per line: ``initialized``, ``start``, ``end``, or the error that kept it
 from starting.
 """
 
@@ -31,7 +31,7 @@ async def main(file: str, expression: str, seconds: float) -> None:
         say(type(wrong).__name__)
         return
     say("initialized")
-    # Whoever reads closes our input when it has seen enough.
+    # The reader closes our input when it has seen enough.
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await cron.stop()
 

@@ -1,4 +1,4 @@
-"""A store with something of everything in it, ways to damage it, and a user who calls everything."""
+"""A store with tasks of every kind, ways to damage it, and a user that calls every verb."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JUNK: list[object] = [
 
 SET_ASIDE = {"taskmill_task", "taskmill_series", "taskmill_cron", "taskmill_io"}
 HARMLESS = {"taskmill_history", "taskmill_dependency", "taskmill_task_tag", "taskmill_history_tag", "taskmill_tally"}
-"""Damage in these tables concerns no other task."""
+"""Damage in these tables affects no other task."""
 LONGEST = 30.0
 
 
@@ -36,7 +36,7 @@ async def nightly() -> None: ...
 
 
 async def make_world(file: Path, book: Book) -> None:
-    """Fill a file, with a cron task and with tasks that a killed dispatcher has left running."""
+    """Fill a file, with a cron task and with tasks that a killed dispatcher left running."""
     await fill(file, book, seed=1, size=40)
     at_three = [("nightly", "0 3 * * *", nightly, 60)]
     async with Scheduler(file, domains=[domain], cron=at_three, state=[book]) as scheduler, scheduler.running():
@@ -60,7 +60,7 @@ def overwrite(file: Path, chance: random.Random) -> str:
 
 
 def tables_of(file: Path) -> dict[str, list[str]]:
-    """The columns of each table of ours that has rows."""
+    """Return the columns of each of our tables that has rows."""
     with contextlib.closing(sqlite3.connect(file)) as connection:
         names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'taskmill%'")
         return {
@@ -71,7 +71,7 @@ def tables_of(file: Path) -> dict[str, list[str]]:
 
 
 def put_junk(file: Path, table: str, column: str, value: object, chance: random.Random, where: str = "true") -> bool:
-    """Store a value that its table would refuse, in a row of chance; False if no row can have it."""
+    """Store a value that its table would refuse, in a random row; return False if no row can have it."""
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
         columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
         keys = [row[1] for row in columns if row[5]]
@@ -100,7 +100,7 @@ def _replace_schema(file: Path, table: str, sql: str) -> None:
 
 
 def copy_with_log(file: Path, copy: Path) -> None:
-    """Copy a file that is open, so that some of it is only in the log."""
+    """Copy an open file, so that part of it is only in the log."""
     for entry in (file, Path(f"{file}-wal")):
         shutil.copy(entry, str(copy) + entry.name.removeprefix(file.name))
 
@@ -109,7 +109,7 @@ def copy_with_log(file: Path, copy: Path) -> None:
 
 
 class User:
-    """Calls every verb of a scheduler, and notes what breaks the promise about damage."""
+    """Calls every verb of a scheduler, and records violations of the guarantee about damage."""
 
     def __init__(self, file: Path, book: Book) -> None:
         self._file = file
@@ -117,7 +117,7 @@ class User:
         self.broken: list[str] = []
         self.corrupt: list[str] = []
         self.ran = False
-        """Whether a task that has nothing to do with the damage has run."""
+        """True if a task that is unrelated to the damage has run."""
 
     async def use_everything(self) -> None:
         if not await self._call(self._scheduler.open):
@@ -173,7 +173,7 @@ class User:
             await self._call(change)
 
     async def _run(self) -> None:
-        """Dispatch for as long as a healthy task needs."""
+        """Dispatch until a healthy task has run."""
         healthy: Submission = Submission("all::work", {"text": "healthy"}, priority=0, group="fresh")
         running = asyncio.create_task(self._scheduler.run())
         await self._call(lambda: self._until_run(healthy, running))
@@ -191,12 +191,12 @@ class User:
             ended.cancel()
 
     async def _call(self, verb: Callable[[], Awaitable[object]]) -> bool:
-        """True if the verb has not raised."""
+        """Call a verb; return True if it did not raise."""
         try:
             async with asyncio.timeout(LONGEST):
                 await verb()
         except (StoreCorrupt, SchemaTooNew) as wrong:
-            # A damaged schema number may look like that of a newer program.
+            # A damaged schema number may look like that of a newer version.
             self.corrupt.append(str(wrong))
             if str(self._file) not in str(wrong):
                 self.broken.append(f"the file is not named: {wrong}")

@@ -127,7 +127,7 @@ async def use(scheduler: Scheduler) -> list[str]:
 
 
 async def look(store: str) -> list[str]:
-    """A scheduler that only reads answers, or says why it cannot."""
+    """A scheduler that only reads returns answers, or a clear error."""
     async with a_scheduler(store) as scheduler:
         handle = await scheduler.submit(Submission("work::on_loop", {}))
         await scheduler.run_until_idle(timeout=30)
@@ -150,14 +150,14 @@ async def start(store: str) -> list[str]:
 
 
 async def run(store: str) -> list[str]:
-    """A scheduler that dispatches goes on without descriptors."""
+    """A dispatching scheduler continues without descriptors."""
     async with a_scheduler(store) as scheduler, scheduler.running():
         with only(0):
             return await use(scheduler)
 
 
 async def load(store: str) -> list[str]:
-    """An open scheduler reads nothing of the package any more."""
+    """An open scheduler imports nothing more of the package."""
     package = str(Path(taskmill.__file__).parent)
     touched: set[str] = set()
 
@@ -177,7 +177,7 @@ async def load(store: str) -> list[str]:
 
 
 async def live(store: str) -> list[str]:
-    """With any number of descriptors a scheduler works or says why it does not, and leaves nothing behind."""
+    """With any number of descriptors a scheduler works or raises a clear error, and leaves nothing behind."""
     wrong: list[str] = []
     before = count_open()
     worked = False
@@ -192,7 +192,7 @@ async def live(store: str) -> list[str]:
                     wrong.append(f"with {spare} descriptors: {said}")
             except Exception:
                 wrong.append(f"with {spare} descriptors: {traceback.format_exc()}")
-        # What failed may be kept by the cycle of an exception and its traceback.
+        # The cycle of an exception and its traceback may keep a failed scheduler alive.
         gc.collect()
         if count_open() != before:
             wrong.append(f"with {spare} descriptors: {count_open() - before} are left open")

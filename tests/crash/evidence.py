@@ -1,7 +1,7 @@
-"""What a failed run leaves to whoever looks for the cause: its seed, its files and its journal.
+"""The evidence that a failed run keeps for its analysis: its seed, its files and its journal.
 
-``TASKMILL_CRASH_SEED`` makes the same choices again, if not at the same moments; ``TASKMILL_CRASH_ROUNDS`` says how
-long to go on.
+``TASKMILL_CRASH_SEED`` repeats the random choices, though not their timing; ``TASKMILL_CRASH_ROUNDS`` is the number
+of rounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def rounds_or(default: int) -> int:
 
 @contextmanager
 def kept_when_it_fails(folder: Path, seed: int) -> Iterator[Path]:
-    """A place for the journal, in memory where there is such a place: its syncs must not slow the children down."""
+    """Yield a folder for the journal, in memory if possible: its syncs must not slow the children down."""
     memory = Path("/dev/shm")
     place = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else folder, prefix="taskmill-"))
     try:

@@ -1,4 +1,4 @@
-"""What families, chains and series must be like in the file, whenever their process died."""
+"""Invariants of families, chains and series in the file, whenever their process died."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.crash.journal import JournalReader
 
 
 class FamilyRows:
-    """The rows of one file after each death: nobody waits for what has ended, every series has its one occurrence."""
+    """The rows of one file after each death: no task waits for an ended one, every series has one active occurrence."""
 
     def __init__(self, file: Path, journal: Path, scratch: Path) -> None:
         self._file = file
@@ -25,9 +25,9 @@ class FamilyRows:
         """Tasks whose handler was recorded as done, and its attempt."""
         self._history: dict[int, Row] = {}
         self._due: dict[int, int] = {}
-        """When occurrences of series were due, as far as it was seen."""
+        """When occurrences of series were due, if it was seen."""
         self._grid: dict[int, tuple[int, int]] = {}
-        """The first occurrence of each series that was seen, and the milliseconds between two."""
+        """For each series: the first occurrence that was seen, and the milliseconds between two."""
 
     def _expect(self, holds: bool, otherwise: str) -> None:
         if not holds:

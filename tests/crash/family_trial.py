@@ -1,6 +1,6 @@
-"""What must have become of families, chains and series after the last death.
+"""Checks of families, chains and series after the last death.
 
-The journal, in which the parts of each task say when they start and end, is held against history.
+The journal, in which each part of a task records its start and its end, is compared with history.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tests.crash.intervals import FOREVER, Interval
 FAILURES = {"failed", "dead_letter", "dependency_failed"}
 STOPPED = {"cancelled", "superseded"}
 CLOCK_STEP = 0.01
-"""Seconds by which the wall clock, in which endings are told, may differ from what handlers read on it."""
+"""Seconds by which the wall-clock time of an ending may differ from the one that handlers read."""
 
 
 class FamilyTrial(FamilyRows):
-    """Follows one file through all its deaths."""
+    """Checks one file after all its deaths."""
 
     def __init__(self, file: Path, journal: Path, scratch: Path) -> None:
         super().__init__(file, journal, scratch)
@@ -36,7 +36,7 @@ class FamilyTrial(FamilyRows):
         self._opened: dict[str, float] = {}
 
     def hold(self) -> list[str]:
-        """Everything that is wrong, after a clean run to the end."""
+        """Return all violations, after a clean run to the end."""
         active = [told(row) for row in self.contents.active.values()]
         self._expect(not active, f"still active: {active}")
         self._expect(not self.contents.series, f"series that never ended: {self.contents.series}")
@@ -74,7 +74,7 @@ class FamilyTrial(FamilyRows):
         for line in open.values():
             row = self.contents.ended.get(line["id"], {})
             if row.get("type") == family_work.distant.name and line["who"] not in self.witnesses.deaths:
-                # Its worker was ended; nobody knows when, but it was at work at its first word.
+                # Its worker process was ended at an unknown time, but it certainly ran at its first line.
                 self._note(line, line["at"], "ended", line["wall"])
                 continue
             end = self.witnesses.death_of(line["who"])
@@ -94,7 +94,7 @@ class FamilyTrial(FamilyRows):
         return [interval for interval in self._of_task[id] if interval.what in what]
 
     def _tree(self, id: int) -> Iterator[int]:
-        """A task and its descendants."""
+        """Yield a task and its descendants."""
         yield id
         for child in self._children[id]:
             yield from self._tree(child)
@@ -102,7 +102,7 @@ class FamilyTrial(FamilyRows):
     # One task
 
     def _check_attempts(self, id: int, row: Row) -> None:
-        """One attempt after the other, the handler before ``finalize`` before the hook, nothing after the end."""
+        """Attempts run one after the other, the handler before ``finalize`` before the hook, nothing after the end."""
         parts = self._of_task[id]
         for earlier, later in pairwise(parts):
             self._expect(earlier.end <= later.begin, f"{later} overlaps {earlier}")
@@ -125,12 +125,12 @@ class FamilyTrial(FamilyRows):
             self._expect(not forgot, f"task {id} forgot what it saved: {line}")
 
     def _check_family(self, id: int, row: Row) -> None:
-        """``finalize`` and hooks run after all children that were there have ended, and so does the parent."""
+        """``finalize``, hooks and the end of a parent come after the ends of the children that existed then."""
         for child in self._children[id]:
             other = self.contents.ended[child]
             self._expect(other["ended_at"] <= row["ended_at"], f"task {id} ended before its child {child}")
         for part in self._parts(id, "finalize", "hook"):
-            # What this very attempt has spawned comes later; a hook waits for all.
+            # Children of this very attempt end later; a hook waits for all.
             before = [child for child in self._children[id] if self._spawner(child) < part.attempt]
             for child in before if part.what == "finalize" else self._children[id]:
                 ended_at = self.contents.ended[child]["ended_at"] / 1000
@@ -141,7 +141,7 @@ class FamilyTrial(FamilyRows):
                     self._expect(not late, f"{part}, while of its descendants {'; '.join(late)}")
 
     def _spawner(self, child: int) -> int:
-        """The attempt that spawned a child, or the sibling that spawned it."""
+        """Return the attempt that spawned a child, or that spawned the sibling which spawned it."""
         spawner, attempt, part, _ = self.contents.ended[child]["label"].split("/")
         return self._spawner(int(spawner)) if part == "sibling" else int(attempt)
 
@@ -190,7 +190,7 @@ class FamilyTrial(FamilyRows):
             self._expect(bool(hooks), f"{me} was stopped after {last}, and its hook did not run")
 
     def _owes_hook(self, row: Row, last: Interval | None) -> bool:
-        """Whether the task was surely running, waiting or finalizing when it was asked to stop."""
+        """True if the task was certainly running, waiting or finalizing when its stop was requested."""
         if row["type"] not in family_work.WITH_HOOK:
             return False
         if row["id"] in self._handler_over or any(one.what == "finalize" for one in self._of_task[row["id"]]):
@@ -200,10 +200,10 @@ class FamilyTrial(FamilyRows):
         left: list[float] = [line["at"] for line in self.witnesses.of("leaving") if line["who"] == last.who]
         return last.end < min([self.witnesses.death_of(last.who), *left])
 
-    # What was asked and answered
+    # Calls and returns
 
     def _check_spawned(self) -> None:
-        """A child is there once, each attempt spawned all of its children or none, and none without asking."""
+        """Each child is stored once, each attempt spawned all of its children or none, and none was spawned unasked."""
         asked: set[str] = set()
         for line in self.witnesses.of("spawning"):
             again = asked.intersection(line["labels"])
@@ -224,7 +224,7 @@ class FamilyTrial(FamilyRows):
             expected = row["label"].split("/")[0]
             if "/sibling/" not in row["label"]:
                 self._expect(is_root or str(row["parent_id"]) == expected, f"not a child of {expected}: {told(row)}")
-            self._expect("/" not in row["label"] or row["label"] in asked, f"nobody spawned {told(row)}")
+            self._expect("/" not in row["label"] or row["label"] in asked, f"not spawned by a task: {told(row)}")
             recurs = row["series_id"] is not None
             self._expect(recurs or len(self._by_label[row["label"]]) == 1, f"stored twice: {told(row)}")
 
@@ -250,7 +250,7 @@ class FamilyTrial(FamilyRows):
                 found = sum(bool(self._by_label[label]) for label in line["labels"])
                 self._expect(found in (0, len(line["labels"])), f"{found} of a batch are stored: {line}")
         strangers = [label for label in self._by_label if "/" not in label and label not in asked]
-        self._expect(not strangers, f"nobody asked for {strangers}")
+        self._expect(not strangers, f"not submitted: {strangers}")
         for line in self.witnesses.of("seen"):
             row = self.contents.ended[line["id"]]
             self._expect(row["ending"] == line["ending"], f"seen as {line['ending']}: {told(row)}")
@@ -275,7 +275,7 @@ class FamilyTrial(FamilyRows):
             if not line["answer"]:
                 self._check_over(id, at, "had ended")
                 continue
-            # One that was failing, or had to make way, goes on to do so.
+            # A task that was failing, or was being replaced, ends that way.
             endings = STOPPED if not self._children[id] else STOPPED | FAILURES
             self._expect(row["ending"] in endings, f"cancelled at {at:.4f}: {told(row)}")
             for one in self._tree(id):
@@ -283,9 +283,9 @@ class FamilyTrial(FamilyRows):
                 self._expect(not late, f"task {id} was cancelled at {at:.4f}, but {'; '.join(late)}")
 
     def _claimed_after(self, id: int, moment: float) -> Iterable[Interval]:
-        """Parts that were claimed after ``moment``, when nothing but hooks should be.
+        """Return the parts that were claimed after ``moment``, when only hooks should be.
 
-        One may have been claimed before and say its first word after.
+        A part may have been claimed before and have recorded its start after.
         """
         began = [one for one in self._parts(id, "handler", "finalize") if one.begin > moment]
         ended_between = began and any(moment < one.end < began[0].begin for one in self._of_task[id])
@@ -321,7 +321,7 @@ class FamilyTrial(FamilyRows):
         for label, line in wanted.items():
             rows = sorted(self._by_label[label], key=lambda row: int(row["id"]))
             if not rows:
-                continue  # nobody was told that it was stored
+                continue  # the submission was never acknowledged
             ids = [row["id"] for row in rows]
             self._expect(len({row["series_id"] for row in rows}) == 1, f"{label} became several series: {ids}")
             if not ended.intersection(ids):

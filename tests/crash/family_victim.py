@@ -1,8 +1,8 @@
-"""The program that is killed while it works on families: ``python -m tests.crash.family_victim '{"role": …}'``.
+"""The program that is killed while it runs families: ``python -m tests.crash.family_victim '{"role": …}'``.
 
-Roles: ``work`` dispatches and, beside that, submits families, chains and series, and stops some of them, until all has
-ended or it is told to leave; ``neighbour`` does all but dispatch; ``drain`` brings everything to its end; ``tour``
-works without being killed and says which of the named points it came to.
+Roles: ``work`` dispatches and also submits families, chains and series, and stops some of them, until all have
+ended or the parent says leave; ``neighbour`` does all but dispatch; ``drain`` runs everything to its end; ``tour``
+works without being killed and reports which of the named points it reached.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tests.crash.orders import Asker, Deeds, Order, Parent, all_ended, received,
 from tests.crash.workload import JOURNAL_PATH, JOURNAL_WHO
 
 ENOUGH_WAITING = 60
-"""With more than this active, a round submits nothing and works off what is there."""
+"""With more active tasks than this, a round submits nothing and only runs what is there."""
 VOICES = 3
 NAMES = 3
 PATIENT, PATIENCE = 0.3, 0.3
-"""How many submissions are followed by a wait for the ending, and for how many seconds at most."""
+"""The fraction of submissions after which the ending is awaited, and for how many seconds at most."""
 
 
 class Elder(Asker):
-    """Asks a scheduler for families and their ends, and keeps the record straight."""
+    """Submits and stops families through a scheduler, and records calls and returns."""
 
     def __init__(self, scheduler: Scheduler, order: Order, journal: Journal) -> None:
         super().__init__(scheduler, order, journal)
@@ -54,7 +54,7 @@ class Elder(Asker):
             (3, self._pause_series),
         ]
 
-    # What to ask for
+    # What to submit
 
     def _leaf(self) -> Plan:
         chance = self._random
@@ -92,10 +92,10 @@ class Elder(Asker):
         submission: Submission = TYPES[plan.type].options(**options).prepare(plan=plan)
         return submission
 
-    # Asking
+    # Submitting
 
     async def _ask(self, *submissions: Submission, **details: Any) -> list[int]:
-        """Submit, with the question and the answer on record."""
+        """Submit, and record the call and the return."""
         labels = [submission.options["label"] for submission in submissions]
         self._journal.write("ask", labels=labels, **details)
         try:
@@ -128,7 +128,7 @@ class Elder(Asker):
         await self._ask(self._prepared(plan))
 
     async def _submit_chain(self) -> None:
-        """Tasks that depend on some of those before them."""
+        """Submit tasks that depend on some of those before them."""
         chance = self._random
         submissions: list[Submission] = []
         edges: list[tuple[str, str]] = []
@@ -142,7 +142,7 @@ class Elder(Asker):
         await self._ask(*submissions, edges=edges)
 
     async def _submit_dependent(self) -> None:
-        """A task that depends on what others asked for, whatever has become of that."""
+        """Submit a task that depends on tasks of other processes, whatever has become of them."""
         if not self._known:
             return
         on_ids = self._random.sample(self._known[-8:], min(len(self._known), self._random.randint(1, 3)))
@@ -159,7 +159,7 @@ class Elder(Asker):
         self._series += await self._ask(submission, every=round(every * 1000), max_runs=max_runs)
 
     async def submit_poison(self) -> None:
-        """A family that kills its process three times: in its handler, in ``finalize`` or in a child."""
+        """Submit a family that kills its process three times: in its handler, in ``finalize`` or in a child."""
         children = [self._leaf() for _ in range(3)]
         plan = Plan(self._random.choice(["parent", "threaded", "bare"]), takes=0.02, children=children)
         plan.fail_fast = self._random.random() < 0.5
@@ -271,10 +271,10 @@ async def drain(order: Order, journal: Journal) -> None:
 
 
 async def everything_ended(scheduler: Scheduler) -> None:
-    """A series that was paused when its process died goes on."""
+    """Wait until all tasks have ended; resume series that were paused when their process died."""
     for schedule in (await scheduler.snapshot()).schedules:
         if schedule.paused and schedule.task_id is not None:
-            with contextlib.suppress(InvalidState):  # that was its last occurrence
+            with contextlib.suppress(InvalidState):  # it was the last occurrence
                 await scheduler.resume_recurring(schedule.task_id)
     await all_ended(scheduler)
 

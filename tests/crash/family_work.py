@@ -1,9 +1,9 @@
-"""The task types of families that are killed at work. Each part of a task puts its start and its end on record.
+"""The task types of families that are killed while they run. Each part of a task records its start and its end.
 
-What a task does is written in its payload, a :class:`Plan`, and those of its children in theirs. The label of a child
-says who spawned it: parent, attempt, part and number.
+The payload of a task, a :class:`Plan`, says what it does and has the plans of its children. The label of a child
+says where it was spawned: parent, attempt, part and number.
 
-How long handlers, ``finalize`` and hooks take is part of the load, not a wait for anything.
+The durations of handlers, ``finalize`` and hooks are part of the load; nothing is awaited with them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ domain = Domain("kin", retry=Retry.constant(1, 0))
 
 
 class Plan(msgspec.Struct, omit_defaults=True):
-    """What a task is made to do."""
+    """What a task does."""
 
     type: str
     takes: float = 0.01
     how: str = "work"
-    """What the handler does: ``work``, ``flaky``, ``fail``, ``give up`` or ``poison``, which kills the process."""
+    """The handler's action: ``work``, ``flaky``, ``fail``, ``give up`` or ``poison``, which kills the process."""
     finish: str = "work"
-    """What ``finalize`` does."""
+    """The action of ``finalize``."""
     tidy: str = "work"
-    """What the hook does: ``work`` or ``poison``."""
+    """The action of the hook: ``work`` or ``poison``."""
     name: str | None = None
     """Its key, if it has one."""
     fail_fast: bool = True
@@ -45,26 +45,26 @@ class Plan(msgspec.Struct, omit_defaults=True):
     more: list[Plan] = []
     """Children of the first ``finalize``."""
     in_a_row: bool = False
-    """Each child depends on the one before."""
+    """True if each child depends on the one before."""
     shares_keys: bool = False
-    """Children have keys, so that a second attempt does not store those that are still active."""
+    """True if children have keys, so that a second attempt does not store those that are still active."""
     remembers: bool = False
-    """Saves that it has spawned, so that a second attempt does not do so again."""
+    """True if the handler saves that it has spawned, so that a second attempt does not spawn again."""
     sibling: bool = False
-    """Spawns one more task with its own parent."""
+    """True if it spawns one more task for its own parent."""
 
 
 def within_finalize() -> None:
-    """A place to die at."""
+    """Do nothing; the process may be killed here."""
 
 
 def within_hook() -> None:
-    """A place to die at."""
+    """Do nothing; the process may be killed here."""
 
 
 @functools.cache
 def journal() -> Journal:
-    """Of this process, which may be a worker of the one that it writes in the name of."""
+    """Return the journal of this process, which may be a worker that writes in the name of its parent."""
     return Journal(Path(os.environ[JOURNAL_PATH]), os.environ[JOURNAL_WHO])
 
 
@@ -91,7 +91,7 @@ def ends(ctx: Context, part: str, how: str) -> None:
 
 
 def offspring(ctx: Context, plan: Plan, plans: list[Plan], part: str) -> list[Submission]:
-    """The children of this attempt, ready to be spawned."""
+    """Return the children of this attempt, ready to be spawned."""
     submissions: list[Submission] = []
     for number, child in enumerate(plans):
         label = f"{ctx.task.id}/{ctx.attempt}/{part}/{number}"
@@ -131,7 +131,7 @@ async def spawn(ctx: Context, submissions: list[Submission], *, sibling: bool = 
     try:
         handles = await (ctx.spawn_siblings(submissions) if sibling else ctx.spawn_many(submissions))
     except InvalidState:
-        # It was asked to stop meanwhile.
+        # Its stop was requested meanwhile.
         note_refused(ctx)
         raise
     note_spawned(ctx, submissions, handles)
@@ -152,7 +152,7 @@ def note_saved(ctx: Context) -> None:
 
 
 def done(ctx: Context, part: str, how: str) -> dict[str, Any]:
-    """The end of a part that nobody stopped: its result, or its failure."""
+    """End a part that was not stopped: return its result, or raise its failure."""
     if how == "poison":
         journal().write("poisoned", id=ctx.task.id, attempt=ctx.attempt)
         die()
@@ -206,13 +206,13 @@ async def tidy_up(ctx: Context, plan: Plan) -> None:
 
 @domain.task
 async def leaf(ctx: Context, plan: Plan) -> dict[str, Any]:
-    """On the loop, with a hook."""
+    """Run on the loop, with a hook."""
     return await handle(ctx, plan)
 
 
 @domain.task
 async def bare(ctx: Context, plan: Plan) -> dict[str, Any]:
-    """Without any hook; as a parent it completes with the result of its handler."""
+    """Run without any hook; as a parent it completes with the result of its handler."""
     return await handle(ctx, plan)
 
 
@@ -223,19 +223,19 @@ async def parent(ctx: Context, plan: Plan) -> dict[str, Any]:
 
 @domain.task(max_children=2)
 async def narrow(ctx: Context, plan: Plan) -> dict[str, Any]:
-    """Lets two of its children into the queue at once."""
+    """Let two of its children into the queue at once."""
     return await handle(ctx, plan)
 
 
 @domain.task(on_duplicate="supersede", key=lambda plan: plan.name)
 async def clan(ctx: Context, plan: Plan) -> dict[str, Any]:
-    """Makes way for the next of its name."""
+    """Be superseded by the next task with the same key."""
     return await handle(ctx, plan)
 
 
 @domain.task
 def threaded(ctx: Context, plan: Plan) -> dict[str, Any]:
-    """In a thread, whatever it does."""
+    """Run in a thread, whatever it does."""
     begins(ctx, "handler")
     try:
         if plan.children:
@@ -268,7 +268,7 @@ def tidy_up_in_thread(ctx: Context, plan: Plan) -> None:
 
 @domain.task(run_in="process")
 def distant(ctx: Context, plan: Plan) -> dict[str, Any]:
-    """In a worker process, which is ended when it has to stop."""
+    """Run in a worker process, which is ended when the task must stop."""
     begins(ctx, "handler")
     spawn_from_thread(ctx, offspring(ctx, plan, plan.children, "handler"))
     time.sleep(plan.takes)

@@ -19,7 +19,7 @@ forks = Domain("forks")
 
 
 def live_on(told: int) -> None:
-    """Be a child that outlives its parent."""
+    """Run as a child that outlives its parent."""
     os.write(sys.stdout.fileno(), f"{os.getpid()}\n".encode())
     os.write(told, b".")
     signal.alarm(60)
@@ -59,7 +59,7 @@ def in_a_thread() -> None:
 @forks.task(run_in="process")
 def in_a_worker() -> None:
     fork()
-    # The worker is still at work when its scheduler is killed.
+    # The worker process still runs when its scheduler is killed.
     signal.pause()
 
 

@@ -1,6 +1,6 @@
-"""What the rivals' journals and the file they leave must agree on: one at a time per key, and nothing lost.
+"""Comparison of the rivals' journals with the final file: one task at a time per key, and nothing lost.
 
-Each process has a journal of its own; the clock in it is the same for all of them. A handler or a hook that was at work
+Each process has its own journal; the clock in it is the same for all of them. A handler or a hook that ran
 when its process died ended with it: not before the kill, and not before the last line of its journal.
 """
 
@@ -23,7 +23,7 @@ OPERATIONS = ("ask", "cancelling", "reviving")
 
 
 class Interval(NamedTuple):
-    """A handler or a hook at work, from its own first word to its last one or to the death of its process."""
+    """A run of a handler or a hook, from its first line in the journal to its last, or to the death of its process."""
 
     begin: float
     end: float
@@ -33,7 +33,7 @@ class Interval(NamedTuple):
     who: str
     marker: str
     how: str
-    """How it ended: in its own words, or ``killed``."""
+    """How it ended: as the journal says, or ``killed``."""
 
     def __str__(self) -> str:
         return (
@@ -44,7 +44,7 @@ class Interval(NamedTuple):
 
 @dataclass
 class Question:
-    """A submission, alone or as the last one of its key in a batch, with the answer, if the asker lived to get it."""
+    """A submission, alone or as the last one of its key in a batch, with its result if that was recorded."""
 
     marker: str
     key: str
@@ -59,10 +59,10 @@ class Question:
 
 @dataclass
 class Witnesses:
-    """All journals, read."""
+    """The lines of all journals."""
 
     deaths: dict[str, float] = field(default_factory=dict)
-    """When those who died were killed; 0 if they did it themselves."""
+    """When each dead process was killed; 0 if it killed itself."""
     lines: list[Row] = field(default_factory=list)
     last_word: dict[str, float] = field(default_factory=dict)
     facts: Counter[str] = field(default_factory=Counter)
@@ -85,7 +85,7 @@ class Witnesses:
 
 
 class Trial:
-    """What was seen and what is stored, compared."""
+    """Compares the journals with the stored rows."""
 
     def __init__(self, witnesses: Witnesses, contents: Contents) -> None:
         self._witnesses = witnesses
@@ -93,18 +93,18 @@ class Trial:
         self.rows = contents.ended
         self.wrong: list[str] = []
         self.intervals: defaultdict[str, list[Interval]] = defaultdict(list)
-        """By task type and key, in the order in which they began."""
+        """By task type and key, in the order of their starts."""
         self._of_task: defaultdict[int, list[Interval]] = defaultdict(list)
         self._batches: list[list[Question]] = []
         self._by_marker: dict[str, Question] = {}
         self._revived = {line["id"] for line in witnesses.of("reviving")}
         self._left: dict[str, float] = {line["who"]: line["at"] for line in witnesses.of("leaving")}
-        """When those who left began to give back what they ran."""
+        """When each process that left gracefully began to return its running tasks."""
         self._read_intervals()
         self._read_questions()
 
     def hold(self) -> list[str]:
-        """Everything that is wrong."""
+        """Return all violations."""
         contents = self._contents
         self._expect(contents.integrity == "ok", f"integrity_check says {contents.integrity}")
         self._expect(not contents.active, f"still active: {sorted(contents.active)}")
@@ -166,16 +166,16 @@ class Trial:
                 question.replaced = answer.get("replaced")
 
     def _questions(self) -> Iterator[Question]:
-        """Those that count: of one key in one batch, the last."""
+        """Yield the submissions that count: the last one of each key in a batch."""
         return (question for batch in self._batches for question in batch)
 
     def _handlers(self, id: int) -> list[Interval]:
         return [interval for interval in self._of_task[id] if interval.what == "handler"]
 
     def _started_after(self, moment: float, id: int) -> list[str]:
-        """Attempts that were claimed after ``moment``, when none should be.
+        """Return the attempts that were claimed after ``moment``, when none should be.
 
-        One may have been claimed before and say its first word after; but then no other was at work in between.
+        An attempt may have been claimed before and have recorded its start after; but then no other ran in between.
         """
         began = [one for one in self._handlers(id) if one.begin > moment]
         claimed_before = began and not any(moment < one.end < began[0].begin for one in self._of_task[id])
@@ -214,7 +214,7 @@ class Trial:
         self._expect(not twice, f"stored twice: {twice[:5]}")
         for row in self.rows.values():
             asked = self._by_marker.get(row["label"])
-            self._expect(asked is not None and not asked.refused, f"nobody asked for task {row['id']}: {row['label']}")
+            self._expect(asked is not None and not asked.refused, f"not submitted: task {row['id']}: {row['label']}")
         for question in self._questions():
             if question.id is None:
                 continue
@@ -229,7 +229,7 @@ class Trial:
             is_own = stored["label"] == question.marker or (renewed and by.answered_at >= question.asked_at)
             self._expect(is_new == is_own, f"{question} is {stored['label']}")
         for batch in self._batches:
-            # The answer was lost with the asker: all of it was stored, or nothing.
+            # The result was lost with the caller: the whole batch was stored, or nothing.
             if all(question.answered_at == FOREVER and question.strategy == "supersede" for question in batch):
                 found = sum(question.marker in by_label for question in batch)
                 self._expect(found in (0, len(batch)), f"{found} of a batch of {len(batch)} are stored: {batch}")
@@ -244,8 +244,8 @@ class Trial:
             other = replacements.setdefault(old_id, question)
             self._expect(other is question, f"task {old_id} was replaced by {question} and by {other}")
             old = self.rows.get(old_id)
-            # It was active when it was replaced, so it had not ended before; and whatever is asked of it afterwards,
-            # a cancellation or a crash too many, the request to make way came first.
+            # It was active when it was replaced, so it had not ended before. A later cancellation or crash
+            # does not matter: the replacement came first.
             self._expect(
                 old is not None and old["ending"] == "superseded" and _key_of(old) == question.key and old_id < new_id,
                 f"{question} replaced task {old_id}, which is {old and old['ending']}",
@@ -258,13 +258,13 @@ class Trial:
         unanswered = {question.marker for question in self._questions() if question.answered_at == FOREVER}
         unexplained = [id for id, row in self.rows.items() if row["ending"] == "superseded" and id not in replacements]
         stored = sum(row["label"] in unanswered for row in self.rows.values())
-        self._expect(len(unexplained) <= stored, f"superseded by nobody: {unexplained[:10]}")
+        self._expect(len(unexplained) <= stored, f"superseded without a replacement: {unexplained[:10]}")
 
     def _check_requeued(self) -> None:
-        """Whoever was told that the task runs once more: it did so with that payload or with a later one."""
+        """A task that was reported as requeued ran again, with that payload or with a later one."""
         rivals_of: defaultdict[str, list[Question]] = defaultdict(list)
         for question in self._questions():
-            # A run that was added is renewed by whatever comes later.
+            # A later submission changes a run that was added.
             renews = question.kind in ("requeued", "superseded") or question.answered_at == FOREVER
             if question.strategy in ("requeue", "supersede") and renews:
                 rivals_of[question.key].append(question)
@@ -289,7 +289,7 @@ class Trial:
             ending = row and row["ending"]
             late = self._started_after(line["at"], id)
             if line["answer"]:
-                # One that had to make way already goes on to do so.
+                # A task that was already being replaced ends as superseded.
                 self._expect(ending in ("cancelled", "superseded"), f"task {id} was cancelled and is {ending}")
                 self._expect(not late, f"task {id} was cancelled and started again: {'; '.join(late)}")
             elif id not in self._revived:
@@ -303,7 +303,7 @@ class Trial:
                 row = self.rows.get(id)
                 ending = row and row["ending"]
                 if line["ending"] == "expired" and row and row["expires_at"] and row["ended_at"] < row["expires_at"]:
-                    # Its ending, decided before the deadline, was being committed when the reader looked after it.
+                    # Its ending was decided before the deadline, and was being committed when the reader looked.
                     continue
                 self._expect(ending == line["ending"], f"task {id} was seen as {line['ending']} and is {ending}")
                 late = [str(one) for one in self._of_task[id] if one.end > line["at"]]
@@ -322,20 +322,20 @@ class Trial:
                 f"task {id} says {result}, but {last}",
             )
         elif ending == "expired" and last is not None:
-            # Only what waits for another attempt after a failure, or to run once more, can still expire.
+            # Only a task that waits for a retry, or to run again, can still expire.
             again = last.marker != json.loads(row["payload"])["marker"]
             self._expect(last.how == "fail" or again, f"task {id} has expired after {last}")
         if last is not None and self._owes_hook(row, last):
             self._check_hook(row, last)
 
     def _owes_hook(self, row: Row, last: Interval) -> bool:
-        """Whether the task was surely asked to stop while its last attempt was at work."""
+        """True if the stop of the task was certainly requested while its last attempt ran."""
         if row["type"] not in rivals.WITH_HOOK or _crashed(row):
             return False
         if last.how == "stopped":
             return last.end < self._left.get(last.who, FOREVER)
-        # It had come to its end, yet did not end that way: the request to stop came first. But if its process died
-        # before that was stored, or if it was to run once more, it may have been waiting when it was asked.
+        # The handler returned, yet the task ended otherwise: the request to stop came first. But if its process died
+        # before that was stored, or if the task was to run again, it may have been waiting at the request.
         ended_at = row["ended_at"] / 1000 - time.time() + boot_time()
         again = last.marker != json.loads(row["payload"])["marker"]
         lived = self._witnesses.death_of(last.who) > ended_at

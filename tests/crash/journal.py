@@ -1,6 +1,6 @@
-"""What children of the crash tests put on record: one JSON line per fact, on disk before the next step.
+"""The journal of the children of the crash tests: one JSON line per fact, on disk before the next step.
 
-The journal is a file of its own, so that it cannot share a fault with the store it bears witness about. Lines of
+The journal is a separate file, so that no fault of the store can affect its evidence. Lines of
 several processes and threads are appended whole; their order in the file is the order in which they were written.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def boot_time() -> float:
-    """Seconds of a clock that all processes of this machine share."""
+    """Return the seconds of a clock that all processes of this machine share."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 

@@ -13,7 +13,7 @@ from taskmill import Context, Domain, Retry, Scheduler
 
 work = Domain("work", retry=Retry.none())
 begun: list[str] = []
-"""What is at work."""
+"""The types of the tasks that have begun."""
 
 
 @work.task
@@ -45,7 +45,7 @@ async def child() -> None:
 
 @parent.finalize
 async def gather(ctx: Context) -> str:
-    """The first attempt was the handler, the second is this one."""
+    """Run until stopped in attempt 2, then return; attempt 1 was the handler."""
     begun.append(ctx.task.type)
     if ctx.attempt == 2:
         await asyncio.sleep(3600)
@@ -67,7 +67,7 @@ async def hook(ctx: Context) -> None:
 
 @work.task
 async def spin(ctx: Context) -> str:
-    """Keep the loop busy, so that a signal finds this handler's own code at work."""
+    """Keep the loop busy, so that a signal arrives while this handler's own code runs."""
     if ctx.attempt == 1:
         os.kill(os.getpid(), signal.SIGTERM)
         until = time.monotonic() + 20
@@ -90,7 +90,7 @@ TASKS = (sleep, sleep, sleep, sleep_in_thread, parent)
 
 
 async def _begin() -> None:
-    """Submit everything and return when all of it is at work."""
+    """Submit all tasks and return when all of them run."""
     for task in TASKS:
         await task.submit()
     cancelled = await stop_slowly.submit()
@@ -191,7 +191,7 @@ async def _swallow() -> None:
 
 def main(store: str, way: str) -> None:
     if way == "loop_closed":
-        # Nothing is cancelled: the loop stops in the midst of everything.
+        # Nothing is cancelled: the loop just stops.
         loop = asyncio.new_event_loop()
         loop.run_until_complete(loop_closed(store))
         loop.close()

@@ -1,4 +1,4 @@
-"""A dispatcher that watches a machine and is killed: learns what its disk can do, and holds tasks back."""
+"""A dispatcher that is killed while it measures its machine, learns the capacity of its disk and holds tasks back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs that are killed have in common: orders, words to and from the parent, asking for random things."""
+"""Parts that the killed programs share: orders, messages to and from the parent, and random requests."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.crash import points
 from tests.crash.journal import Journal
 
 Deeds = list[tuple[int, Callable[[], Coroutine[Any, Any, None]]]]
-"""What can be done, each with how often relative to the others."""
+"""Possible actions, each with its relative frequency."""
 
 
 class Order(msgspec.Struct):
-    """What the parent wants of a child."""
+    """The instructions of the parent for a child."""
 
     role: str
     who: str
@@ -36,9 +36,9 @@ class Order(msgspec.Struct):
 
 
 def received() -> Order:
-    """The order this process was started with; from now on it dies where it was told to."""
+    """Return the order of this process, and arm the point at which the process shall die."""
     order = msgspec.convert(json.loads(sys.argv[1]), Order)
-    # Small, so that there are many checkpoints.
+    # Small logs, so that there are many checkpoints.
     log.CHECKPOINT_BYTES = 128 * 1024
     log.LOOK_EVERY = 2
     if order.point is not None:
@@ -51,7 +51,7 @@ def say(word: str) -> None:
 
 
 class Parent:
-    """The words the parent sends."""
+    """Reads the messages of the parent."""
 
     async def heard(self) -> str:
         if not hasattr(self, "_reader"):
@@ -63,7 +63,7 @@ class Parent:
 
 
 class Asker:
-    """Asks a scheduler for random things, and keeps the record straight."""
+    """Makes random requests to a scheduler, and records calls and returns."""
 
     def __init__(self, scheduler: Scheduler, order: Order, journal: Journal) -> None:
         self._scheduler = scheduler
@@ -72,10 +72,10 @@ class Asker:
         self._random = random.Random(order.seed)
         self._numbers = itertools.count()
         self._known: list[int] = []
-        """Ids this process was given."""
+        """Ids of the tasks that this process submitted."""
 
     def _name(self) -> str:
-        """One that nothing else has."""
+        """Return an unused name."""
         return f"{self._order.who}-{next(self._numbers)}"
 
     async def _do_one_of(self, deeds: Deeds) -> None:
@@ -88,7 +88,7 @@ class Asker:
         return await self._scheduler.submit_many(submissions)
 
     async def _cancel(self, id: int) -> bool:
-        """Cancel, with the question and the answer on record."""
+        """Cancel a task, and record the call and the return."""
         self._journal.write("cancelling", id=id)
         answer = await self._scheduler.cancel(id)
         self._journal.write("cancelled", id=id, answer=answer)

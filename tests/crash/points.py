@@ -24,22 +24,22 @@ COMMIT = "taskmill.store.sqlite.writer:Writer._commit"
 
 
 def judges_finalize(_connection: Any, turn: Any, *_: Any) -> bool:
-    """Whether a turn says what became of a ``finalize``."""
+    """True if a turn records the outcome of a ``finalize``."""
     return any(judged.task.finalizes for judged in turn.judged)
 
 
 def begins_firings(_connection: Any, tasks: Any, *_: Any) -> bool:
-    """Whether attempts at firings of cron tasks begin."""
+    """True if attempts of firings of cron tasks begin."""
     return any(task.cron is not None for task in tasks)
 
 
 def replaces_firings(_connection: Any, _chosen: Any, _ids: Any, olds: Any, *_: Any) -> bool:
-    """Whether occurrences take the place of firings that wait to be tried again."""
+    """True if occurrences replace firings that wait for a retry."""
     return bool(olds)
 
 
 def retries_firings(_connection: Any, verdicts: Any, *_: Any) -> bool:
-    """Whether firings of cron tasks have failed and are tried again."""
+    """True if firings of cron tasks have failed and are retried."""
     return any(judged.task.cron is not None and isinstance(judged.verdict, TryAgain) for judged in verdicts)
 
 
@@ -47,8 +47,8 @@ def retries_firings(_connection: Any, verdicts: Any, *_: Any) -> bool:
 class Point:
     """``moment`` of the n-th call of ``place``; ``most`` is an n that a busy round still reaches.
 
-    ``committing`` and ``committed`` are the moments before and after the next commit, the one that makes
-    what the call wrote last. Of a place with ``only``, the calls it says yes to count.
+    ``committing`` and ``committed`` are the moments before and after the next commit, the one that makes the writes
+    of the call durable. If a place has ``only``, only the calls for which that is true count.
     """
 
     name: str
@@ -59,11 +59,11 @@ class Point:
 
 
 POINTS = [
-    # A transaction: its statements are done, the log is not written; the log is on disk, nobody has been told.
+    # A transaction: its statements are done, the log is not written; the log is on disk, nothing is announced.
     Point("before a commit", COMMIT, "before", 60),
     Point("after a commit", COMMIT, "after", 60),
     Point("committed, not forced to the disk", "taskmill.store.sqlite.log:LogFile.sync", "before", 30),
-    Point("on the disk, nobody told", "taskmill.store.sqlite.log:LogFile.sync", "after", 30),
+    Point("on the disk, unannounced", "taskmill.store.sqlite.log:LogFile.sync", "after", 30),
     Point("commit known to the loop", "taskmill.store.sqlite.writer:Writer._batch_committed", "before", 40),
     # Submitting.
     Point("rows inserted, not committed", "taskmill.store.sql.inbox:insert", "after", 25),
@@ -113,7 +113,7 @@ FAMILY_POINTS = [
     Point("parent waits", "taskmill.store.sql.families:await_children", "committed", 5),
     Point("last child ended, parent not woken", "taskmill.store.sql.families:_step", "before", 5),
     Point("parent woken, not committed", "taskmill.store.sql.families:_step", "committing", 5),
-    Point("parent woken, nobody told", "taskmill.store.sql.families:_step", "committed", 5),
+    Point("parent woken, unannounced", "taskmill.store.sql.families:_step", "committed", 5),
     # Finalize.
     Point("finalize about to start", "taskmill.runtime.attempts:Attempts._start_finalize", "before", 4),
     Point("finalize scheduled", "taskmill.runtime.attempts:Attempts._start_finalize", "after", 4),
@@ -122,14 +122,14 @@ FAMILY_POINTS = [
     Point("finalize over, not judged", "taskmill.store.sql.ledger:commit_turn", "before", 3, judges_finalize),
     Point("finalize judged, not committed", "taskmill.store.sql.ledger:commit_turn", "after", 3, judges_finalize),
     Point("finalize about to be committed", "taskmill.store.sql.ledger:commit_turn", "committing", 3, judges_finalize),
-    Point("finalize committed, nobody told", "taskmill.store.sql.ledger:commit_turn", "committed", 3, judges_finalize),
+    Point("finalize committed, unannounced", "taskmill.store.sql.ledger:commit_turn", "committed", 3, judges_finalize),
     # Failing and stopping together.
     Point("family about to fail", "taskmill.store.sql.families:fail", "before", 2),
     Point("family fails, not committed", "taskmill.store.sql.families:fail", "after", 2),
-    Point("family fails, nobody asked to stop", "taskmill.store.sql.families:fail", "committed", 2),
+    Point("family fails, no stop requested", "taskmill.store.sql.families:fail", "committed", 2),
     Point("tree about to be stopped", "taskmill.store.sql.families:stop_trees", "before", 4),
     Point("tree marked, not committed", "taskmill.store.sql.families:stop_trees", "after", 4),
-    Point("tree marked, nobody asked to stop", "taskmill.store.sql.families:stop_trees", "committed", 4),
+    Point("tree marked, no stop requested", "taskmill.store.sql.families:stop_trees", "committed", 4),
     Point("inside a hook", "tests.crash.family_work:within_hook", "before", 3),
     # Dependencies.
     Point("dependents stored, not linked", "taskmill.store.sql.dependencies:link", "before", 4),
@@ -142,8 +142,8 @@ FAMILY_POINTS = [
     Point("occurrence ended, series not told", "taskmill.store.sql.series:follow", "before", 20),
     Point("next occurrence about to be made", "taskmill.store.sql.series:_advance", "before", 5),
     Point("next occurrence made, not committed", "taskmill.store.sql.series:_advance", "after", 5),
-    Point("next occurrence made, nobody told", "taskmill.store.sql.series:_advance", "committed", 5),
-    # Endings, wherever they come from.
+    Point("next occurrence made, unannounced", "taskmill.store.sql.series:_advance", "committed", 5),
+    # Endings of every origin.
     Point("tasks about to end", "taskmill.store.sql.ledger:end_tasks", "before", 20),
     Point("ended with all that follows, not committed", "taskmill.store.sql.ledger:end_tasks", "committing", 20),
     Point("replaced, not ended", "taskmill.store.sql.inbox:end_tasks", "before", 6),
@@ -152,39 +152,39 @@ FAMILY_POINTS = [
     Point("recovered, parents not checked", "taskmill.store.sql.families:wake_childless", "before", 2),
     Point("recovered, parents checked", "taskmill.store.sql.families:wake_childless", "after", 2),
 ]
-"""Those that only families, dependents and series come to."""
+"""Points that only families, dependents and series reach."""
 
 CRON_POINTS = [
     # Declaring.
     Point("cron tasks about to be declared", "taskmill.store.sql.cron_firing:begin", "before", 1),
     Point("cron tasks declared, not committed", "taskmill.store.sql.cron_firing:begin", "after", 1),
-    Point("cron tasks declared, nobody told", "taskmill.store.sql.cron_firing:begin", "committed", 1),
+    Point("cron tasks declared, unannounced", "taskmill.store.sql.cron_firing:begin", "committed", 1),
     Point("cron tasks declared, none fired", "taskmill.runtime.cron_clock:CronClock.begin", "after", 1),
     # Firing.
     Point("cron tasks about to be fired", "taskmill.store.sql.cron_firing:fire", "before", 4),
     Point("cron tasks fired, not committed", "taskmill.store.sql.cron_firing:fire", "after", 4),
-    Point("cron tasks fired, nobody told", "taskmill.store.sql.cron_firing:fire", "committed", 4),
-    Point("cron tasks fired, not announced", "taskmill.store.sqlite.store:SqliteStore.fire_cron", "after", 4),
+    Point("cron tasks fired, unannounced", "taskmill.store.sql.cron_firing:fire", "committed", 4),
+    Point("cron tasks fired, unannounced", "taskmill.store.sqlite.store:SqliteStore.fire_cron", "after", 4),
     Point("cron tasks fired and announced", "taskmill.runtime.cron_clock:CronClock._fire", "after", 4),
     Point("retry not yet replaced", "taskmill.store.sql.cron_firing:_replace", "before", 2, replaces_firings),
     Point("retry replaced, not committed", "taskmill.store.sql.cron_firing:_replace", "after", 2, replaces_firings),
-    Point("retry replaced, nobody told", "taskmill.store.sql.cron_firing:_replace", "committed", 2, replaces_firings),
-    # What becomes of a firing.
+    Point("retry replaced, unannounced", "taskmill.store.sql.cron_firing:_replace", "committed", 2, replaces_firings),
+    # Outcomes of a firing.
     Point("firing begun, not committed", "taskmill.store.sql.cron:claimed", "after", 6, begins_firings),
-    Point("firing begun, nobody told", "taskmill.store.sql.cron:claimed", "committed", 6, begins_firings),
+    Point("firing begun, unannounced", "taskmill.store.sql.cron:claimed", "committed", 6, begins_firings),
     Point("retry noted, not committed", "taskmill.store.sql.cron:returned", "after", 4, retries_firings),
-    Point("retry noted, nobody told", "taskmill.store.sql.cron:returned", "committed", 4, retries_firings),
+    Point("retry noted, unannounced", "taskmill.store.sql.cron:returned", "committed", 4, retries_firings),
     Point("firing ended, not noted", "taskmill.store.sql.cron:follow", "before", 6),
     Point("firing ended, not committed", "taskmill.store.sql.cron:follow", "after", 6),
-    Point("firing ended, nobody told", "taskmill.store.sql.cron:follow", "committed", 6),
+    Point("firing ended, unannounced", "taskmill.store.sql.cron:follow", "committed", 6),
 ]
-"""Those that only cron tasks come to."""
+"""Points that only cron tasks reach."""
 
 CRON_RECOVERY_POINTS = [
     Point("interruption noted, not committed", "taskmill.store.sql.cron:interrupted", "after", 1),
-    Point("interruption noted, nobody told", "taskmill.store.sql.cron:interrupted", "committed", 1),
+    Point("interruption noted, unannounced", "taskmill.store.sql.cron:interrupted", "committed", 1),
 ]
-"""Those that only the successor of a process comes to that died while a cron task ran."""
+"""Points that only the successor reaches of a process that died while a cron task ran."""
 
 MIGRATION = Point("inside a migration", "taskmill.store.sqlite.migrate:statements", "between", 1)
 """Between two statements of the migration of a new file; the n-th call here is the n-th statement."""
@@ -200,7 +200,7 @@ def die() -> NoReturn:
 
 
 def arm(name: str, nth: int) -> None:
-    """Make this process die at the n-th time it comes to the named point."""
+    """Make this process die when it reaches the named point for the n-th time."""
     point = BY_NAME[name]
     owner, attribute, original = _found(point.place)
     calls = itertools.count(1)
@@ -219,7 +219,7 @@ def arm(name: str, nth: int) -> None:
 
 
 def count(points: Iterable[Point]) -> Counter[str]:
-    """Count, from now on, how often this process comes to each of these points; nobody dies of it."""
+    """Count, from now on, how often this process reaches each of these points, without dying."""
     reached: Counter[str] = Counter()
 
     def tallied(point: Point, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -238,7 +238,7 @@ def count(points: Iterable[Point]) -> Counter[str]:
 
 
 def missing_places() -> list[str]:
-    """Points that the engine no longer has."""
+    """Return the points that the engine no longer has."""
     missing: list[str] = []
     for point in ALL:
         try:
@@ -286,7 +286,7 @@ def _around_coroutine(original: Callable[..., Any], is_time: Callable[..., bool]
 
 
 def _until_commit(original: Callable[..., Any], is_time: Callable[..., bool], moment: str) -> Callable[..., Any]:
-    """Die with the commit of the transaction that the call is part of."""
+    """Die at the commit of the transaction that the call is part of."""
     writer, attribute, commit = _found(COMMIT)
     is_due = False
 

@@ -1,4 +1,4 @@
-"""A dispatcher that is killed while it gives paused time back: a large group that it resumes."""
+"""A dispatcher that is killed while it resumes a large group and gives its tasks their paused time back."""
 
 from __future__ import annotations
 

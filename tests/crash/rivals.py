@@ -1,10 +1,10 @@
-"""Processes that fight over a few keys: ``python -m tests.crash.rivals '{"role": …}'``.
+"""Processes that compete for a few keys: ``python -m tests.crash.rivals '{"role": …}'``.
 
-Roles: ``rival`` stands by to dispatch and, beside that, supersedes, requeues, cancels and revives at random, until it
-is killed or told to leave; ``drain`` brings everything to its end. The handlers put on record when they and their hooks
-start and end, the rest what it asks and what it was answered: each process in a journal of its own.
+Roles: ``rival`` stands by to dispatch and also supersedes, requeues, cancels and revives at random, until it
+is killed or the parent says leave; ``drain`` runs everything to its end. Handlers and hooks record their starts and
+ends, and the rest records calls and returns: each process in its own journal.
 
-How long handlers, their clean-ups and their hooks take is part of the load, not a wait for anything.
+The durations of handlers, their clean-ups and their hooks are part of the load; nothing is awaited with them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ KEYS = 3
 VOICES = 4
 """How many callers a rival has at once, so that their submissions share transactions."""
 OPERATIONS_A_WORD = 15
-"""After how many operations a rival says "more"."""
+"""Number of operations after which a rival says "more"."""
 
 PATIENT, PATIENCE = 0.5, 0.2
-"""How many submissions are followed by a wait for the ending, and for how many seconds at most."""
+"""The fraction of submissions after which the ending is awaited, and for how many seconds at most."""
 
 domain = Domain("rival", retry=Retry.constant(1, 0))
 
@@ -48,7 +48,7 @@ def ends(ctx: Context, fact: str, how: str) -> None:
 
 
 def result_of(marker: str, how: str) -> str:
-    """What the handler was made to do."""
+    """Do what the submission asks of the handler."""
     if how == "fail":
         raise RuntimeError("never")
     if how == "give up":
@@ -58,7 +58,7 @@ def result_of(marker: str, how: str) -> str:
 
 @domain.task(key=by_name)
 async def willing(ctx: Context, name: str, marker: str, takes: float, how: str, hook: str) -> str:
-    """Stops as soon as it is asked to."""
+    """Stop as soon as a stop is requested."""
     begins(ctx, "start", marker)
     ended = how
     try:
@@ -73,7 +73,7 @@ async def willing(ctx: Context, name: str, marker: str, takes: float, how: str, 
 
 @domain.task(key=by_name, retry=Retry.constant(2, 0.01))
 async def tidy(ctx: Context, name: str, marker: str, takes: float, how: str, hook: str) -> str:
-    """Needs a while to clean up, whether it was asked to stop or not."""
+    """Take some time to clean up, whether a stop was requested or not."""
     begins(ctx, "start", marker)
     ended = how
     try:
@@ -94,7 +94,7 @@ async def tidy(ctx: Context, name: str, marker: str, takes: float, how: str, hoo
 
 @domain.task(key=by_name)
 def threaded(ctx: Context, name: str, marker: str, takes: float, how: str, hook: str) -> str:
-    """Looks now and then whether it should stop."""
+    """Check now and then for a request to stop."""
     begins(ctx, "start", marker)
     until = time.monotonic() + takes
     while time.monotonic() < until:
@@ -108,7 +108,7 @@ def threaded(ctx: Context, name: str, marker: str, takes: float, how: str, hook:
 
 @domain.task(key=by_name)
 async def bare(ctx: Context, name: str, marker: str, takes: float, how: str, hook: str) -> str:
-    """Has no hook."""
+    """Have no hook."""
     result: str = await willing(ctx, name, marker, takes, how, hook)
     return result
 
@@ -139,7 +139,7 @@ WITH_HOOK = {willing.name, tidy.name, threaded.name}
 
 
 class Rival(Asker):
-    """Asks for random things about the same few keys, and keeps the record straight."""
+    """Makes random requests about the same few keys, and records calls and returns."""
 
     def __init__(self, scheduler: Scheduler, order: Order, journal: Journal) -> None:
         super().__init__(scheduler, order, journal)
@@ -180,7 +180,7 @@ class Rival(Asker):
         await self._ask(*[self._submission() for _ in range(self._random.randint(2, 6))])
 
     async def _ask(self, *submissions: Submission) -> None:
-        """Submit, with the question and the answer on record."""
+        """Submit, and record the call and the return."""
         batch = [
             {
                 "marker": submission.payload["marker"],
@@ -202,7 +202,7 @@ class Rival(Asker):
             await self._watch(self._random.choice(handles).id)
 
     async def _watch(self, id: int) -> None:
-        """Wait for an ending, but not for long: whoever dispatches may have died."""
+        """Wait for an ending, but not for long: the dispatcher may have died."""
         try:
             record = await self._scheduler.wait(id, timeout=PATIENCE)
         except TimeoutError:
@@ -248,7 +248,7 @@ def scheduler_for(order: Order, journal: Journal) -> Scheduler:
 
 
 async def fight(order: Order, journal: Journal) -> None:
-    """Stand by and act until the parent says leave; then give back at once whatever runs here."""
+    """Stand by and act until the parent says leave; then return all running tasks to the queue at once."""
     async with scheduler_for(order, journal) as scheduler:
         say("open")
         dispatching = asyncio.ensure_future(scheduler.run(standby=True))
@@ -271,7 +271,7 @@ async def drain(order: Order, journal: Journal) -> None:
     async with scheduler_for(order, journal) as scheduler:
         say("open")
         await scheduler.run_until_idle(timeout=60)
-        # Idle is also who only waits for something that is due later.
+        # A scheduler that only waits for a later task is idle too.
         async with scheduler.running():
             await all_ended(scheduler)
 

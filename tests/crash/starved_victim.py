@@ -1,4 +1,4 @@
-"""A program without file descriptors for a while: ``starved_victim.py STORE`` prints what became of its tasks."""
+"""A program without file descriptors for a while: ``starved_victim.py STORE`` prints how its tasks ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def other() -> str:
 
 
 def starve() -> list[int]:
-    """Take every descriptor that is left."""
+    """Take every free descriptor."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     taken: list[int] = []
     while True:

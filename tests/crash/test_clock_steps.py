@@ -1,4 +1,4 @@
-"""Real processes whose wall clocks are stepped: no run is lost, late, early or doubled for it."""
+"""Real processes whose wall clocks are stepped: no run is lost, late, early or doubled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 EVERY = 0.3
 DAY = 86_400.0
 SLACK = 4.0
-"""Seconds that a busy machine may add. What a step used to add are hours."""
+"""Seconds of delay on a busy machine. A step once caused hours."""
 STEPS = (DAY, -DAY, -5 * 3600, 400 * DAY, 3.0, -400 * DAY, -3.0, 5 * 3600)
 
 
@@ -51,7 +51,7 @@ class Victim:
         self.process.stdin.flush()
 
     def hear(self, what: str, patience: float = 60) -> dict[str, Any]:
-        """The next run of this kind."""
+        """Return the next run of this kind."""
         until = time.monotonic() + patience
         while (left := until - time.monotonic()) > 0:
             self.heard.append(json.loads(self._lines.get(timeout=left)))

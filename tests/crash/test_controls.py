@@ -1,4 +1,4 @@
-"""Controls made by one process act on another that dispatches, exactly, and a kill leaves them whole."""
+"""Controls set by one process apply exactly in another that dispatches, and a kill leaves them intact."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stopped(child: Child) -> None:
 
 
 async def soon(is_true: Callable[[], Awaitable[bool]]) -> None:
-    """Look again and again until it is so: what another process does is seen by looking."""
+    """Poll until the condition is true: changes of another process can only be seen by polling."""
     until = boot_time() + LONGEST
     while not await is_true():
         assert boot_time() < until, "it did not happen"
@@ -54,7 +54,7 @@ async def soon(is_true: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def ever_started(scheduler: Scheduler, group: str) -> set[int]:
-    """The tasks of a group that are running or have ended."""
+    """Return the tasks of a group that are running or have ended."""
     running = {record.id for record in await scheduler.tasks(group=group, status="running")}
     again = {record.id for record in await scheduler.tasks(group=group) if record.attempt}
     return running | again | {record.id for record in await scheduler.history(group=group)}

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 SOURCE = str(Path(__file__).parents[2] / "src")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": SOURCE, "TZ": "UTC"}
 NOT_SO_LATE = 45
-"""Seconds of a minute in which a first start still finds itself in that minute."""
+"""Seconds of a minute in which a first start is certain to be in that minute."""
 
 
 def victim(file: Path, expression: str, seconds: float) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
@@ -49,13 +49,13 @@ def child(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def said(process: subprocess.Popen[str], count: int) -> set[str]:
-    """The next words of the process, in whatever order."""
+    """Return the next lines of the process, in any order."""
     assert process.stdout is not None
     return {process.stdout.readline().strip() for _ in range(count)}
 
 
 def this_minute_alone() -> str:
-    """An expression that matches the current minute, and no other within a year."""
+    """Return an expression that matches the current minute, and no other within a year."""
     if (late := time.time() % 60) > NOT_SO_LATE:
         time.sleep(60.5 - late)
     utc = time.gmtime()
@@ -80,7 +80,7 @@ def test_a_task_whose_process_is_killed_starts_again_at_once_until_it_is_quarant
         assert said(process, 1) == {"initialized"}
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(30) == 0, "nothing runs that a stop would wait for"
+        assert process.wait(30) == 0, "no task runs that the stop would wait for"
     schedule = schedule_of(file)
     assert (schedule.last_outcome, schedule.task_id, schedule.runs) == ("quarantined", None, 1)
 
@@ -99,7 +99,7 @@ def test_a_run_that_was_killed_succeeds_once_and_no_more(tmp_path: Path) -> None
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(30) == 0
-        assert said(process, 1) == {""}, "nothing more was said"
+        assert said(process, 1) == {""}, "nothing more was printed"
     assert (schedule_of(file).last_outcome, schedule_of(file).runs) == ("succeeded", 1)
 
 
@@ -129,7 +129,7 @@ def facts_of(journal: Path) -> list[Fact]:
 
 
 def next_beginning(journal: Path, after: int) -> Fact:
-    """The first run that begins after this instant; pytest's own timeout bounds the wait."""
+    """Return the first run that begins after this instant; pytest's own timeout bounds the wait."""
     while True:
         for fact in facts_of(journal):
             if fact.what == "begin" and fact.at > after:
@@ -163,11 +163,11 @@ def test_of_many_processes_on_a_file_one_runs_each_occurrence_also_when_that_one
     fired = [fact.of for fact in facts if fact.what == "fired"]
     assert len(fired) == len(set(fired)), "no occurrence is fired twice"
     ended = [fact.of for fact in facts if fact.what == "end" and fact.process not in killed]
-    assert len(ended) == len(set(ended)), "nothing that has succeeded runs again"
+    assert len(ended) == len(set(ended)), "no run that has succeeded is repeated"
     at_work: dict[int, int] = {}
     for fact in facts:
         if fact.what == "begin":
-            assert set(at_work) <= killed - {fact.process}, "a run has no other beside it"
+            assert set(at_work) <= killed - {fact.process}, "no two runs at once"
             at_work[fact.process] = fact.of
         elif fact.what == "end":
             assert at_work.pop(fact.process) == fact.of

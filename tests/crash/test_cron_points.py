@@ -19,7 +19,7 @@ from tests.crash.journal import JournalReader
 from tests.crash.points import CRON_POINTS, CRON_RECOVERY_POINTS, Point
 
 LONGEST_LIFE = 20.0
-"""A child that has not come to its point, or to its end, by then never will."""
+"""Seconds within which a child must reach its point, or its end."""
 MINUTE_MS = 60_000
 
 
@@ -28,7 +28,7 @@ class CronChild(Child):
 
 
 class CronContents(Contents):
-    """What is in the file, with the states of cron tasks and the names by which tasks are their firings."""
+    """All rows of the file, with the states of cron tasks and the cron task of each firing."""
 
     def _read(self, connection: sqlite3.Connection) -> None:
         super()._read(connection)
@@ -40,7 +40,7 @@ class CronContents(Contents):
 
 
 class Audit:
-    """Follows one file from life to life."""
+    """Checks one file from process to process."""
 
     def __init__(self, file: Path, journal: Path, scratch: Path) -> None:
         self._file = file
@@ -52,7 +52,7 @@ class Audit:
         self.wrong: list[str] = []
 
     def check(self) -> CronContents:
-        """Whoever worked on the file is dead or gone."""
+        """Check the file after all processes that used it have ended."""
         contents = CronContents(self._file, self._scratch)
         self._hold(contents.integrity == "ok", contents.integrity)
         self._hear(self._journal.news())
@@ -70,7 +70,7 @@ class Audit:
         self._hold(outcomes == {"succeeded"}, f"the last outcomes are {outcomes}")
 
     def _hear(self, lines: list[dict[str, Any]]) -> None:
-        """What one process, which is over now, has put on record."""
+        """Read the journal of one process that has ended."""
         at_work: dict[str, int] = {}
         ended: set[int] = set()
         for line in lines:
@@ -97,17 +97,17 @@ class Audit:
             self._hold((state.firing is None) == (id is None), f"task {id} is the firing of {state}")
             if id in contents.active:
                 task = contents.active[id]
-                # One that waits after an attempt has failed, or was interrupted.
+                # A task that waits after an attempt failed or was interrupted.
                 is_at_work = task["status"] == "running" or task["attempt"] == 0
                 self._hold(state.is_running == is_at_work, f"{task} is not as {state} says")
                 is_later = task["status"] == "scheduled"
                 self._hold(not is_later or task["due_at"] == state.retry_at, f"{task} is not due when {state} is")
-            if name != "guest":  # which is forgotten now and then, with what was counted
+            if name != "guest":  # removed now and then, with its counters
                 fired = sum(of == name for of in contents.firings.values())
                 self._hold(contents.rows[name]["runs"] == fired, f"{name} has {fired} tasks: {contents.rows[name]}")
 
     def _occurrences_are_single(self, contents: CronContents) -> None:
-        """A firing is made for the latest occurrence, the last whole minute."""
+        """At most one firing is stored for an occurrence: the latest whole minute before it was created."""
         made: dict[tuple[str, int], int] = {}
         for id, name in contents.firings.items():
             row = contents.active.get(id) or contents.ended[id]
@@ -146,7 +146,7 @@ class Lives:
 
     def calm_down(self) -> None:
         with self._child("calm") as child:
-            assert child.ends_within(LONGEST_LIFE), "the next occurrences should have come, and all come to an end"
+            assert child.ends_within(LONGEST_LIFE), "the next occurrences should have fired and ended"
             assert child.wait() == 0, child.complaint()
         self.audit.check_finished()
         self._hold_to_account("the last life")
@@ -174,8 +174,8 @@ def test_cron_tasks_outlive_kills_at_every_named_point(tmp_path: Path) -> None:
         lives = Lives(tmp_path, journal)
         for point in lives.random.sample(CRON_POINTS, len(CRON_POINTS)):
             lives.end_at(point)
-        # Something has begun when this one ends, which the next two hear of.
-        lives.end_at(next(point for point in CRON_POINTS if point.name == "firing begun, nobody told"))
+        # A task is running when this process ends; the next two processes recover it.
+        lives.end_at(next(point for point in CRON_POINTS if point.name == "firing begun, unannounced"))
         for point in CRON_RECOVERY_POINTS:
             lives.end_at(point)
         lives.calm_down()

@@ -1,4 +1,4 @@
-"""Random damage to pages, columns and the log: every verb works or says that the store is damaged, and where.
+"""Random damage to pages, columns and the log: every verb works or reports that the store is damaged, and where.
 
 One damaged row does not keep other tasks from running.
 """
@@ -19,7 +19,7 @@ from tests.crash import damage
 from tests.moving.everything import Book, fill
 
 ROUNDS = int(os.environ.get("TASKMILL_CRASH_ROUNDS", "12"))
-"""Of each kind of damage."""
+"""Number of files with each kind of damage."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ async def test_a_damaged_log_raises_nothing_but_errors_of_the_store(book: Book, 
     source = tmp_path / "source.db"
     await fill(source, book, seed=2, size=10)
     async with Scheduler(source) as scheduler:
-        # As long as the file is open, what follows stays in the log.
+        # While the file is open, the following writes stay in the log.
         await fill(source, book, seed=3, size=20)
         await scheduler.count()
         for seed in range(ROUNDS):

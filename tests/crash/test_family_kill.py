@@ -1,4 +1,4 @@
-"""Families, chains and series on one file, killed again and again: each comes to the end it should."""
+"""Families, chains and series on one file, killed again and again: each ends as it should."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POISON_EVERY = 12
 MOST_DRAINS = 200
 MOST_TOURS = 10
 LONGEST_ROUND = 8.0
-"""A child that has not come to its named point by then is killed all the same."""
+"""Seconds after which a child that has not reached its named point is killed anyway."""
 
 
 class FamilyChild(Child):
@@ -28,7 +28,7 @@ class FamilyChild(Child):
 
 
 class Generations:
-    """The life of one file, and of those who worked on it."""
+    """One file, and the processes that use it one after the other."""
 
     def __init__(self, folder: Path, journal: Path) -> None:
         self.random = random.Random(SEED)
@@ -37,13 +37,13 @@ class Generations:
         self._folder = folder
         self._journal = journal
         self._number = 0
-        # Few rounds do not come to every point; then chance decides which they come to.
+        # A few rounds do not reach every point; then the choice is random.
         self._points = self.random.sample(FAMILY_POINTS, len(FAMILY_POINTS))
 
     def run(self, number: int) -> None:
-        """Of three rounds, one ends at a moment of chance and two at named points, each in its turn.
+        """Run one round. Of three rounds, one ends at a random moment and two at named points, in order.
 
-        Now and then one is poisoned; the poison then kills two of the following as well.
+        Sometimes a round submits poison, which also kills the next two processes.
         """
         if number % POISON_EVERY == POISON_EVERY - 1:
             self._poison()
@@ -54,7 +54,7 @@ class Generations:
             self._kill_at(point.name, self.random.randint(1, point.most))
 
     def _kill_by_chance(self) -> None:
-        """At times it only has to leave, and at times another process asks for things beside it."""
+        """Kill at a random moment; sometimes let it leave instead, or let another process submit beside it."""
         moment, later = self.random.uniform(0, 0.7), self.random.uniform(0, 0.1)
         leaves, neighbour_leaves, has_neighbour = (self.random.random() < share for share in (0.2, 0.2, 0.3))
         with ExitStack() as stack:
@@ -75,7 +75,7 @@ class Generations:
         if not leaves:
             child.kill()
             return
-        with suppress(BrokenPipeError):  # it may have gone by itself just now
+        with suppress(BrokenPipeError):  # it may have ended by itself just now
             child.tell("leave")
 
     def _poison(self) -> None:
@@ -91,7 +91,7 @@ class Generations:
             self._bury(child, point if reached else "too late for its point")
 
     def drain(self) -> None:
-        """Run to the end; poison may kill that as well, three times each."""
+        """Run to the end; poison may also kill this process, three times for each poison task."""
         for _ in range(MOST_DRAINS):
             with self._child("drain") as child:
                 assert child.ends_within(2 * LONGEST), "everything should have come to its end"
@@ -100,7 +100,7 @@ class Generations:
         raise AssertionError("it never comes to an end")
 
     def tour(self, actions: int) -> dict[str, int]:
-        """Nobody dies, and the child tells which points it came to."""
+        """Work without a kill; return how often the child reached each point."""
         with self._child("tour", actions=actions) as child:
             assert child.ends_within(2 * LONGEST), "everything should have come to its end"
             assert not self._bury(child, "never")
@@ -121,7 +121,7 @@ class Generations:
         )
 
     def _bury(self, child: Child, cause: str) -> bool:
-        """Whether the child was killed; then check what it left."""
+        """Check what a dead child left; return True if it was killed."""
         killed = self._note_death(child)
         self.trial.check()
         if any(line["who"] == child.who for line in self.trial.witnesses.of("poisoned")):

@@ -1,4 +1,4 @@
-"""A disk that is full, with every amount of room left: what was acknowledged is there, and what was refused is not."""
+"""A full disk, with every amount of free space: everything acknowledged is stored, and nothing refused is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_ROOM = 2 << 20
 
 
 class SmallDisk:
-    """A file system in memory of which all but some room is taken."""
+    """A file system in memory with little free space."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,7 +92,7 @@ class Life:
                 disk.free()
                 refused = self.refused
                 await self._submit(scheduler, 4)
-                assert self.refused == refused, "there is room again"
+                assert self.refused == refused, "there is space again"
                 for handle in self._acknowledged:
                     record = await handle.wait(timeout=30)
                     assert record.ending in ("completed", "cancelled")
@@ -120,10 +120,10 @@ class Life:
     async def _audit(self, scheduler: Scheduler) -> None:
         records = {record.id: record for record in await scheduler.history(limit=10_000)}
         assert not await scheduler.tasks(), "all have ended"
-        assert records.keys() == {handle.id for handle in self._acknowledged}, "what was refused was never stored"
+        assert records.keys() == {handle.id for handle in self._acknowledged}, "refused tasks were never stored"
         for id, record in records.items():
             if record.ending == "completed":
-                assert self._runs[id] == 1, "a verdict that could not be written is written later, not worked for again"
+                assert self._runs[id] == 1, "a verdict that could not be written is written later, without another run"
         assert all(records[id].ending in ("cancelled", "completed") for id in self._cancelled)
 
 

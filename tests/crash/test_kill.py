@@ -1,4 +1,4 @@
-"""One file, killed again and again: nothing that was promised is ever broken."""
+"""One file, killed again and again: every guarantee holds."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.crash.points import POINTS, missing_places
 ROUNDS = rounds_or(20)
 POISON_EVERY = 12
 LONGEST_ROUND = 8.0
-"""A child that has not come to its named point by then is killed all the same."""
+"""Seconds after which a child that has not reached its named point is killed anyway."""
 MOST_DRAINS = 200
 
 
 class Rounds:
-    """The life of one file under fire."""
+    """One file through all rounds."""
 
     def __init__(self, folder: Path, journal: Path, seed: int) -> None:
         self.random = random.Random(seed)
@@ -33,13 +33,13 @@ class Rounds:
         self._folder = folder
         self._journal = journal
         self._number = 0
-        # Few rounds do not come to every point; then chance decides where they begin.
+        # A few rounds do not reach every point; then the first one is random.
         self._first_point = self.random.randrange(len(POINTS))
 
     def run(self, number: int) -> None:
-        """Half of the rounds end at a moment of chance, the others at a named point, each in its turn.
+        """Run one round. Half of the rounds end at a random moment, the others at a named point, in order.
 
-        Now and then one is poisoned; the poison then kills two of the following as well.
+        Sometimes a round submits poison, which also kills the next two processes.
         """
         if number % POISON_EVERY == POISON_EVERY - 1:
             self._poison()
@@ -55,7 +55,7 @@ class Rounds:
                 child.hear("open")
                 moment = self.random.uniform(0, 0.6)
             else:
-                # Perhaps before it has even opened the file.
+                # Perhaps the kill comes before the process has opened the file.
                 moment = self.random.uniform(0, 0.5)
             if not child.ends_within(moment):
                 child.kill()
@@ -74,7 +74,7 @@ class Rounds:
             self._bury(child, "poison")
 
     def drain(self) -> None:
-        """Run to the end; poison tasks may kill that as well, three times each."""
+        """Run to the end; poison tasks may also kill this process, three times each."""
         for _ in range(MOST_DRAINS):
             with self._child("drain") as child:
                 assert child.ends_within(2 * LONGEST_CHILD), "everything should have come to its end"
@@ -95,7 +95,7 @@ class Rounds:
         )
 
     def _bury(self, child: Child, cause: str) -> bool:
-        """Whether the child was killed; then check what it left."""
+        """Check what a dead child left; return True if it was killed."""
         code = child.wait()
         killed = was_killed(code)
         assert killed or code == 0, f"{child.who} ended with {code}:\n{child.complaint()}"

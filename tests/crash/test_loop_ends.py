@@ -1,4 +1,4 @@
-"""An event loop that ends from outside costs no task a retry, and the program ends."""
+"""An event loop that is ended from outside uses no retry of a task, and the program ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _end(store: str, way: str) -> subprocess.CompletedProcess[str]:
 
 
 async def _left_running(store: str, expected: int) -> list[TaskRecord]:
-    """Every task is back in the queue, without a spent retry, and nothing has failed."""
+    """Check that every task is back in the queue without using a retry, and that nothing has failed."""
     async with Scheduler(store, domains=[loop_victim.work]) as scheduler:
         await scheduler.pause()
         await scheduler.run_until_idle(timeout=LONGEST)
@@ -51,7 +51,7 @@ async def _left_running(store: str, expected: int) -> list[TaskRecord]:
         await scheduler.resume()
         await scheduler.run_until_idle(timeout=LONGEST)
         after = await scheduler.history()
-    # The hook of a cancelled task runs though everything is paused.
+    # The hook of a cancelled task runs even though everything is paused.
     assert {_told(task) for task in ended} <= {
         ("work::child", "completed", None),
         ("work::stop_slowly", "cancelled", None),

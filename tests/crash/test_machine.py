@@ -1,4 +1,4 @@
-"""A dispatcher that watches its machine is killed: what it learned is still known, and no task is lost."""
+"""A killed dispatcher leaves the capacities that it learned, and no task is lost."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_after_a_kill_capacity_is_known_and_nothing_is_lost(
     assert left == 0
     assert after is not None
     assert after.known == seen.known
-    assert after.limits == (), "nobody is held any more, and nobody is told so"
+    assert after.limits == (), "no task is held any more, and none is reported as held"
 
 
 def test_another_process_is_told_why_tasks_wait_for_the_machine(victim: subprocess.Popen[str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Everything at once on one file, with processes that are killed or suspended at random: no promise is broken.
+"""The mixed workload on one file, with processes that are killed or suspended at random: every guarantee holds.
 
 Three nodes share the file: one dispatches, the others stand by. Four processes submit. The workload, the journals and
 the audit are those of the cluster test.
@@ -16,7 +16,7 @@ from tests.cluster.play import judge, play
 from tests.crash.evidence import SEED, kept_when_it_fails, rounds_or
 
 SECONDS = rounds_or(10)
-"""Seconds for which faults happen: about as many as there are rounds elsewhere."""
+"""Seconds for which faults happen: about one for each round of other tests."""
 
 
 class FileCrowd(Crowd):
@@ -36,7 +36,7 @@ class FileCrowd(Crowd):
                 self._kill(one)
 
     def orphans(self) -> list[str]:
-        """A file has no leases: recovery finds orphans."""
+        """Return none: a file has no leases, and recovery finds orphans."""
         return []
 
 

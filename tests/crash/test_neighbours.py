@@ -1,4 +1,4 @@
-"""Several processes on one file: one dispatches, the others ask, and the next takes over when the first is killed."""
+"""Several processes on one file: one dispatches, the others submit, and a standby takes over when it is killed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.crash.points import MIGRATION
 
 TAKEOVERS = max(4, rounds_or(0) // 15)
 STANDBY_TAKES = 10.0
-"""Seconds within which a standby must be at work; it looks once a second, and this machine may be busy."""
+"""Seconds within which a standby must dispatch; it checks once a second, and this machine may be busy."""
 OPENINGS = 20
 
 
 class Neighbourhood:
-    """Starts processes on one file, and buries them."""
+    """Starts and kills processes on one file."""
 
     def __init__(self, folder: Path, journal: Path, stack: ExitStack) -> None:
         self.file = folder / "tasks.db"
@@ -72,17 +72,17 @@ def test_a_standby_takes_over_and_nothing_is_lost(tmp_path: Path, capsys: pytest
             standby = them.start("standby")
             assert not dispatcher.ends_within(them.random.uniform(0, 0.5)), dispatcher.complaint()
             if number % 2:
-                # A client that dies in the middle of its own transaction is in nobody's way.
+                # A client that dies in the middle of its own transaction blocks no other process.
                 them.kill(clients.pop(0))
                 clients.append(them.start("client"))
             them.kill(dispatcher)
             began = boot_time()
-            assert standby.hear("working", STANDBY_TAKES), f"nobody took over\n{standby.complaint()}"
+            assert standby.hear("working", STANDBY_TAKES), f"the standby did not take over\n{standby.complaint()}"
             slowest = max(slowest, boot_time() - began)
             dispatcher = standby
         for child in clients:
             them.stop(child)
-        # Nobody opens the file any more: the last who took over must have found what the dead have left.
+        # No process opens the file after this: the last standby must have recovered the tasks of the dead.
         them.stop(dispatcher, "finish")
         them.check()
         them.auditor.check_finished()
@@ -151,7 +151,7 @@ def test_a_migration_that_is_killed_leaves_a_file_that_opens(tmp_path: Path) -> 
             file = tmp_path / f"broken{nth}.db"
             victim = them.start("open", point=MIGRATION.name, nth=nth)
             assert victim.hear("open"), victim.complaint()
-            # Both at once: the other may come before, wait for the lock, or find what the dead one left.
+            # Both open at once: the other may be first, wait for the lock, or find the rest of the dead one.
             for opener in (victim, other):
                 opener.tell(str(file))
             assert other.hear("done"), other.complaint()

@@ -1,4 +1,4 @@
-"""No file descriptors left: a clear error or success, nothing raw, and nothing is left behind."""
+"""Without free file descriptors a call succeeds or raises a clear error of taskmill, and leaves nothing behind."""
 
 from __future__ import annotations
 

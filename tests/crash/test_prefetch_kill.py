@@ -1,4 +1,4 @@
-"""A process that drains short tasks, killed again and again: none is lost, and none is blamed without having begun."""
+"""A process that drains short tasks, killed again and again: none is lost, and prefetched ones count no crash."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _check(file: Path, journal: Path, total: int, blamed: set[tuple[int, int]]) 
         if status == "running" and (started_at is not None or (id, attempt) in known):
             blamed.add((id, attempt))
         elif status == "running":
-            assert not tokens[id, attempt], f"attempt {attempt} of task {id} began without a trace"
+            assert not tokens[id, attempt], f"attempt {attempt} of task {id} began without a record"
             prefetched += 1
     for id, ending, attempt in ended:
         assert starts[id] <= attempt

@@ -1,4 +1,4 @@
-"""Killed while paused time is given back: it continues after a restart, and no task is given its time twice."""
+"""A kill while paused time is given back: this continues after a restart, and no task gets its time twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows(file: Path) -> dict[int, tuple[int, int]]:
 
 
 def reached(file: Path) -> int | None:
-    """Down to which id the time was given back; ``None`` if nothing is owed."""
+    """Return the id down to which the time was given back; None if nothing is owed."""
     with closing(sqlite3.connect(file)) as connection:
         row = connection.execute("SELECT reached FROM taskmill_ended_pause").fetchone()
         return None if row is None else int(row[0])
@@ -65,6 +65,6 @@ async def test_a_kill_while_paused_time_is_given_back_loses_none_of_it_and_doubl
             assert time.monotonic() < until
             await asyncio.sleep(0.05)
     shifts = {(now[0] - before[id][0], now[1] - before[id][1]) for id, now in rows(file).items()}
-    # All were submitted before the pause: each is given all of it, and none more.
+    # All tasks were submitted before the pause: each gets exactly its duration.
     assert {queued for queued, _ in shifts} == {expires for _, expires in shifts}
     assert len(shifts) == 1

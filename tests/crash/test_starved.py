@@ -1,4 +1,4 @@
-"""Without file descriptors no worker process can be started; that costs no task a retry."""
+"""Without file descriptors no worker process can be started; that uses no retry of a task."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_a_task_for_which_no_worker_could_be_started_returns_to_the_queue_withou
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["results"] == [1, 2, 3]
-    assert told["aside"] == "done", "others run meanwhile"
+    assert told["aside"] == "done", "other tasks run meanwhile"
     for retries, error in told["seen"]:
         assert retries == 0
         assert "no worker process could be started" in error
     complaints = done.stderr.count("returns to the queue: no worker process could be started")
-    assert 3 <= complaints < 60, "it is tried again after a pause, and does not spin"
+    assert 3 <= complaints < 60, "it tries again after a pause, not in a busy loop"

@@ -1,7 +1,7 @@
 """Three processes supersede, requeue, cancel and expire each other's tasks on a few keys, and are killed meanwhile.
 
-The journals that the handlers write themselves tell that no two of a key were ever at work at once, and that every hook
-was done before the replacement began; the file tells that each superseded task is in history once, as that.
+The journals of the handlers show that no two tasks of a key ever ran at once, and that every hook
+ended before the replacement began; the file shows that each superseded task is in history once, as superseded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.crash.journal import JournalReader
 from tests.crash.points import POINTS
 
 OPERATIONS = max(3_200, 100 * rounds_or(0))
-"""How many times the rivals ask for something, at least; the long run asks for many more."""
+"""The least number of operations of the rivals; the long run makes many more."""
 RIVALS = 3
 
 
@@ -30,14 +30,14 @@ class Rival(Child):
 
 
 class Fight:
-    """Three rivals on one file; whoever falls is followed by another."""
+    """Three rivals on one file; each dead one is replaced."""
 
     def __init__(self, folder: Path, journals: Path, stack: ExitStack) -> None:
         self.random = random.Random(SEED)
         self.file = folder / "tasks.db"
         self.witnesses = Witnesses()
         self.ways: Counter[str] = Counter()
-        """How many processes ended which way."""
+        """Number of processes by how they ended."""
         self._folder = folder
         self._journals = journals
         self._stack = stack
@@ -51,13 +51,13 @@ class Fight:
         while self.witnesses.operations < operations:
             self._lose(self._victim())
             for fallen in [rival for rival in self._rivals if rival.ends_within(0.001)]:
-                # It came to its point while nobody looked.
+                # It reached its point and died meanwhile.
                 self._bury(fallen)
                 self._rivals.append(self._start("rival"))
             self._listen()
 
     def finish(self) -> Trial:
-        """Those who are left go, each in its way, and a last one brings everything to its end."""
+        """End the remaining rivals, each in a random way, and run everything to its end in a last process."""
         while self._rivals:
             self._end(self._victim())
         with self._start("drain") as drain:
@@ -87,7 +87,7 @@ class Fight:
         return self._stack.enter_context(child)
 
     def _victim(self) -> Child:
-        """More often than not, whoever dispatches."""
+        """Choose a rival to end; more often than not, the dispatcher."""
         dispatchers = [rival for rival in self._rivals if rival.who == self._dispatcher]
         if dispatchers and self.random.random() < 0.6:
             return dispatchers[0]

@@ -1,9 +1,9 @@
 """The program that is killed: ``python -m tests.crash.victim '{"role": …}'``.
 
-Roles: ``work`` dispatches and, beside that, submits, cancels and revives; ``drain`` brings everything to its end;
-``client`` does all but dispatch until it is told to stop; ``dispatch`` and ``standby`` only dispatch; ``open`` opens
-and closes the files it is told of, ``run`` dispatches each of them until it is idle. Whatever it is about to ask and
-whatever it was answered goes to the journal.
+Roles: ``work`` dispatches and also submits, cancels and revives; ``drain`` runs everything to its end;
+``client`` does all but dispatch until the parent says stop; ``dispatch`` and ``standby`` only dispatch; ``open`` opens
+and closes the files that the parent names, ``run`` dispatches each of them until it is idle. Each call is recorded in
+the journal before it is made, and its result after it returned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.crash.journal import Journal
 from tests.crash.orders import Asker, Deeds, Order, Parent, all_ended, received, say
 
 ENOUGH_WAITING = 120
-"""With more than this waiting, a round submits nothing and works off what is there."""
+"""With more waiting tasks than this, a round submits nothing and only runs what is there."""
 SUBMITTERS = 3
 KEYS = 4
 
@@ -31,7 +31,7 @@ KEEP_ALL_BUT_EXPIRED = Retention(max_count=None, per_status={"expired": Retentio
 
 
 class Customer(Asker):
-    """Asks for tasks of every kind, and for what ends or revives them."""
+    """Submits tasks of every kind, and cancels and revives them."""
 
     def __init__(self, scheduler: Scheduler, order: Order, journal: Journal) -> None:
         super().__init__(scheduler, order, journal)
@@ -55,7 +55,7 @@ class Customer(Asker):
         await self._do_one_of(deeds)
 
     async def _ask(self, *submissions: Submission) -> None:
-        """Submit, with the question and the answer on record."""
+        """Submit, and record the call and the return."""
         markers = [submission.payload["marker"] for submission in submissions]
         types = [submission.type for submission in submissions]
         self._journal.write("ask", markers=markers, types=types)
@@ -132,7 +132,7 @@ class Customer(Asker):
                 self._journal.write("seen", id=id, ending=record.ending)
 
     async def _revive_some(self) -> None:
-        # One at a time, so that the attempt on record is the one that the revival follows.
+        # One at a time, so that the recorded attempt is the one before the revival.
         async with self._reviving:
             found = await self._scheduler.dead_letters(type=workload.doomed.name, limit=5)
             if not found:
@@ -199,7 +199,7 @@ async def drain(order: Order, journal: Journal) -> None:
 
 
 async def client(order: Order, journal: Journal) -> None:
-    """Everything but dispatching, until the parent says stop."""
+    """Do everything but dispatch, until the parent says stop."""
     async with scheduler_for(order, journal) as scheduler:
         say("open")
         customer = Customer(scheduler, order, journal)
@@ -212,7 +212,7 @@ async def client(order: Order, journal: Journal) -> None:
 
 
 async def dispatch(order: Order, journal: Journal) -> None:
-    """Dispatch until the parent says stop, or finish; tell of the first handler that starts here."""
+    """Dispatch until the parent says stop, or finish; report the first handler that starts here."""
     is_first = True
 
     def noticed() -> None:
@@ -241,7 +241,7 @@ async def dispatch(order: Order, journal: Journal) -> None:
 
 
 async def open_files(order: Order, journal: Journal) -> None:
-    """Open each file the parent names, leave a task in it (or run those that are there), close it."""
+    """Open each file that the parent names, submit a task to it (or run its tasks), and close it."""
     parent = Parent()
     say("open")
     for number in itertools.count():

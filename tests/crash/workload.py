@@ -1,6 +1,6 @@
-"""The task types that the children of the crash tests run. Each attempt puts its start and its end on record.
+"""The task types that the children of the crash tests run. Each attempt records its start and its end.
 
-How long they work is part of the load, not a wait for anything: it decides how many are under way when the kill comes.
+Their durations are part of the load; nothing is awaited with them. They decide how many tasks run when the kill comes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ noticed: Callable[[], None] = lambda: None  # noqa: E731 - replaced by children 
 
 STEPS = 4
 JOURNAL_PATH, JOURNAL_WHO = "TASKMILL_CRASH_JOURNAL", "TASKMILL_CRASH_WHO"
-"""Environment variables that tell worker processes where to write, and in whose name."""
+"""Environment variables with the journal of worker processes, and the name in which they write."""
 
 
 def start(ctx: Context) -> None:
@@ -98,7 +98,7 @@ def threaded_cancelled(ctx: Context, marker: str) -> None:
 
 @domain.task(retry=Retry.constant(3, 0))
 async def flaky(ctx: Context, marker: str, fails: int) -> str:
-    """Fails as often as its policy allows, at once retried, and then succeeds."""
+    """Fail as often as the policy allows, with immediate retries, and then succeed."""
     start(ctx)
     if ctx.task.retries < fails:
         failed(ctx)
@@ -108,7 +108,7 @@ async def flaky(ctx: Context, marker: str, fails: int) -> str:
 
 @domain.task(retry=Retry.constant(2, 0.02))
 def flaky_thread(ctx: Context, marker: str) -> str:
-    """Its retries wait for a moment, so that they are scheduled rather than pending."""
+    """Fail; its retries have a delay, so that they are scheduled rather than pending."""
     start(ctx)
     if ctx.task.retries < 2:
         failed(ctx)
@@ -118,7 +118,7 @@ def flaky_thread(ctx: Context, marker: str) -> str:
 
 @domain.task(retry=Retry.constant(1, 0))
 async def stepper(ctx: Context, marker: str) -> str:
-    """Fails once half-way, and goes on from what it saved."""
+    """Fail once half-way, and continue from the saved state."""
     start(ctx)
     goal = STEPS // 2 if ctx.task.retries == 0 else STEPS
     for step in range(ctx.saved.get("step", 0) + 1, goal + 1):
@@ -143,7 +143,7 @@ def stepper_thread(ctx: Context, marker: str) -> str:
 
 @domain.task(retry=Retry.constant(1, 0), tags={"fate": "doomed"})
 async def doomed(ctx: Context, marker: str) -> None:
-    """Becomes a dead letter."""
+    """Become a dead letter."""
     start(ctx)
     failed(ctx)
     raise RuntimeError("never")
@@ -165,14 +165,14 @@ async def keyed(ctx: Context, marker: str, name: str) -> str:
 
 @domain.task(ttl=0.02)
 async def fleeting(ctx: Context, marker: str) -> str:
-    """Often expires; only tasks of this type may leave history again."""
+    """Expire often; only tasks of this type may be pruned from history."""
     start(ctx)
     return done(ctx, marker)
 
 
 @domain.task(run_in="process")
 def crunch(ctx: Context, marker: str) -> str:
-    """Runs in a worker process, which must be gone before another attempt starts."""
+    """Run in a worker process, which must be gone before another attempt starts."""
     journal = Journal(Path(os.environ[JOURNAL_PATH]), os.environ[JOURNAL_WHO])
     journal.write("start", id=ctx.task.id, attempt=ctx.attempt, step=0)
     time.sleep(0.02)
@@ -189,6 +189,6 @@ async def poison(ctx: Context, marker: str) -> None:
 
 WITH_HOOK = {slow.name, threaded.name}
 PLAIN: list[Any] = [quick, slow, threaded, flaky_thread, stepper, stepper_thread, doomed, hopeless]
-"""Types that need nothing but a marker."""
+"""Task types that need only a marker."""
 RETRIES = {flaky.name: 3, flaky_thread.name: 2, stepper.name: 1, doomed.name: 1}
-"""How often each may be retried; the others use the built-in three."""
+"""The most retries of each type; the others have the default of three."""

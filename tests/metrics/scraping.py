@@ -1,4 +1,4 @@
-"""Reading metrics as Prometheus would."""
+"""Support for reading metrics as Prometheus does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scrape:
         return self.registry.get_sample_value(name, labels) or 0.0
 
     def all(self, name: str) -> dict[tuple[str, ...], float]:
-        """Every sample of a name, by the values of its labels in the order of their names."""
+        """Return every sample of a name, by the values of its labels in the order of their names."""
         return {
             tuple(value for _, value in sorted(sample.labels.items())): sample.value
             for family in self.registry.collect()
@@ -32,5 +32,5 @@ class Scrape:
         return self("taskmill_events_total", kind=kind)
 
     def denials(self) -> dict[str, float]:
-        """The holds that have begun, by reason."""
+        """Return the holds that have begun, by reason."""
         return {reason: count for (reason,), count in self.all("taskmill_gate_denials_total").items() if count}

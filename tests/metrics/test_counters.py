@@ -1,4 +1,4 @@
-"""What happens is counted: events, waits, runs, aging, transactions. Whether anyone listens makes no difference."""
+"""Events, waits, runs, aging and transactions are counted, with and without listeners."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ async def test_transactions_and_syncs_are_measured(taskmill_scheduler: Scheduler
     assert scrape("taskmill_store_commit_seconds_count") == scrape("taskmill_store_commit_batch_size_count")
     assert scrape("taskmill_store_commit_seconds_sum") > 0
     syncs = scrape("taskmill_store_sync_seconds_count")
-    # PostgreSQL forces what it commits to the disk itself.
+    # PostgreSQL syncs its commits to the disk itself.
     assert (syncs > 0) == any_store.endswith("tasks.db")
 
 

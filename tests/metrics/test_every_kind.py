@@ -1,4 +1,4 @@
-"""The counter of each kind of event moves, and says what a listener that misses nothing has heard."""
+"""The counter of each kind of event moves, and equals the number of events that a lossless listener gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskmill.testing.plugin import SchedulerFactory
 from tests.metrics.scraping import Scrape
 
 ELSEWHERE = {"EventsMissed"}
-"""This listener misses nothing."""
+"""A buffer so large that the listener misses nothing."""
 
 
 async def test_every_kind_of_event_is_counted_as_often_as_it_is_heard(
@@ -47,7 +47,7 @@ async def test_every_kind_of_event_is_counted_as_often_as_it_is_heard(
 
 
 class Life:
-    """Something of everything."""
+    """A workload that causes every kind of event."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock

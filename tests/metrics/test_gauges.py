@@ -1,4 +1,4 @@
-"""How things stand is read from the dispatcher's memory, by any thread, without a question to store or loop."""
+"""Gauges are read from the dispatcher's memory, by any thread, without using the store or the loop."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def test_the_idlest_of_very_many_groups_are_summed_up(
 
 
 async def test_a_scrape_needs_neither_the_loop_nor_the_store(tmp_path: object) -> None:
-    """The loop is kept busy here until another thread has scraped: were it needed, this would never end."""
+    """The loop is kept busy here until another thread has scraped: if it was needed, this would never end."""
     domain = Domain("d")
     scraped: list[float] = []
 

@@ -1,4 +1,4 @@
-"""Why waiting tasks are passed over is counted when a hold begins, once, however many turns it lasts."""
+"""The reason why a waiting task is held is counted once, when the hold begins, however many turns it lasts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.runtime.backpressure.machine import PlayedMachine
 
 
 class Bench:
-    """A domain whose tasks run until they are let go."""
+    """A domain whose tasks run until the test releases them."""
 
     def __init__(self, name: str = "d") -> None:
         self.domain = Domain(name)
@@ -114,7 +114,7 @@ async def test_each_time_that_permits_run_out_a_hold_begins(
         seen.append(scrape.denials())
         await bench.finish(manual_clock)
     assert seen[0] == {"group_rate": 1}
-    assert seen[1] == {"group_rate": 1}, "the permit that came was taken in the same turn: the hold went on"
+    assert seen[1] == {"group_rate": 1}, "the new permit was taken in the same turn: the hold continued"
 
 
 async def test_the_rate_of_a_type_holds(taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock) -> None:

@@ -1,4 +1,4 @@
-"""Queues with something of everything in them, made by chance, and a look at all rows that owes nothing to moving."""
+"""Random queues with tasks of every kind, and a read of all rows that does not use the code of moving."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from taskmill import (
 
 domain = Domain("all", tags={"made": "here"}, retry=Retry.constant(1, 0))
 RELEASE = "held"
-"""The group that stays paused: what is in it waits until somebody resumes it."""
+"""The group that stays paused: its tasks wait until the group is resumed."""
 ODD = ["plain", "zwölf €", "日本語", "tab\tnew\nline", "back\\slash 'quote' \"double\"", "\x7f\x01", "🙂", "%s ? $1"]
 
 
 class Book:
-    """Where handlers write down what they did; nothing may stand there twice."""
+    """The record of handlers about what they did; each entry may occur only once."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -83,7 +83,7 @@ def scheduler_on(store: str | Path, book: Book) -> Scheduler:
 
 
 async def fill(store: str | Path, book: Book, seed: int, size: int = 60) -> None:
-    """Some has ended in every way, some waits for every reason, and much was changed at run time."""
+    """Fill a store: some tasks have ended in every way, some wait for every reason, and many settings were changed."""
     chance = random.Random(seed)
     async with scheduler_on(store, book) as scheduler:
         await scheduler.group(RELEASE).pause()
@@ -122,7 +122,7 @@ async def _submit(scheduler: Scheduler, chance: random.Random) -> None:
         else:
             await work.options(**options).submit(text, chance.choice([0, 0, 0, 1, 5, -1]))
     except SubmissionError:
-        # A dependency has failed already, or a cycle would close: chance may ask for that.
+        # At random, a dependency has failed already, or a cycle would close.
         return
 
 
@@ -140,7 +140,7 @@ async def _control(scheduler: Scheduler, chance: random.Random) -> None:
 
 
 def leave_running(file: Path) -> list[int]:
-    """Make it look as if the dispatcher had been killed: some of what is pending was running."""
+    """Make it look as if the dispatcher was killed: mark some pending tasks as running."""
     with sqlite3.connect(file) as connection:
         rows = connection.execute(
             "UPDATE taskmill_task SET status = 'running', attempt = attempt + 1, started_at = created_at"
@@ -151,7 +151,7 @@ def leave_running(file: Path) -> list[int]:
 
 
 async def run_to_the_end(store: str | Path, book: Book) -> None:
-    """Lift what holds tasks back, and run until nothing is left but what comes later."""
+    """Remove what holds tasks back, and run until only scheduled tasks are left."""
     async with scheduler_on(store, book) as scheduler:
         for group in (RELEASE, "a"):
             await scheduler.group(group).resume()
@@ -230,7 +230,7 @@ def _added_up(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each number: a server keeps the changes of which it is the sum."""
+    """Return one row for each number: a server keeps the changes, and the number is their sum."""
     sums = Counter[tuple[str, str, str]]()
     for row in rows:
         sums[row["group_name"], row["type"], row["status"]] += row["tasks"]

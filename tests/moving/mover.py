@@ -1,6 +1,6 @@
 """A move that kills its own process: run as a program with a source, a target and the moment of its death.
 
-Moments are counted: each transaction of either store has one before it begins and one after it is committed.
+Moments are counted: each transaction of either store has one before it begins and one after its commit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH_ROWS = 25
 
 
 class Fate:
-    """Counts moments up to the last."""
+    """Counts moments, and kills the process at the last."""
 
     def __init__(self, moments: int) -> None:
         self._last = moments

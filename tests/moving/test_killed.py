@@ -1,4 +1,4 @@
-"""A move that is killed at any moment is gone on with; at no moment are there two queues, or none."""
+"""A move that is killed at any moment can be resumed; at no moment are there two usable queues, or none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 KILLED = -9
 NEVER = 0
 LAST_MOMENTS = 6
-"""Of the three transactions that hand over: the source is told, the target opens, the source is told again."""
+"""The moments of the three transactions of the handover: source marked, target opened, source marked again."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def is_open(store: str | Path) -> bool:
 
 
 def check_one_queue(source: str | Path, target: str | Path, before: Rows) -> None:
-    """At most one can be used, and where it is, everything is."""
+    """Check that at most one store can be used, and that it has everything."""
     opened = [store for store in (source, target) if asyncio.run(is_open(store))]
     if opened == [source, target]:
         # The source was not sealed yet, and nothing was copied.
@@ -83,7 +83,7 @@ def test_a_move_that_is_killed_again_and_again_comes_to_its_end(
     while (run := moving(source, target, chance.randrange(2, 16))).returncode == KILLED:
         deaths += 1
         check_one_queue(source, target, before)
-        # What was committed is not copied again.
+        # Committed rows are not copied again.
         assert first_copied(run.stdout) >= copied
         copied = max(copied, last_copied(run.stdout))
     assert run.returncode == 0, run.stderr
@@ -105,7 +105,7 @@ def test_whoever_dies_while_handing_over_leaves_one_queue(
     run = moving(file, postgres_store, moments - LAST_MOMENTS + moment)
     assert run.returncode == KILLED, run.stderr
     check_one_queue(file, postgres_store, before)
-    # Two moments before the source is told, and from then on only the target can say what became of it.
+    # From two moments before the source is marked, only the target knows whether it was opened.
     assert asyncio.run(is_open(postgres_store)) == (moment >= 4)
     assert not asyncio.run(is_open(file))
     moved = move(file, postgres_store)
@@ -116,7 +116,7 @@ def test_whoever_dies_while_handing_over_leaves_one_queue(
 
 
 def _moments(file: Path, elsewhere: Path) -> int:
-    """How many a move of this file has: they depend on its rows alone."""
+    """Return the number of moments of a move of this file; it depends only on the rows."""
     copy = file.with_name("copy.db")
     copy.write_bytes(file.read_bytes())
     return int(moving(copy, elsewhere, NEVER).stdout.split()[-1])

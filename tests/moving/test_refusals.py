@@ -1,4 +1,4 @@
-"""A move that would lose something, or mix two queues, does not begin, and says what to do instead."""
+"""A move that would lose data or mix two queues is refused, and the error says what to do instead."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_two_moves_do_not_mix(file: Path, tmp_path: Path, postgres_store: str, b
 
 def _break_off(source: Path, target: str) -> None:
     class Enough(Exception):
-        """It is interrupted here."""
+        """Raised to interrupt the move."""
 
     def watch(_step: object) -> None:
         raise Enough

@@ -1,4 +1,4 @@
-"""What is moved is what was there, to the row; and it goes on where it was."""
+"""A moved queue has the same rows, and continues where it was."""
 
 from __future__ import annotations
 

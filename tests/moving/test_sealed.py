@@ -1,4 +1,4 @@
-"""Nobody changes a store that is moving or has moved, whatever they had open before."""
+"""A store that is moving or has moved refuses all changes, also from connections that were open before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.runtime.cron.bench import Bench
 
 @pytest.fixture(params=["file", "postgres"])
 def ends(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
-    """A source of each kind, and a target of the other."""
+    """A source on each engine, and a target on the other."""
     file, address = str(tmp_path / "tasks.db"), str(request.getfixturevalue("postgres_store"))
     return (file, address) if request.param == "file" else (address, file)
 
@@ -85,7 +85,7 @@ async def test_a_target_is_closed_to_everybody_until_it_is_whole(ends: tuple[str
         await asyncio.to_thread(move, source, target, watch=watch)
         assert len(seen) == 3
         assert all("is being filled from" in str(words) for words in seen)
-        # From its end on it is a queue like any other, also for those who had it open.
+        # After the move it is a queue like any other, also for processes that had it open.
         assert (await work.submit("b")).kind == "inserted"
 
 
@@ -120,7 +120,7 @@ async def _until_somebody_waits(address: str) -> None:
             await asyncio.sleep(0.01)
 
 
-# Whoever dispatches, though it was taken for dead
+# A node that still dispatches, though it was declared dead
 
 
 async def _seal(store: str) -> None:

@@ -1,4 +1,4 @@
-"""No table and no column is forgotten."""
+"""A move includes every table and every column."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def test_every_table_of_either_engine_moves_or_is_said_to_stay(tmp_path: Path, p
         assert set(shape) - names - STAY == set()
         for name in names:
             assert set(shape[name].columns) - columns[name] <= set(OWN_COLUMNS.get(name, {}))
-    # Nothing is named that is not there.
+    # Every name in the list exists.
     assert set(shapes[0]) | set(shapes[1]) >= STAY | OPEN | MAY_BE_THERE | set(OWN_COLUMNS) | set(SUMS) | set(ROWS)
     assert names | {"taskmill_load"} == set(rows_of(file)) == set(rows_of(postgres_store))

@@ -1,1 +1,1 @@
-"""What taskmill does differently on other operating systems, simulated on this one (docs/explanation/platforms.md)."""
+"""Behaviour on other operating systems, simulated on this one (docs/explanation/platforms.md)."""

@@ -1,4 +1,4 @@
-"""The steady clock counts while a machine sleeps, on every system that has such a clock."""
+"""The monotonic clock counts while a machine sleeps, on every system that has such a clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from taskmill.core.clock import SystemClock, steady_clock
 
 
 def system(**clocks: int) -> SimpleNamespace:
-    """A module ``time`` whose clocks return their own number; Python's own clock returns -1."""
+    """Return a module ``time`` whose clocks return their own number; Python's own clock returns -1."""
     return SimpleNamespace(monotonic=lambda: -1.0, clock_gettime=float, **clocks)
 
 

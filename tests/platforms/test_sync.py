@@ -1,4 +1,4 @@
-"""On macOS a sync empties the cache of the drive; elsewhere ``fdatasync`` or ``fsync`` does."""
+"""On macOS a sync flushes the cache of the drive; elsewhere ``fdatasync`` or ``fsync`` does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F_FULLFSYNC = 51
 
 
 class Drive:
-    """The module ``fcntl`` of macOS: notes what it is asked, and fails if told to."""
+    """The module ``fcntl`` of macOS: it records the calls, and fails if the test wants it."""
 
     F_FULLFSYNC = F_FULLFSYNC
 

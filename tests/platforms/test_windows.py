@@ -1,4 +1,4 @@
-"""What Windows cannot do is refused with a sentence that says what to do instead."""
+"""Features that Windows lacks are refused with an error that says what to do instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskmill.core.host_zone import host_zone
 
 
 def resize() -> None:
-    """A handler that a worker process could import."""
+    """Do nothing; a worker process could import it."""
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def locking(descriptor: int, mode: int, size: int) -> None:
 
 
 class Opened:
-    """``os.open`` of Windows: it knows O_BINARY, and notes files that were opened in text mode."""
+    """``os.open`` of Windows: it knows O_BINARY, and records files that were opened in text mode."""
 
     def __init__(self) -> None:
         self.as_text: list[str] = []
