@@ -1,4 +1,4 @@
-"""A task that waits at noon, and what can be around it."""
+"""A task that waits at noon, and the situations around it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ MB = 10**6
 
 
 def seen(*machines: Machine) -> list[NodeMachine]:
-    """By one dispatcher of a file, or by the nodes 1, 2, …"""
+    """Return the machines as seen by the one dispatcher of a file, or by the nodes 1, 2, …"""
     if len(machines) == 1:
         return [NodeMachine(None, machines[0])]
     return [NodeMachine(node, machine) for node, machine in enumerate(machines, 1)]

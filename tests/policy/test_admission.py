@@ -1,4 +1,4 @@
-"""What of a plan may start by the true numbers: laws."""
+"""Laws of admission: which planned starts may happen by the actual numbers."""
 
 from __future__ import annotations
 

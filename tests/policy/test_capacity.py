@@ -1,4 +1,4 @@
-"""Laws of learned capacity, and of what task types are known to move."""
+"""Laws of learned capacity, and of the learned IO of task types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Circles with stored tasks: found if and only if there is one, at a cost that grows with the request."""
+"""Cycles with stored tasks: one is found if and only if it exists, at a cost that grows with the request."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_is_awaited_through_others_of_the_request_is_found() -> None:
 def test_a_duplicate_is_the_stored_task_and_waits_for_what_that_waits_for() -> None:
     request = [task(9, ref="a", key="k", on_duplicate=OnDuplicate.SKIP), task("a", parent=PARENT)]
     knot = tie(request, holding(k=7))
-    assert knot.awaited == {7}, "what a duplicate wants to depend on is not stored"
+    assert knot.awaited == {7}, "the dependencies of a duplicate are not stored"
     assert knot.closes_cycle([(7, PARENT)])
 
 
@@ -59,7 +59,7 @@ def test_a_replacement_takes_the_place_of_the_old_task_and_not_its_needs() -> No
     assert tie([task(5, key="k")], holding(k=5)).closes_cycle([])
     assert not tie([task(7, key="k")], holding(k=5)).closes_cycle([(5, 7)])
     both = [task(7, key="k"), task(8, key="l")]
-    assert tie(both, holding(k=5, l=6)).closes_cycle([(7, 6), (8, 5)]), "each waits for what the other replaces"
+    assert tie(both, holding(k=5, l=6)).closes_cycle([(7, 6), (8, 5)]), "each waits for a task that the other replaces"
     assert not tie(both, holding(k=5, l=6)).closes_cycle([(7, 6)])
 
 

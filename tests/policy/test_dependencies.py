@@ -1,4 +1,4 @@
-"""Laws of dependencies: what an ending means for those who wait, cycles, and the plan of an inbox that has some."""
+"""Laws of dependencies: what an ending means for dependents, cycles, and the plan of an inbox with dependencies."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_only_success_and_those_who_do_not_mind_go_on(
     assert (answer == "fails alone") == (answer != "met" and policy is FAIL)
 
 
-# Circles
+# Cycles
 
 
 def on_a_cycle(edges: dict[int, list[int]]) -> set[int]:
-    """By brute force: who can reach itself."""
+    """Return, by brute force, the nodes that can reach themselves."""
     found = set[int]()
     for start in edges:
         reached = set(edges.get(start, ()))

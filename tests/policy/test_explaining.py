@@ -1,4 +1,4 @@
-"""What else is told of a task: its age, its deadline, how it ended, and what nodes mean for it."""
+"""Other parts of an explanation: age, deadline, ending, and the effect of nodes."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_pressure_and_io_hold_a_task_that_no_node_can_start() -> None:
 
     assert reasons(pressed, busy) == ["pressure"]
     assert reasons(UNSEEN, busy) == []
-    assert reasons(busy, busy) == [], "what runs on the second takes no room on the first"
+    assert reasons(busy, busy) == [], "budgets of the second node take no capacity of the first"
     assert reasons(pressed, pressed) == ["pressure"]
 
 

@@ -1,4 +1,4 @@
-"""Why a task waits: one test per reason, and the sentences people read."""
+"""Each reason why a task waits, and its sentence."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_tree_is_stopped_whole_and_each_member_once(members: list[Member], dat
 def test_nobody_ends_or_runs_its_hook_before_its_children_have_ended(
     members: list[Member], data: st.DataObject
 ) -> None:
-    """Whatever the roots are, one below the other or not, and in any order."""
+    """For any roots, in any order, including a root below another."""
     roots = some_roots(data, members)
     plan = plan_stop(members, roots)
     ends = {id: place for place, id in enumerate(plan.ends)}

@@ -1,4 +1,4 @@
-"""Laws of the inbox: what a batch of requests comes to, compared with storing them one by one."""
+"""Laws of the inbox: the result of a batch of requests, compared with storing them one by one."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_refused_request_stores_nothing(before: list[list[NewTask]], batch: li
 
 
 def everything_about(key: str) -> list[list[NewTask]]:
-    """Requests whose answers tell who holds a key, how urgent it is, its place, its gate, and who was asked to stop."""
+    """Return requests that reveal the holder of a key, its priority, place and gate, and which tasks are stopping."""
     return [
         [new_task(key, 5, OnDuplicate.REJECT, "who")],
         [new_task(key, 0, OnDuplicate.SKIP, "how urgent")],
@@ -189,7 +189,7 @@ def test_a_refused_request_leaves_the_plan_and_the_keys_as_they_were(
 ) -> None:
     store, _ = stores(before, running)
     keys, first_id = store.keys(), max(store.rows, default=0) + 1
-    # Whatever it does to the keys it has to itself, the request is refused in the end.
+    # Whatever it does to its own keys, the request is refused in the end.
     surely_held = [new_task("d", 3, OnDuplicate.SKIP, "holder")]
     refused = [*doomed, new_task("d", 3, OnDuplicate.REJECT, "refused")]
     after = [request for key in "abcd" for request in everything_about(key)]
@@ -201,7 +201,7 @@ def test_a_refused_request_leaves_the_plan_and_the_keys_as_they_were(
     assert answers_of(plan) == answers_of(without)
     plan.answers, without.answers = [], []
     assert plan == without
-    assert keys == store.keys(), "what the caller gave is not touched"
+    assert keys == store.keys(), "the caller's argument is unchanged"
 
 
 def answers_of(plan: InboxPlan) -> list[object]:

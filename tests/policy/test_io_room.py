@@ -111,7 +111,7 @@ def test_what_runs_together_fits_or_is_one_task_on_its_axis(
 def test_no_later_task_delays_an_earlier_one(
     queue: list[IoBudget | None], running: list[IoBudget | None], capacity: Capacity
 ) -> None:
-    """Whatever starts after a task that is held, that task could start as soon as those that ran before it are gone."""
+    """Whatever starts after a held task, that task can start as soon as the tasks that ran before it have ended."""
     starts = _starts(queue, running, capacity)
     if all(starts):
         return
@@ -120,7 +120,7 @@ def test_no_later_task_delays_an_earlier_one(
     before = queue[:first]
     alone = _starts([queue[first]], before, capacity)
     with_later = _starts([queue[first]], [*before, *later], capacity)
-    # Later tasks may only take what it leaves, so it fits beside them wherever it fits without them.
+    # Later tasks may only use what it leaves, so if it fits without them, it fits beside them.
     assert with_later == alone
 
 
@@ -157,7 +157,7 @@ def test_the_load_is_the_sum_of_what_runs(changes: list[tuple[bool, IoBudget | N
 
 
 @given(capacities, some_budgets, some_budgets, some_budgets)
-@example(  # The other waits behind the second task to send, and the third then fills the disk as well.
+@example(  # The other waits behind the second task that sends, and the third one then fills the disk too.
     Capacity(0.0, 1.0, 0.0, 1.0),
     [],
     [IoBudget(net_tx=1), IoBudget(net_tx=1), IoBudget(disk_write=1)],

@@ -1,4 +1,4 @@
-"""Slots beyond a group's weight: what others that have work could not use."""
+"""Slots beyond a group's weight: those that other groups with work could not use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the policy answers about an attempt that is over is a transition in the table of a task's life."""
+"""Each decision of the policy about an ended attempt is a transition in the table of a task's life."""
 
 from __future__ import annotations
 

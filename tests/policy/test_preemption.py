@@ -1,4 +1,4 @@
-"""Laws of making way."""
+"""Laws of preemption."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_everyone_who_makes_way_is_less_urgent_than_whom_it_makes_way_for(
     for id, presser in zip(chosen, pressing[stopping:], strict=False):
         task, asked = by_id[id]
         assert task.effective > presser.effective
-        assert not asked, "nobody is asked twice"
+        assert not asked, "no task is asked twice"
         assert task.stop is None
 
 
@@ -174,7 +174,7 @@ def test_a_task_makes_way_once_for_a_more_urgent_one_that_its_node_can_run(
     chosen = cluster_victims(asks, running, nodes, own=1)
     by_id = {task.id: task for task in running}
     assert len(chosen) == len(set(chosen)) <= len(asks)
-    assert not any(by_id[id].is_leaving for id in chosen), "nobody is asked twice"
+    assert not any(by_id[id].is_leaving for id in chosen), "no task is asked twice"
     for id in chosen:
         task = by_id[id]
         assert task.node in nodes
@@ -190,7 +190,7 @@ def test_a_task_makes_way_once_for_a_more_urgent_one_that_its_node_can_run(
 def test_asking_again_after_the_marks_are_made_asks_nobody_else(
     cluster: tuple[list[Ask], list[Runner], dict[int, Host]],
 ) -> None:
-    """Every node asks for the same task. Where no hook runs beside the slots, the first answer serves all of them."""
+    """Every node asks for the same task. If no hooks run beside the slots, the first answer serves all nodes."""
     asks, running, nodes = cluster
     nodes = {id: Host(8, frozenset(TYPES)) for id in nodes}
     asks = [ask._replace(counts_free=False) for ask in asks]

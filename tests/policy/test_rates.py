@@ -78,7 +78,7 @@ def test_the_rate_is_exact_over_time(limit: RateLimit) -> None:
     for _ in range(limit.permits):
         now = next_permit_at(bucket, limit, now)
         bucket = take_permits(bucket, limit, now)
-    # A burst that is smaller than what comes in between two milliseconds overflows by less than one of them.
+    # A burst that is smaller than the permits of one millisecond overflows by less than that.
     late = 0 if limit.capacity >= limit.permits else limit.permits
     assert limit.interval_ms <= now <= limit.interval_ms + late
 

@@ -1,4 +1,4 @@
-"""The values that configure courtesy: what they accept, and what they refuse by name."""
+"""The values that configure backpressure: what they accept, and what they refuse by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ budgets = st.builds(IoBudget, amounts, amounts, amounts, amounts)
 
 
 class Steady:
-    """A sampler and a source."""
+    """A sampler and source with constant readings."""
 
     name = "steady"
 

@@ -1,4 +1,4 @@
-"""What the rules come to: declarations, changes made at run time, pauses."""
+"""The rules that result from declarations, changes at run time, and pauses."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def test_a_change_outlives_every_declaration_but_one_about_the_same_thing(
     change: Change, before: Declared, now: Declared, scope: Scope
 ) -> None:
     assert still_valid(change, before, before, scope) == change
-    assert still_valid(change, None, now, scope) == change, "what was changed before anything was declared"
+    assert still_valid(change, None, now, scope) == change, "a change from before any declaration stays"
     kept = still_valid(change, before, now, scope)
     for name in Change.__struct_fields__:
-        assert getattr(kept, name) in (UNSET, getattr(change, name)), "nothing is invented"
+        assert getattr(kept, name) in (UNSET, getattr(change, name)), "no value is made up"
     if scope.kind is ScopeKind.GROUP:
         old, new = (each.groups.get(scope.name, each.default_group) for each in (before, now))
         for name in Change.__struct_fields__:
@@ -142,7 +142,7 @@ def test_equal_weights_are_equal(declared: Declared, made: dict[Scope, Change]) 
     assert list(equal_weights(now)) == []
 
 
-# Whose declaration counts
+# Which declaration counts
 
 OWN = Declared(max_concurrency=3)
 STORED = Declared(max_concurrency=5)

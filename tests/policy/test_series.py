@@ -1,4 +1,4 @@
-"""Laws of recurrence: beats that never drift and never stall, of which none comes twice."""
+"""Laws of recurrence: beats never drift and never stall, and no beat occurs twice."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_a_clock_is_known_to_be_put_back_only_by_what_has_happened_in_its_future
     assert (back > 0) == (at - now >= CLOCK_STEP_MS)
 
 
-# A series through everything that happens to clocks
+# A series under every kind of clock change
 
 EVERY = 60_000
 
 
 class Deed(NamedTuple):
-    """What happens next, and how long or how far."""
+    """The next action, and its duration or distance."""
 
     kind: Literal["elapse", "step", "down"]
     ms: int
@@ -79,7 +79,7 @@ class Deed(NamedTuple):
 
 
 class Life:
-    """A series as the store keeps it, by the real time ``t`` and a wall clock that is ``offset`` ahead of it."""
+    """A series as the store keeps it, with the real time ``t`` and a wall clock that is ``offset`` ahead of it."""
 
     def __init__(self, lengths: list[int]) -> None:
         self.t = self.offset = 0
@@ -108,7 +108,7 @@ class Life:
                 self.recover()
 
     def step(self, by: int) -> None:
-        """A step that the dispatcher has noticed."""
+        """Step the wall clock; the dispatcher notices it."""
         self.offset += by
         self.move(by)
 
@@ -192,7 +192,7 @@ def test_steps_that_are_noticed_change_nothing_and_beats_do_not_drift(deeds: lis
 
 def test_the_edges() -> None:
     assert next_occurrence(0, 10, 0, 9) == (10, 0)
-    assert next_occurrence(0, 10, 0, 10) == (10, 0), "what is due this very moment has not passed"
+    assert next_occurrence(0, 10, 0, 10) == (10, 0), "an occurrence that is due right now has not passed"
     assert next_occurrence(0, 10, 0, 11) == (20, 1)
     assert next_occurrence(0, 10, 50, 0) == (60, 0)
 

@@ -16,7 +16,7 @@ rates = st.floats(0, HIGHEST_RATE)
 readings = st.builds(Reading, shares, rates, rates, rates, rates, st.none() | shares)
 numbers = st.floats() | st.none() | st.integers() | st.just(10**400)
 anything = numbers | st.text()
-# A rate that is a text is a size, or it is refused when the reading is made.
+# A rate given as a text is a size, or it is refused when the reading is created.
 wild = st.builds(Reading, anything, numbers, numbers, numbers, numbers, anything)
 
 

@@ -1,4 +1,4 @@
-"""Cron expressions at random, and what they mean read a second, plainer way."""
+"""Random cron expressions, and a second, simpler interpretation of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 
 
 def numbers(low: int, high: int) -> st.SearchStrategy[str]:
-    """A number in its range, sometimes with leading zeros."""
+    """Return a strategy for numbers in a range, sometimes with leading zeros."""
     return st.builds(
         lambda number, zeros: "0" * zeros + str(number), st.integers(low, high), st.sampled_from([0, 0, 0, 1])
     )
@@ -50,7 +50,7 @@ valid_texts = st.tuples(*(fields(low, high) for low, high in RANGES)).map(" ".jo
 
 
 class Meaning(NamedTuple):
-    """An expression as sets of numbers, with the rule of days told as the standard tells it."""
+    """An expression as sets of numbers, with the rule of days as the standard states it."""
 
     minutes: set[int]
     hours: set[int]

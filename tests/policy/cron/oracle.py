@@ -1,4 +1,4 @@
-"""Occurrences found the slow way: look at instant after instant, and ask the zone what its clocks show."""
+"""Occurrences found by brute force: check each instant against the local time of the zone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def offset_at(zone: ZoneInfo, at: datetime) -> timedelta:
 
 @functools.cache
 def shifts_of(key: str) -> tuple[datetime, ...]:
-    """The instants from 1850 to 2060 at which the zone changed its offset."""
+    """Return the instants from 1850 to 2060 at which the zone changed its offset."""
     zone = ZoneInfo(key)
     found = []
     at, last = datetime(1850, 1, 1, tzinfo=UTC), datetime(2060, 1, 1, tzinfo=UTC)
@@ -55,7 +55,7 @@ def shifts_of(key: str) -> tuple[datetime, ...]:
 
 
 def occurrences(text: str, zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[datetime]:
-    """Every occurrence from ``start`` to ``end``, in UTC, both included; ``start`` is a whole second."""
+    """Yield every occurrence from ``start`` to ``end``, in UTC, both included; ``start`` is a whole second."""
     meaning = Meaning.of(text)
     has_odd_seconds = any(offset_at(zone, at).total_seconds() % 60 for at in (start, end))
     at, step = start, SECOND

@@ -1,4 +1,4 @@
-"""A cron task told plainly: sets and minute-by-minute search, to compare the decisions with."""
+"""A simple model of a cron task, with sets and minute-by-minute search, to compare the decisions with."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def moment(ms: int) -> datetime:
 
 @functools.cache
 def occurrences_of_day(text: str, key: str, day: int) -> tuple[int, ...]:
-    """All of one day of UTC, found by looking at every minute."""
+    """Return all occurrences of one day of UTC, found by checking every minute."""
     meaning, zone = Meaning.of(text), ZoneInfo(key)
     minutes = range(day * DAY, (day + 1) * DAY, MINUTE)
     return tuple(at for at in minutes if meaning.allows(moment(at).astimezone(zone)))
 
 
 class Expected(NamedTuple):
-    """Why a task has to start, and for which occurrence."""
+    """The reason why a task has to start, and its occurrence."""
 
     reason: str
     occurrence: int
@@ -36,7 +36,7 @@ class Expected(NamedTuple):
 
 @dataclass
 class PlainTask:
-    """What is to happen with one task, as the contract says it."""
+    """The expected state of one task, as the contract states it."""
 
     expression: str
     retry_delay: int

@@ -1,6 +1,6 @@
-"""A cron scheduler without a store, threads or a loop: the decisions, driven through a made-up life and watched.
+"""A cron scheduler without a store, threads or a loop: the decisions, driven through simulated time and checked.
 
-Watchers compare each step with the plain model and note every start; what must never happen fails at once.
+Each step is compared with the plain model, every start is recorded, and a violation fails at once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Start(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a run will do."""
+    """How long a run takes, and whether it succeeds."""
 
     lasts: int
     succeeds: bool
@@ -57,7 +57,7 @@ class Running:
 
 @dataclass
 class World:
-    """Time is `real`, which only grows; the wall clock is ahead of it by `shift`, which people change."""
+    """Simulated time: `real` only grows; the wall clock is ahead of it by `shift`, which the test changes."""
 
     zone: ZoneInfo
     begins_at: int
@@ -82,7 +82,7 @@ class World:
     def wall(self) -> int:
         return self.begins_at + self.real + self.shift
 
-    # What a program does
+    # Actions of the program
 
     def initialize(self, *tasks: tuple[str, str, float]) -> Reconciliation:
         assert not self.is_active
@@ -101,7 +101,7 @@ class World:
         return outcome
 
     def stop(self, timeout: int | None = None) -> None:
-        """Wait for what runs, for so long; interrupt the rest."""
+        """Wait for running tasks until the timeout; interrupt the rest."""
         self.is_active = False
         until = None if timeout is None else self.real + timeout
         while self.running:
@@ -121,7 +121,7 @@ class World:
         self.is_active = False
         self.running.clear()
 
-    # What the world does
+    # Passing time
 
     def let_pass(self, ms: int) -> None:
         end = self.real + ms
@@ -132,17 +132,17 @@ class World:
                 self._end(name)
             if self.is_active:
                 self._poll()
-            # What takes no time is over when this moment is.
+            # A run of no duration ends within this moment.
             if self.real >= end and all(run.ends_at > end for run in self.running.values()):
                 return
 
     def step_clock(self, ms: int, *, noticed: bool = True) -> None:
-        """Somebody sets the wall clock. Unless it is noticed at once, that takes until the next look."""
+        """Set the wall clock. Unless the step is noticed at once, it is noticed at the next poll."""
         self.shift += ms
         if noticed and self.is_active:
             self._poll()
 
-    # What the engine does
+    # Actions of the engine
 
     def _poll(self) -> None:
         self._notice_steps()
@@ -156,19 +156,19 @@ class World:
             else:
                 begun[name] = Expected(found.reason.value, found.occurrence)
                 self._start(name, found)
-        assert begun == expected, "what starts is what is due, for the reason and the occurrence of the plain model"
+        assert begun == expected, "exactly the due tasks start, with the reason and the occurrence of the plain model"
         self.looked_at = self.real
-        # Whoever sleeps looks at the clock each minute: it may have been set.
+        # Wake at least once a minute: the wall clock may have been set.
         latest, earliest = self.wall + MINUTE, self.agenda.earliest()
         wakes_at = latest if earliest is None else max(self.wall, min(earliest, latest))
         self.wakes_at = self.real + wakes_at - self.wall
-        assert self.real <= self.wakes_at <= self.real + MINUTE, "nobody sleeps for more than a minute"
+        assert self.real <= self.wakes_at <= self.real + MINUTE, "never sleep for more than a minute"
 
     def _notice_steps(self) -> None:
         step = self.noticed_shift - self.shift
         self.noticed_shift = self.shift
         if step > 0:
-            # The wall clock at the last look, as it would have been with the present setting.
+            # The wall clock at the last poll, converted to its present setting.
             then = self.wall - (self.real - self.looked_at)
             for name, state in self.stored.items():
                 self.stored[name] = rewound(state, then, step)
@@ -190,7 +190,7 @@ class World:
         self._plan_next(name)
 
     def plan_of(self, _name: str) -> Plan:
-        """What the run that begins will do."""
+        """Return the plan of the run that begins."""
         self.planned += 1
         return self.plans[(self.planned - 1) % len(self.plans)]
 
@@ -220,7 +220,7 @@ class World:
             else:
                 model.initialized(one.expression.text, one.retry_delay_ms, self.wall)
             self.models[one.name] = model
-        # After a restart what ran more than a day ahead may run again, and what was forgotten.
+        # After a restart, runs of more than a day ahead and removed tasks may run again.
         self.successes = Counter(
             {
                 key: count

@@ -1,4 +1,4 @@
-"""The agenda: who is next, whatever was put on it before."""
+"""The agenda always returns the earliest entry."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_cronsim_agrees_on_what_comes(text: str, at: datetime) -> None:
 
 @given(valid_texts, moments)
 def test_cronsim_agrees_on_what_has_been(text: str, at: datetime) -> None:
-    # There "before" is strict, and here an occurrence at the very instant counts.
+    # There "before" is strict; here an occurrence at the very instant counts.
     just_after = at.replace(second=0, microsecond=0) + timedelta(minutes=1)
     assert CronExpression.parse(text).previous(at) == next(CronSim(text, just_after, reverse=True))
 

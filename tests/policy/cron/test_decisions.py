@@ -1,4 +1,4 @@
-"""Laws of what is due and of what a run leaves behind; whole lives are in the simulation."""
+"""Laws of what is due and of the state after a run; sequences of both are in the simulation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ offsets = st.integers(-30 * DAY, 30 * DAY)
 
 @st.composite
 def states(draw: st.DrawFn) -> tuple[CronState, CronExpression]:
-    """A task as it may be stored, with a past of its own."""
+    """Return a task as it may be stored, with some past."""
     expression = CronExpression.parse(draw(valid_texts))
     first = NOON + draw(offsets)
     firing = draw(

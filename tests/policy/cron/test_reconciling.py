@@ -1,4 +1,4 @@
-"""What is declared against what is stored."""
+"""Declared cron tasks are compared with the stored ones."""
 
 from __future__ import annotations
 

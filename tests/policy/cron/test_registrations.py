@@ -1,4 +1,4 @@
-"""Judging a list of declarations: in order, part by part, the first thing that is wrong."""
+"""A list of declarations is checked in order, field by field; the first error is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promises of declarative cron in words, each as a small life of a scheduler."""
+"""The guarantees of declarative cron, each as a short scenario."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def world_at(*wall: int, zone: str = "UTC", plans: tuple[Plan, ...] = (SUCCEEDS,
 
 
 def told(world: World, name: str = "a") -> list[str]:
-    """Each start of a task: when, why, and for which occurrence if that is another time."""
+    """Return each start of a task: when, why, and for which occurrence if that is another time."""
     return [
         f"{clock(world, start.at)} {start.reason}"
         + ("" if start.at == start.occurrence else f" of {clock(world, start.occurrence)}")
@@ -121,7 +121,7 @@ def test_a_task_that_is_left_out_is_forgotten_and_new_when_it_comes_back() -> No
     world.let_pass(2 * HOUR)
     world.stop()
     world.initialize(("a", "0 * * * *", 60))
-    assert told(world) == ["01 12:00 occurrence"], "13:00 and 14:00 were not its own to miss"
+    assert told(world) == ["01 12:00 occurrence"], "13:00 and 14:00 were before its declaration"
 
 
 def test_a_changed_schedule_is_judged_against_the_last_attempt() -> None:
@@ -134,7 +134,7 @@ def test_a_changed_schedule_is_judged_against_the_last_attempt() -> None:
     assert told(world) == ["01 12:00 occurrence", "01 15:01 occurrence of 01 13:30"]
     world.stop()
     world.initialize(("a", "0 15 * * *", 60))
-    assert len(world.starts) == 2, "15:00 lies before the last attempt"
+    assert len(world.starts) == 2, "15:00 is before the last attempt"
 
 
 def test_a_pending_retry_keeps_its_time_when_the_delay_changes() -> None:

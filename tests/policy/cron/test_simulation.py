@@ -1,4 +1,4 @@
-"""Random lives of a cron scheduler: whatever happens, it does what the plain model says, and nothing forbidden."""
+"""Random runs of a cron scheduler: it always does what the plain model says, and nothing forbidden."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_whatever_happens_what_starts_is_what_is_due(
     program: list[Act],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        # The plain model forgets nothing; what forgetting does has a test of its own.
+        # The plain model never forgets; forgetting has its own test.
         patch.setattr(decisions, "MOST_STRETCHES", 10**6)
         zone, at = beginning
         world = World(zone, at, plans)

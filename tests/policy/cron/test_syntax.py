@@ -1,4 +1,4 @@
-"""What is a cron expression, and what is refused with which words."""
+"""Valid cron expressions are parsed, and others are refused with a clear message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions in English."""
+"""Cron expressions are described in English."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_expressions_read_as_people_say_them(text: str, words: str) -> None:
 
 
 def meaning(text: str) -> tuple[object, ...]:
-    """What decides: equal for expressions that match the same minutes (or nearly so, where months differ in length)."""
+    """Return a value that is equal for expressions that match the same minutes, or nearly so (lengths of months)."""
     parts = text.split()
     minutes, hours, days, months, weekdays = (values(part, place) for place, part in enumerate(parts))
     if parts[4] == "*" or (parts[2] == "*" and weekdays == ALL_WEEKDAYS):
@@ -61,7 +61,7 @@ def meaning(text: str) -> tuple[object, ...]:
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[str, str]:
-    """Two expressions that differ in one field, if at all."""
+    """Return two expressions that differ in at most one field."""
     first = draw(valid_texts)
     place = draw(st.integers(0, 4))
     parts = first.split()

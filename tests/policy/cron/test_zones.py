@@ -1,4 +1,4 @@
-"""Occurrences in zones: exactly the instants at which clocks on the wall show a matching minute."""
+"""Occurrences in time zones: exactly the instants at which the local time shows a matching minute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEAR = timedelta(hours=30)
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[str, str, datetime]:
-    """A zone, an expression and an instant, mostly beside a shift of the zone and about the time of day it happens."""
+    """Return a zone, an expression and an instant, mostly near a shift of the zone and its time of day."""
     key = draw(st.sampled_from(sorted(ZONES)))
     shifts = shifts_of(key)
     if not shifts or draw(st.integers(0, 9)) >= 7:
@@ -106,7 +106,7 @@ def local(key: str, *wall: int, fold: int = 0) -> datetime:
 
 
 def some(text: str, start: datetime, count: int) -> list[str]:
-    """So many occurrences from ``start`` on, with their offsets."""
+    """Return so many occurrences from ``start`` on, with their offsets."""
     expression = CronExpression.parse(text)
     found = [expression.next(start)]
     while len(found) < count:
@@ -208,7 +208,7 @@ def test_a_wall_that_does_not_exist_is_read_as_the_instant_it_stands_for() -> No
 
 
 class TwoShiftsOfItsOwn(tzinfo):
-    """A zone that no database knows, written as the standard library asks: three hours forward, then back."""
+    """A zone that is in no database, written as the standard library requires: three hours forward, then back."""
 
     FORWARD, BACK = datetime(2030, 5, 1, 10), datetime(2030, 9, 1, 10)
 
@@ -244,7 +244,7 @@ def test_any_zone_that_knows_fold_will_do() -> None:
 
 
 class Nonsense(tzinfo):
-    """A zone of which every wall is said to be skipped."""
+    """A zone that claims to skip every local time."""
 
     def utcoffset(self, dt: datetime | None) -> timedelta:
         assert dt is not None
