@@ -35,7 +35,7 @@ def _noted(ctx: Context) -> Iterator[None]:
 
 @domain.task
 async def plain(ctx: Context, n: int) -> int:
-    """Takes a moment, and fails now and then."""
+    """Take a moment, and sometimes fail."""
     with _noted(ctx):
         await asyncio.sleep(random.uniform(0, 0.03))
         if random.random() < 0.1:
@@ -45,7 +45,7 @@ async def plain(ctx: Context, n: int) -> int:
 
 @domain.task
 async def family(ctx: Context, n: int) -> int:
-    """Has children, and is done when they are."""
+    """Spawn children, and end when they have ended."""
     with _noted(ctx):
         await ctx.spawn_many([plain.prepare(n) for _ in range(3)])
         await asyncio.sleep(random.uniform(0, 0.01))
@@ -54,7 +54,7 @@ async def family(ctx: Context, n: int) -> int:
 
 @family.finalize
 async def finish(ctx: Context, n: int) -> int:
-    """Counts those that have completed."""
+    """Count the children that have completed."""
     return sum(child.ending == "completed" for child in ctx.children)
 
 

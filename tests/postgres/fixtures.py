@@ -28,7 +28,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def postgres_store(postgres_server: str) -> Iterator[str]:
-    """The address of an empty place on the server: a schema that goes away after the test."""
+    """The address of an empty schema on the server, which is dropped after the test."""
     import psycopg
 
     schema = f"taskmill_test_{os.getpid()}_{next(_numbers)}"
@@ -42,7 +42,7 @@ def postgres_store(postgres_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
-    """A server of the test's own, which it may stop and start."""
+    """A server for this test alone, which it may stop and start."""
     server = Server()
     yield server
     server.stop()

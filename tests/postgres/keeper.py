@@ -1,6 +1,6 @@
-"""Keeps the PostgreSQL server of a test run: starts it, waits until nobody wants it any longer, stops it.
+"""The keeper of the PostgreSQL server of a test run: starts it, waits until it is unused, and stops it.
 
-Run as a program with the folder in which the users of the server meet.
+Run as a program with the folder that the users of the server share.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SETTINGS = {
     "unix_socket_permissions": "0700",
     "max_connections": "300",
     "shared_buffers": "128MB",
-    # A power cut in the middle of a test run loses nothing that anybody wants back.
+    # A power cut in the middle of a test run loses only test data.
     "fsync": "off",
     "full_page_writes": "off",
     "synchronous_commit": "on",
@@ -68,7 +68,7 @@ class Server:
             time.sleep(0.02)
 
     def halt(self) -> None:
-        """A fast shutdown: sessions are ended, what was committed is kept."""
+        """Shut down fast: end all sessions, keep everything committed."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
@@ -78,12 +78,12 @@ class Server:
                 self.process.wait()
 
     def crash(self) -> None:
-        """End at once, as after a power cut of the processes: what was under way is rolled back at the next start."""
+        """End at once, as after a power cut: open transactions are rolled back at the next start."""
         self.process.send_signal(signal.SIGQUIT)
         self.process.wait()
 
     def stop(self) -> None:
-        """The end: the data go too."""
+        """Shut down and delete the data."""
         self.halt()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""A node that says what it has begun, and is killed: run as a program with an address and a folder."""
+"""A node that records the attempts it begins, and is killed: run as a program with an address and a folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ domain = Domain("d")
 
 @domain.task
 async def note(ctx: Context, folder: str, forever: bool) -> int:
-    """Leave a file that says which attempt this is; the first attempt of an endless one does not end."""
+    """Create a file that names this attempt; with ``forever`` the first attempt does not end."""
     with (Path(folder) / f"{ctx.task.id}.{ctx.attempt}").open("x"):
         pass
     if forever and ctx.attempt == 1:

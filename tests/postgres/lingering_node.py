@@ -1,4 +1,4 @@
-"""A node whose handler does not stop with its scheduler: ``lingering_node.py ADDRESS`` ends while it is at work."""
+"""A node whose handler does not stop with its scheduler: ``lingering_node.py ADDRESS`` ends while the handler runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network between nodes and the server that can be cut, or fall silent: bytes go in and nothing comes out."""
+"""A network between nodes and the server that can be cut, or go silent: it accepts bytes and forwards none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psycopg
 
 
 class Network:
-    """Listens on a local port, and hands everything on to a server, by the Unix socket or the port of its address."""
+    """Listens on a local port, and forwards everything to a server, by the Unix socket or the port of its address."""
 
     def __init__(self, address: str, *, tells_of_resets: bool = False) -> None:
         self._tells_of_resets = tells_of_resets
@@ -27,7 +27,7 @@ class Network:
         self._links: list[_Link] = []
         self.is_silent = False
         self.is_refusing = False
-        """Whether new connections are ended at once."""
+        """True if new connections are closed at once."""
         port = self._listener.getsockname()[1]
         query = urlencode(options, doseq=True, quote_via=quote)
         self.address = f"postgresql://{parts.username}@127.0.0.1:{port}{parts.path}?{query}"
@@ -52,20 +52,20 @@ class Network:
                 try:
                     self._links.append(self._link(client))
                 except OSError:
-                    # There is no server behind it right now.
+                    # The server is down right now.
                     client.close()
 
     def _link(self, client: socket.socket) -> _Link:
         return _Link(client, self._connect, is_silent=self.is_silent, tells_of_resets=self._tells_of_resets)
 
     def fall_silent(self) -> None:
-        """Whatever is sent is taken and goes nowhere, on every connection there is and on new ones."""
+        """Accept all bytes and forward none, on every existing connection and on new ones."""
         self.is_silent = True
         for link in self._links:
             link.is_silent = True
 
     def silence(self, connection: psycopg.Connection[Any], after: bytes | None = None) -> None:
-        """Only this connection falls silent, at once or when it has carried those bytes to the server."""
+        """Silence only this connection, at once or after it has forwarded those bytes to the server."""
         with socket.socket(fileno=os.dup(connection.fileno())) as end:
             port = end.getsockname()[1]
         (link,) = [link for link in self._links if link.port == port]
@@ -75,16 +75,16 @@ class Network:
             link.last_words = after
 
     def refuse(self) -> None:
-        """End every connection, and each new one at once."""
+        """Close every connection, and each new one at once."""
         self.is_refusing = True
         self.cut()
 
     def speak(self) -> None:
-        """New connections work again; those that were silent stay so."""
+        """Let new connections work again; silent ones stay silent."""
         self.is_silent = self.is_refusing = False
 
     def cut(self) -> None:
-        """End every connection."""
+        """Close every connection."""
         links, self._links = self._links, []
         for link in links:
             link.end()
@@ -111,10 +111,10 @@ class _Link:
         self.is_silent = is_silent
         self._tells_of_resets = tells_of_resets
         self.last_words: bytes | None = None
-        """What is still handed on to the server, and nothing after it in either direction."""
+        """The last bytes that are forwarded to the server; nothing follows in either direction."""
         self.port = client.getpeername()[1]
         self._client = client
-        # Whoever is silent from the beginning speaks to nobody.
+        # A link that is silent from the start needs no connection to the server.
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) if is_silent else connect()
         for source, target in ((client, self._server), (self._server, client)):
             threading.Thread(target=self._carry, args=(source, target), daemon=True).start()
@@ -127,7 +127,7 @@ class _Link:
                 self.is_silent = source is self._client and self.last_words is not None and self.last_words in data
                 target.sendall(data)
         except OSError:
-            # It was reset, as by a server that is killed.
+            # The connection was reset, as by a server that is killed.
             if not self._tells_of_resets:
                 return
         if not self.is_silent:

@@ -1,7 +1,7 @@
-"""A pooler that hands out sessions by the transaction, as PgBouncer does, and is harder on whoever relies on them.
+"""A pooler with transaction pooling, like PgBouncer, but stricter with clients that rely on session state.
 
-A client gets another session for each transaction, if there is one. Whatever a transaction leaves in its session is
-noted, and thrown away before the next one.
+A client gets another session for each transaction, if there is one. All state that a transaction leaves in its
+session is recorded, and discarded before the next one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Wire:
         return Message(self._exactly(1), self.startup())
 
     def startup(self) -> bytes:
-        """What comes first has no kind."""
+        """Read the first message of a connection, which has no kind."""
         (length,) = struct.unpack("!I", self._exactly(4))
         return self._exactly(length - 4)
 
@@ -80,7 +80,7 @@ class Session:
                 raise ConnectionError(self.greeting[-1].body)
 
     def query(self, text: str) -> list[str]:
-        """The first column of what a query answers."""
+        """Return the first column of the result of a query."""
         self.wire.send(Message(b"Q", text.encode() + b"\0").sent())
         found: list[str] = []
         while (answer := self.wire.message()).kind != b"Z":
@@ -105,7 +105,7 @@ class Pool:
         self.handed_on = 0
 
     def take(self, last: Session | None) -> Session:
-        """One that is not the last one, if possible."""
+        """Return a session that is not the last one, if possible."""
         with self._changed:
             while True:
                 others = [session for session in self._idle if session is not last]
@@ -168,12 +168,12 @@ class Pooler:
 
     @property
     def left_behind(self) -> list[str]:
-        """What transactions have left in sessions that others use after them."""
+        """Return the state that transactions left in sessions."""
         return [what for pool in self._pools.values() for what in pool.left_behind]
 
     @property
     def handed_on(self) -> float:
-        """The part of all transactions that were not in the same session as the one before."""
+        """Return the share of transactions that did not use the same session as the one before."""
         pools = self._pools.values()
         return sum(pool.handed_on for pool in pools) / max(1, sum(pool.transactions for pool in pools))
 
@@ -216,7 +216,7 @@ class Pooler:
                 pool.throw_away(session)
 
     def _answer(self, client: Wire, session: Session) -> bytes:
-        """Hand on what the server says until it is ready again; returns whether a transaction is open."""
+        """Forward the server's messages until it is ready again; return the status of the transaction."""
         while True:
             said = session.wire.message()
             client.send(said.sent())

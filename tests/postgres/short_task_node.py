@@ -18,11 +18,11 @@ is_program = False
 
 @domain.task
 async def short(ctx: Context, folder: str, n: int) -> int:
-    """Leave a file that says which attempt this is."""
+    """Create a file that names this attempt."""
     with (Path(folder) / f"{n}.{ctx.attempt}").open("x"):
         pass
     if is_program and n == HANGS:
-        # The loop stands still, so prefetched tasks neither begin nor return.
+        # The loop is blocked, so prefetched tasks neither begin nor return.
         time.sleep(60)
     return n
 

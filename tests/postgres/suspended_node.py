@@ -1,6 +1,6 @@
 """A node that is suspended while it runs a task: run as a program with an address, the length of a lease and a name.
 
-With the word ``claiming`` after them it suspends itself once, between having claimed a task and beginning it.
+With the argument ``claiming`` it suspends itself once, after it has claimed a task and before it begins it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ domain = Domain("d")
 
 
 def note(ctx: Context, folder: str, what: str) -> None:
-    """Leave a file that says what has happened to this attempt."""
+    """Create a file that says what happened to this attempt."""
     (Path(folder) / f"{what}.{ctx.attempt}").touch()
 
 
 @domain.task
 async def on_the_loop(ctx: Context, folder: str) -> str:
-    """The first attempt works until it is stopped, and then tries to have its way all the same."""
+    """Run the first attempt until it is stopped, and then let it write and return anyway."""
     note(ctx, folder, "begins")
     if ctx.attempt == 1:
         try:
@@ -51,7 +51,7 @@ async def on_the_loop(ctx: Context, folder: str) -> str:
 
 @domain.task
 def in_a_thread(ctx: Context, folder: str) -> str:
-    """The same, off the loop."""
+    """Do the same, in a thread."""
     note(ctx, folder, "begins")
     if ctx.attempt == 1:
         while not ctx.cancelled:
@@ -73,7 +73,7 @@ def in_a_thread(ctx: Context, folder: str) -> str:
 
 @domain.task(run_in="process")
 def in_a_process(ctx: Context, folder: str) -> str:
-    """The first attempt works on while its node is suspended, and ends when another has begun."""
+    """Run the first attempt while its node is suspended, and return when another attempt has begun."""
     note(ctx, folder, "begins")
     if ctx.attempt == 1:
         while not (Path(folder) / "begins.2").exists():
@@ -89,7 +89,7 @@ def in_a_process(ctx: Context, folder: str) -> str:
 
 @domain.task(run_in="process")
 def saves_in_a_process(ctx: Context, folder: str) -> str:
-    """The first attempt works on while its node is suspended, saves when another has begun, and does not end."""
+    """Run the first attempt while its node is suspended, save when another attempt has begun, and never return."""
     (Path(folder) / f"process.{ctx.attempt}.new").write_text(str(os.getpid()))
     (Path(folder) / f"process.{ctx.attempt}.new").rename(Path(folder) / f"process.{ctx.attempt}")
     note(ctx, folder, "begins")
@@ -110,7 +110,7 @@ def saves_in_a_process(ctx: Context, folder: str) -> str:
 
 
 def suspend_itself_when_it_claims() -> None:
-    """Once, and after the claim is committed."""
+    """Suspend this process once, after a claim is committed."""
     whole = PostgresStore.turn
     suspended = False
 
@@ -126,7 +126,7 @@ def suspend_itself_when_it_claims() -> None:
 
 
 def only_here(name: str) -> None:
-    """A task that no other node can run."""
+    """Do nothing; no other node has this task type."""
 
     @domain.task(name=f"only {name}")
     async def only() -> str:

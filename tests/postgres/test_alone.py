@@ -1,4 +1,4 @@
-"""A turn that must be alone takes the exclusive lock at once, and other turns share the right to write."""
+"""A turn that needs exclusive access takes the exclusive lock at once; other turns share the right to write."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_the_endings_of_300_children_cost_one_transaction_each(store: Post
 
 
 async def test_plain_tasks_begin_and_end_without_the_exclusive_lock(store: PostgresStore, postgres_store: str) -> None:
-    """A second store holds the right to write together with others; a transaction that is alone would wait for it."""
+    """A second store holds the right to write together with others; an exclusive transaction would wait for it."""
     import psycopg
 
     (first,) = await claim(store, *await add(store, new_task()))

@@ -1,4 +1,4 @@
-"""What a test gets that runs on both engines: stores of its own, empty ones, which last as long as it does."""
+"""A test that runs on both engines gets its own empty stores, for as long as it runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_schema_that_was_given_back_is_as_new(schemas: Schemas) -> None:
     assert {table: _rows(schemas.address(first), table) for table in schemas.tables} != new
     schemas.give_back(first)
     again = schemas.take()
-    assert again == first, "it is used again"
+    assert again == first, "the schema is reused"
     assert {table: _rows(schemas.address(again), table) for table in schemas.tables} == new
     assert await _use(schemas.address(again)) == [1, 2, 3]
     schemas.give_back(again)

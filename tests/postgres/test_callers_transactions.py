@@ -1,4 +1,4 @@
-"""Tasks that are submitted in a transaction of the caller's own, on an asynchronous connection."""
+"""Tasks that are submitted in the caller's own transaction, on an asynchronous connection."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_code_without_a_loop_is_told_which_kind_it_can_use(postgres_store: str) 
 async def test_a_transaction_that_sees_the_past_cannot_tell_who_holds_a_key(
     scheduler: Scheduler, connection: Connection, level: psycopg.IsolationLevel
 ) -> None:
-    """The holder that it sees may have ended: nothing would be stored, and nothing would run."""
+    """The holder that it sees may have ended; then nothing would be stored, and nothing would run."""
     await connection.set_isolation_level(level)
     await scheduler.submit(_work(1, key="k"))
     await _orders(connection)
@@ -203,7 +203,7 @@ async def test_nobody_waits_for_ever_for_another_callers_transaction(
 async def test_callers_that_wait_keep_no_thread_from_the_one_they_wait_for(
     scheduler: Scheduler, connection: Connection, postgres_store: str
 ) -> None:
-    """However few threads the loop has: the one that is alone may have more to store before it commits."""
+    """Even if the loop has one thread: the transaction they wait for may store more before it commits."""
     with ThreadPoolExecutor(1) as executor:
         asyncio.get_running_loop().set_default_executor(executor)
         await scheduler.submit(_work(1, key="k"), connection=connection)

@@ -23,7 +23,7 @@ ROUNDS = int(os.environ.get("TASKMILL_CRASH_ROUNDS", "6"))
 
 
 def _overlaps(evidence: Path, killed: dict[int, float]) -> list[str]:
-    """Attempts of one task that were alive at the same time; that of a killed process ended with it."""
+    """Return attempts of one task that were alive at the same time; the attempts of a killed process ended with it."""
     spans: dict[int, list[tuple[float, float, int]]] = {}
     begun: dict[tuple[int, int], tuple[float, int]] = {}
     for line in evidence.read_text().splitlines():
@@ -84,7 +84,7 @@ async def test_nodes_killed_at_random_lose_nothing_and_repeat_nothing_at_the_sam
     assert left == 0
     assert results[:150] == list(range(150))
     families = [*results[150:190], *results[191::2]]
-    # Each run of a family has three children. One that was killed after it had them runs again, and has three more.
+    # Each run of a family has three children. A run that was killed after it spawned them runs again, with three more.
     assert all(children >= 3 and children % 3 == 0 for children in families)
     assert counts["completed"] == len(handles) + sum(families)
     assert _overlaps(evidence, killed) == []

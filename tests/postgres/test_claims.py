@@ -1,4 +1,4 @@
-"""What is claimed as the first of its lane is claimed as it would be by its id."""
+"""A claim of the first task of a lane has the same effects as a claim by id."""
 
 from __future__ import annotations
 

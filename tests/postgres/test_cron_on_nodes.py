@@ -1,4 +1,4 @@
-"""Cron on PostgreSQL: a firing that a node claims from the front of its lane is one like any other."""
+"""Cron on PostgreSQL: a firing that a node claims from the front of its lane is handled like any other."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_node_that_declares_no_cron_tasks_leaves_those_of_others_alone(p
         other.running(),
     ):
         found = (await other.snapshot()).schedules
-    # Alone, its list is all there is.
+    # A node that is alone has the whole list of cron tasks: an empty one removes the others.
     async with Scheduler(postgres_store) as other, other.running():
         left = (await other.snapshot()).schedules
     assert ([each.type for each in found], list(left)) == (["cron::tick"], [])

@@ -1,4 +1,4 @@
-"""Deadlines on PostgreSQL: a claim may have to wait for others, and what expires meanwhile does not start."""
+"""Deadlines on PostgreSQL: a claim may have to wait, and a task that expires meanwhile does not start."""
 
 from __future__ import annotations
 

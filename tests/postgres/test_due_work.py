@@ -1,4 +1,4 @@
-"""What comes due is found by its id, however little the server knows about the queue."""
+"""Tasks that come due are found by id, even if the server's statistics about the queue are wrong."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ work = Domain("work")
 
 @work.task
 async def step(n: int) -> None:
-    """What ends at once."""
+    """Do nothing."""
 
 
 async def test_a_promotion_does_not_walk_through_the_queue(postgres_store: str) -> None:
     async with Scheduler(postgres_store, domains=[work]) as scheduler:
-        # The server counts rows before there are any, and takes the queue for empty from then on.
+        # The server analyzes the table while it is empty, and assumes an empty queue from then on.
         with psycopg.connect(postgres_store, autocommit=True) as connection:
             connection.execute("ANALYZE taskmill_task")
         await scheduler.group("held").pause()
@@ -33,7 +33,7 @@ async def test_a_promotion_does_not_walk_through_the_queue(postgres_store: str) 
 
 
 def _read_of_queue(address: str) -> int:
-    """How many entries of the queue's index were read so far."""
+    """Return how many entries of the queue's index were read so far."""
     with psycopg.connect(address, autocommit=True) as connection:
         row = connection.execute(
             "SELECT idx_tup_read FROM pg_stat_user_indexes"

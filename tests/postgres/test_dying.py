@@ -1,4 +1,4 @@
-"""Nodes that die: others take over, nobody runs a task twice at a time, and late words count for nothing."""
+"""Nodes that die: others take over, no task has two attempts at once, and late writes are ignored."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_the_tasks_of_a_killed_node_run_elsewhere(
                 await asyncio.sleep(0.02)
             async with scheduler.running():
                 await asyncio.sleep(0.5)
-                assert not list(tmp_path.glob("*.2")), "a node that lives keeps its tasks"
+                assert not list(tmp_path.glob("*.2")), "a live node keeps its tasks"
                 node.kill()
                 assert [await handle.result(timeout=30) for handle in handles] == [2, 2, 2]
         finally:
@@ -63,7 +63,7 @@ async def test_what_runs_under_no_node_that_is_known_returns_while_nodes_live(
     async with Scheduler(postgres_store, domains=[domain]) as scheduler, scheduler.running():
         await (await work.submit()).result(timeout=30)
         with psycopg.connect(postgres_store) as connection:
-            # As it would come from a backup.
+            # A row as in a restored backup.
             handle = await work.options(run_after=3600).submit()
             connection.execute(
                 "UPDATE taskmill_task SET status = 'running', attempt = 1, started_at = created_at, due_at = NULL,"
@@ -91,7 +91,7 @@ async def test_a_node_that_was_taken_for_dead_claims_nothing_until_it_has_anothe
             await asyncio.sleep(0.02)
         assert [task.id for task in await claim(store, second)] == [second]
         recovery = await store.recover(NOW)
-        assert recovery.returned == 1, "only what it claimed under its old name"
+        assert recovery.returned == 1, "only the task that it claimed under its old name"
     finally:
         right.release()
         await store.close()
@@ -127,7 +127,7 @@ async def test_what_a_callers_transaction_stores_runs_once_it_commits(postgres_s
             await asyncio.sleep(1.5)
             assert not list(tmp_path.iterdir())
             connection.commit()
-            # Long before the next look that would find it anyway.
+            # Long before the next poll that would find it anyway.
             assert await handle.result(timeout=5) == 1
 
 

@@ -1,4 +1,4 @@
-"""The heartbeat of a node: what must not keep it from beating, and what it must not make of a silence of its own."""
+"""The heartbeat of a node: what must not stop it, and what its own silence must not imply about other nodes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_node_beats_in_a_program_with_more_than_a_thousand_open_files(po
 
 
 async def test_a_number_that_a_crash_has_taken_back_keeps_nobody_from_beating(postgres_store: str) -> None:
-    """A caller's transaction was under way when the server crashed: its number is one that nobody has got yet."""
+    """A caller's transaction was open when the server crashed: its number will be given to another transaction."""
     async with _node(postgres_store) as store:
         with (
             psycopg.connect(postgres_store) as callers,
@@ -82,7 +82,7 @@ async def test_a_number_that_a_crash_has_taken_back_keeps_nobody_from_beating(po
 async def test_who_has_lost_the_server_takes_nobody_for_dead(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer may be back before the heartbeat, when nobody could be seen for a while."""
+    """The writer may reconnect before the heartbeat, at a time when no node could be seen alive."""
 
     def connect() -> RawConnection:
         raise StoreError("not yet")
@@ -98,7 +98,7 @@ async def test_who_has_lost_the_server_takes_nobody_for_dead(
             assert await _until(lambda: heartbeat._lost_at is not None)
             connection.execute("UPDATE taskmill_node SET seen_at = clock_timestamp() - interval '1 hour'")
             with monkeypatch.context() as patched:
-                # The server of the tests has not been up for a whole one.
+                # The server of the tests has not been up for a whole lease.
                 patched.setattr(lease, "LEASE", 0.2)
                 await store.recover(NOW)
             left = connection.execute("SELECT count(*) FROM taskmill_node").fetchone()
@@ -111,7 +111,7 @@ async def test_whoever_gives_up_while_it_opens_leaves_no_thread_and_no_connectio
         threads = set(threading.enumerate())
         with psycopg.connect(postgres_store, autocommit=True) as connection:
             with connection.transaction():
-                # Opening looks there first, and waits.
+                # Opening reads this table first, and waits.
                 connection.execute("LOCK TABLE taskmill_schema")
                 store = PostgresStore(postgres_store, "full", SystemClock())
                 opening = asyncio.create_task(store.open())

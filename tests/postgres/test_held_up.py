@@ -1,4 +1,4 @@
-"""A turn that is held up for long before its transaction: by then others have taken permits, and tasks have expired."""
+"""A turn that is delayed before its transaction: meanwhile other nodes took permits, and tasks expired."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from taskmill.store.postgres.store import PostgresStore
 from tests.store.contract.samples import NOW, TYPE, add, new_task
 
 STALL = 61
-"""Seconds: more than the clocks of nodes may differ."""
+"""Seconds of delay: more than the clocks of nodes may differ."""
 LIMIT = RateLimit(1, 1, burst=2)
 
 
 class _MovedClock(SystemClock):
-    """The system's, which can be moved on."""
+    """The system's clock, which the test can advance."""
 
     ahead = 0
 
@@ -34,7 +34,7 @@ class _MovedClock(SystemClock):
 
 
 class _Nodes:
-    """Two nodes by one clock; the writer of the first can be held up."""
+    """Two nodes with one clock; the test can block the writer of the first."""
 
     def __init__(self, address: str) -> None:
         self.clock = _MovedClock()
@@ -42,7 +42,7 @@ class _Nodes:
         self._may_write = threading.Event()
 
     def hold_up(self) -> None:
-        """What the first asks from now on waits, as if its process were suspended."""
+        """Block the writer of the first node, as if its process was suspended."""
         self.one._writer._thread.start(self._may_write.wait, lambda _result, _wrong: None)
 
     def go_on(self) -> None:
@@ -70,7 +70,7 @@ def _plan(ids: list[int], now: int) -> Turn:
 
 
 async def _held_up(nodes: _Nodes, turn: Turn) -> asyncio.Task[TurnResult]:
-    """A turn of the first node, which time has overtaken."""
+    """Start a turn of the first node, and let time pass before its transaction."""
     turn = msgspec.structs.replace(turn, planned_at=nodes.clock.monotonic())
     nodes.hold_up()
     late = asyncio.create_task(nodes.one.turn(turn))
@@ -81,7 +81,7 @@ async def _held_up(nodes: _Nodes, turn: Turn) -> asyncio.Task[TurnResult]:
 
 
 async def _started(store: PostgresStore, ids: list[int]) -> int:
-    """How many of these a node may start by now."""
+    """Return how many of these tasks a node may start now."""
     return len((await store.turn(_plan(ids, NOW + STALL * 1000))).claimed)
 
 

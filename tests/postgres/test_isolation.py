@@ -1,4 +1,4 @@
-"""Databases and roles in which transactions see one moment by default."""
+"""Databases and roles whose default isolation level is REPEATABLE READ or SERIALIZABLE."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.store.contract.samples import NOW, TYPE, add, new_task
 
 
 class Watch:
-    """What runs where; tasks run until they are let go."""
+    """What runs on which node; tasks run until the test releases them."""
 
     def __init__(self) -> None:
         self.running: Counter[str] = Counter()
@@ -117,7 +117,7 @@ async def test_the_slots_of_all_nodes_are_shared_by_weight(postgres_store: str) 
         await first.submit_many([work("a") for _ in range(200)])
         await second.submit_many([work("b") for _ in range(200)])
         await until(lambda: watch.running.total() == 16)
-        # A node may lend slots while it hears that tasks of another have ended; they return as tasks end.
+        # A node may lend slots until it learns that tasks of another have ended; they return as tasks end.
         slots_of_a: list[int] = []
         for _ in range(12):
             watch.let_go.set()
@@ -143,7 +143,7 @@ async def test_a_rate_holds_for_all_nodes(postgres_store: str) -> None:
         for end in watch.started_at:
             if end >= start:
                 count = sum(start <= at <= end for at in watch.started_at)
-                # A start is noted a moment after its permit was taken.
+                # A start is recorded a moment after its permit was taken.
                 assert count <= 5 + 20 * (end - start + 0.25) + 1
     assert watch.started_at[-1] - began >= 20 / 20 - 0.1
 
@@ -193,7 +193,7 @@ async def test_time_fills_a_bucket_once_though_a_turn_that_was_planned_earlier_i
 
 
 async def test_a_domain_cap_that_another_node_fills_is_a_counted_hold(postgres_store: str) -> None:
-    """``explain`` and the metric agree, whichever node runs what fills the cap."""
+    """``explain`` and the metric agree, on whichever node the tasks run that fill the cap."""
     watch = Watch()
     async with AsyncExitStack() as stack:
         fills, waits = [

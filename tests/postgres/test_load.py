@@ -36,7 +36,7 @@ SELECT group_name, type, status, sum(tasks) FROM (
     SELECT group_name, type, status, -1 FROM taskmill_task WHERE status <> 'running'
 ) AS both_sides GROUP BY group_name, type, status HAVING sum(tasks) <> 0
 """
-"""The numbers that differ from those of the rows, at one moment."""
+"""The counters that differ from the number of rows, in one snapshot."""
 
 
 @domain.task
@@ -95,7 +95,7 @@ async def _step(scheduler: Scheduler, chance: random.Random) -> None:
 
 
 async def _watch(address: str, until: asyncio.Event) -> int:
-    """Compare the numbers with the rows again and again; return how often."""
+    """Compare the counters with the rows again and again; return how often."""
     looks = 0
     async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
         while not until.is_set():
@@ -109,7 +109,7 @@ async def _watch(address: str, until: asyncio.Event) -> int:
 async def test_nodes_that_write_at_once_keep_the_numbers_of_the_rows(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    # Every transaction looks at the table, and most of them merge it.
+    # Every transaction checks the table, and most of them merge it.
     monkeypatch.setattr(load_upkeep, "LOOK_EVERY", 0.0)
     monkeypatch.setattr(load_upkeep, "FEW_ROWS", 3)
     done = asyncio.Event()
@@ -192,7 +192,7 @@ def test_rows_are_merged_when_they_are_many_more_than_numbers(
         database.execute("INSERT INTO taskmill_load VALUES (%s, 'd::work', 'pending', 1)", (f"g{n % 20}",))
         upkeep.merge_if_long(session)
         sizes.append(rows(database))
-    # The first merge finds numbers only; then one is due whenever there are as many changes and ten besides.
+    # The first merge finds only sums; then one is due when there are as many changes, plus ten.
     assert max(sizes) == 20 * 2 + 10
     assert 4 <= sum(later < earlier for earlier, later in pairwise(sizes)) <= 8
     found = database.execute("SELECT group_name, sum(tasks) FROM taskmill_load GROUP BY 1").fetchall()

@@ -1,4 +1,4 @@
-"""What nodes have seen of their machines: each its own, and whoever asks is told of those that are alive."""
+"""Each node stores the readings of its machine, and readers see those of all live nodes."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ async def test_a_task_waits_for_the_pressure_only_while_it_is_high_on_every_node
             await _comes_true(both_are_known)
             assert await is_held()
             assert (await asking.snapshot()).pressure == {"cpu": 0.9}
-            assert (await second.snapshot()).pressure["cpu"] == 0.9, "the most pressed of all"
+            assert (await second.snapshot()).pressure["cpu"] == 0.9, "the highest of all nodes"
             two.pressures["cpu"] = 0.0
             await held.result(timeout=LONG)
-        # A node that has left is no longer asked.
+        # The readings of a node that has left do not count.
         assert [each.machine.pressures for each in await store.machines()] == [{"cpu": 0.9}]
 
 

@@ -1,4 +1,4 @@
-"""What nodes tell each other: at once when there is something to do, and nothing when there is not."""
+"""Notifications between nodes: sent at once when there is something to do, and none when there is not."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from taskmill.store.postgres import heartbeat, news
 from taskmill.store.postgres.news import CommitCounter, WaitingChanges
 
 QUIET = 1.5
-"""Seconds in which nothing is committed; whoever wakes another does so within a fraction of that."""
+"""Seconds in which nothing may be committed; a node that wakes another one does so within a fraction of that."""
 LONG = 30
 """Seconds: longer than anything here takes."""
 AT_ONCE = 0.1
-"""Seconds: many times as long as a notification takes, and a small part of a beat."""
+"""Seconds: many times as long as a notification takes, and a small part of a heartbeat interval."""
 
 
 def _domain(began: list[float]) -> Domain:
@@ -57,14 +57,14 @@ async def test_idle_nodes_do_not_wake_each_other_for_ever(postgres_store: str) -
             after = commits()
             more = [scheduler._store._writer.commits for scheduler in (one, two)]  # type: ignore[attr-defined]
     assert after == before
-    # Now and then a node looks anyway.
+    # Now and then a node polls anyway.
     assert all(later - earlier <= 2 for earlier, later in zip(turns, more, strict=True)), (turns, more)
 
 
 async def test_what_a_producer_submits_reaches_an_idle_node_by_notification(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nobody looks by itself before the test is over.
+    # No node polls by itself before the test is over.
     monkeypatch.setattr(heartbeat, "BEAT", 15.0)
     began: list[float] = []
     took: list[float] = []
@@ -74,7 +74,7 @@ async def test_what_a_producer_submits_reaches_an_idle_node_by_notification(
         node.running(),
     ):
         for _ in range(15):
-            # It is idle by then, and what it has just told is over.
+            # By then the node is idle, and its last notifications are processed.
             await asyncio.sleep(0.1)
             since = time.monotonic()
             await producer.submit(Submission("d::work", {}))
@@ -85,7 +85,7 @@ async def test_what_a_producer_submits_reaches_an_idle_node_by_notification(
     assert median(took) < AT_ONCE, took
 
 
-# What is told of a commit
+# Notifications of a commit
 
 
 class _Node:
@@ -132,7 +132,7 @@ class _Node:
 
 @contextlib.asynccontextmanager
 async def _running(*nodes: _Node) -> AsyncGenerator[None, None]:
-    """Run nodes that know everything of each other, and count their surveys from then on."""
+    """Run nodes until all know of each other; count their surveys from then on."""
     async with contextlib.AsyncExitStack() as stack:
         for node in nodes:
             await stack.enter_async_context(node.scheduler)
@@ -200,7 +200,7 @@ async def test_what_one_node_releases_another_starts_without_a_survey(postgres_s
     async with _running(one, two):
         first = await one.scheduler.submit(Submission("d::long", {}))
         await one.has_begun("long")
-        # Another task waits, so the node does not claim what it releases.
+        # Another task waits, so the node does not claim the one that it releases.
         await one.scheduler.submit(Submission("d::long", {}))
         await one.scheduler.submit(Submission("d::dependent", {}, depends_on=[first]))
         await _settled(one, two)

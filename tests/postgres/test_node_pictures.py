@@ -1,4 +1,4 @@
-"""Which node runs what, and what a dead one has left, as everybody who may look sees it."""
+"""Snapshots of any scheduler show which node runs what, and what a dead node has left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ domain = Domain("d")
 
 @domain.task
 async def work() -> None:
-    """Goes on until it is stopped."""
+    """Run until stopped."""
     await asyncio.Event().wait()
 
 
@@ -47,7 +47,7 @@ async def test_each_task_is_at_one_of_the_nodes(postgres_store: str) -> None:
 async def test_a_dead_node_is_shown_with_its_tasks_and_looking_changes_nothing(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Shorter than the server has been there: it gives everybody the time of a lease.
+    # Shorter than the server's uptime: after a start of the server every node gets a whole lease.
     monkeypatch.setattr(lease, "LEASE", 0.1)
     async with Scheduler(postgres_store, domains=[domain], shutdown_grace=0):
         handle = await work.submit()

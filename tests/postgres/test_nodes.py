@@ -188,7 +188,7 @@ async def test_what_is_submitted_in_a_transaction_exists_when_that_commits(
         connection.execute("INSERT INTO orders VALUES (1)")
         (plain,) = store.add_through(connection, [new_task()])
         assert await store.count(Filters()) == 0
-        # Meanwhile nobody waits for this transaction.
+        # Meanwhile no other transaction waits for this one.
         await asyncio.wait_for(add(store, new_task(), new_task(key="other")), 10)
         connection.commit()
         assert {task.id for task in await store.tasks(Filters())} >= {plain.id}

@@ -1,4 +1,4 @@
-"""Somebody looks at the past for hours, as a report or a backup does: the queue goes on as before."""
+"""A transaction holds an old snapshot for hours, as a report or a backup does: the queue is as fast as before."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ work = Domain("work")
 
 @work.task
 async def step(n: int) -> None:
-    """What ends at once."""
+    """Do nothing."""
 
 
 def read_of_queue(address: str) -> int:
-    """How many entries of the queue's index were read so far, of the living and the dead."""
+    """Return how many entries of the queue's index were read so far, live and dead ones."""
     with psycopg.connect(address, autocommit=True) as connection:
         row = connection.execute(
             "SELECT idx_tup_read FROM pg_stat_user_indexes"
@@ -35,5 +35,5 @@ async def test_claims_do_not_read_what_has_left_the_queue_again_and_again(postgr
             report.execute("SELECT count(*) FROM taskmill_task")
             await scheduler.run_until_idle()
         assert await scheduler.count(status="completed") == TASKS
-    # What a session has read is known at the latest when it is closed.
+    # The statistics of a session are reported when it is closed, at the latest.
     assert read_of_queue(postgres_store) < 20 * TASKS

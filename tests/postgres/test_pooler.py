@@ -1,4 +1,4 @@
-"""Behind a pooler that hands out sessions by the transaction: everything works, and nothing is left in a session."""
+"""Behind a pooler with transaction pooling everything works, and no state is left in a session."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ domain = Domain("d")
 
 @domain.task
 async def work(n: int) -> int:
-    """Returns what it is given."""
+    """Return the argument."""
     return n
 
 
 @domain.task
 async def family(ctx: Context, n: int) -> int:
-    """Has children."""
+    """Spawn children."""
     await ctx.spawn_many([work.prepare(k) for k in range(n)])
     return n
 
 
 @domain.task
 async def endless() -> None:
-    """Goes on until it is stopped."""
+    """Run until stopped."""
     await asyncio.Event().wait()
 
 
@@ -114,7 +114,7 @@ async def test_a_node_that_relies_on_sessions_is_told_how_not_to(postgres_store:
     with Pooler(postgres_store) as pooler:
         with pytest.raises(StoreError, match="add notifications=off to the address"):
             await _use(pooler.plain_address)
-        assert pooler.left_behind, "and the pooler of these tests notices"
+        assert pooler.left_behind, "the pooler of these tests notices it"
 
 
 async def test_without_notifications_work_is_seen_within_the_interval_of_polling(postgres_store: str) -> None:
@@ -131,7 +131,7 @@ async def test_without_notifications_work_is_seen_within_the_interval_of_polling
             while (await asking.get(handle.id)).attempt == 0:
                 await asyncio.sleep(0.01)
             took.append(time.monotonic() - began)
-            # Another moment of the interval each time.
+            # Submit at another phase of the interval each time.
             await asyncio.sleep(0.17)
     assert max(took) < heartbeat.BEAT + 0.7, took
 

@@ -20,7 +20,7 @@ LONG = 30
 
 
 class Node:
-    """A scheduler that notes which tasks it ran."""
+    """A scheduler that records which tasks it ran."""
 
     def __init__(self, address: str, slots: int, hangs_at: int | None = None, duration: float = 0) -> None:
         self.ran: list[int] = []
@@ -112,6 +112,6 @@ async def test_prefetched_tasks_of_a_killed_node_run_elsewhere_without_a_crash(
             node.wait()
         assert await scheduler.count(status="completed") == 60
     runs = Counter(int(path.name.partition(".")[0]) for path in tmp_path.iterdir())
-    # What ended in the killed node, without being committed, ran again.
+    # Tasks that ended in the killed node, uncommitted, ran again.
     assert sorted(runs) == list(range(60))
     assert max(runs.values()) <= 2

@@ -1,4 +1,4 @@
-"""A recurring series among nodes of which one has a wrong clock."""
+"""A recurring series on several nodes, one of which has a wrong clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAY = timedelta(days=1)
 
 
 class Node:
-    """A scheduler with a clock of its own, which begins with that of the database."""
+    """A scheduler with its own clock, which starts at the time of the database."""
 
     def __init__(self, store: str) -> None:
         self.clock = ManualClock(datetime.now(UTC))
@@ -54,7 +54,7 @@ async def test_a_node_that_was_a_day_ahead_for_a_moment_leaves_the_series_one_in
         await advance([wrong, right], 1)
         await wrong.clock.jump(DAY)
         await advance([wrong, right], 30)
-        assert wrong.starts, "it began what it took for due"
+        assert wrong.starts, "it started the occurrences that were due by its clock"
         await wrong.clock.jump(-DAY)
         await advance([wrong, right], 0)
         assert timedelta() < await next_run(right) - right.clock.now() <= timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""Roles as the documentation grants them: who may submit, who may run, who may look, and that nobody may do more."""
+"""Roles as the documentation grants them: each may submit, run or read, and nothing more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ domain = Domain("d")
 
 @domain.task
 async def work(n: int = 0) -> int:
-    """Returns what it is given."""
+    """Return the argument."""
     return n
 
 
@@ -52,7 +52,7 @@ def places() -> Iterator[Places]:
         made = Places(server)
         before, after = re.findall(r"^```sql\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
         made.run(before)
-        # The owner's first scheduler makes the tables.
+        # The owner's first scheduler creates the tables.
         done = taskmill("nodes", made.of("queue_owner"))
         assert "taskmill's tables are not in it" in done.stderr
         asyncio.run(_open_once(made.of("queue_owner")))
@@ -131,7 +131,7 @@ async def test_a_producer_can_neither_dispatch_nor_claim_nor_cancel(places: Plac
 async def test_a_reader_looks_and_nothing_else(places: Places) -> None:
     async with Scheduler(places.of("producer"), domains=[domain]) as producer:
         handle = await producer.submit(work.prepare())
-    # The same program that runs tasks elsewhere may look.
+    # The program that runs tasks elsewhere may read with this role.
     async with Scheduler(places.of("reader"), domains=[domain]) as reader:
         picture = await reader.snapshot()
         assert picture.counts["pending"] >= 1

@@ -29,7 +29,7 @@ from taskmill.store.sqlite.session import STATEMENTS as SQLITE_STATEMENTS
 from tests.store.contract.samples import new_task
 from tests.store.fragments import FRAGMENTS
 
-# What only a cluster needs.
+# Tables that only a cluster needs.
 MORE_COLUMNS = {"taskmill_task": ["node_id"], "taskmill_tally": ["shard"]}
 MORE_TABLES = {"taskmill_node", "taskmill_writing", "taskmill_commit"}
 MORE_STATEMENTS = {
@@ -71,7 +71,7 @@ NOTHING_TO_DO = {
 }
 NOTHING_ON_SQLITE = {"queued_elsewhere", "claim_fronts", "unclaim_others", "preemption", "ask_to_make_way"}
 
-# Read or written as a whole, once in a while, or small.
+# Statements that read or write a whole table, rarely, or a small one.
 MAY_READ_ALL = {"shift_deadlines", "shift_relative", "shift_waits", "count_load", "queue_state"}
 TABLES = ("taskmill_task", "taskmill_history", "taskmill_task_tag", "taskmill_history_tag", "taskmill_dependency")
 
@@ -242,7 +242,7 @@ def test_more_than_the_server_takes_at_once_is_not_taken_for_a_long_key(postgres
     with psycopg.connect(postgres_server) as connection, pytest.raises(psycopg.Error) as refused:
         connection.execute("SELECT to_jsonb(repeat('x', 268435456))")
     told = translated(refused.value, "here")
-    assert type(told) is StoreError, "nobody is to blame for a key, and a dispatcher goes on"
+    assert type(told) is StoreError, "no key is at fault, and a dispatcher continues"
     assert "smaller parts" in str(told)
 
 

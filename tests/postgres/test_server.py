@@ -1,4 +1,4 @@
-"""The PostgreSQL server of the tests is real, private to the run, shared by its processes, and gone afterwards."""
+"""The PostgreSQL server of the tests is real, private to the run, shared by its processes, and stopped afterwards."""
 
 from __future__ import annotations
 

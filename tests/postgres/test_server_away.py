@@ -1,4 +1,4 @@
-"""A server that goes away and comes back: nothing is lost, nothing is done twice."""
+"""A server that stops and comes back: nothing is lost, nothing is done twice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Cut:
             if when == "after":
                 whole(session, text)
             kill(session.raw.info.backend_pid)
-            # The answer, if there was one, never arrives.
+            # The answer, if there was one, is lost.
             return whole(session, "SELECT 1")
 
         monkeypatch.setattr(Session, "script", script)
@@ -108,7 +108,7 @@ async def test_a_restart_of_the_server_loses_and_repeats_nothing(own_server: Ser
 async def test_the_number_of_a_transaction_that_a_crash_has_undone_may_be_another_ones_afterwards(
     own_server: Server, monkeypatch: pytest.MonkeyPatch, others: bool
 ) -> None:
-    """Numbers that were given to what was under way are given again: by them alone nothing can be told."""
+    """The numbers of open transactions are reused after a crash, so a number alone proves nothing."""
     monkeypatch.setattr(writer, "SERVER_PATIENCE", 5.0)
     numbers: list[int] = []
 
@@ -132,7 +132,7 @@ async def test_the_number_of_a_transaction_that_a_crash_has_undone_may_be_anothe
 
 @pytest.mark.timeout(120)
 async def test_a_crash_of_the_server_forgets_no_claim_and_no_ending_whatever_the_durability() -> None:
-    """Handlers outlive it: a claim that was forgotten would run twice at once, an ending would be at work for ever."""
+    """Handlers outlive the crash: a lost claim would run twice at once, and a lost ending would be running forever."""
     server = Server({"wal_writer_delay": "10s"})
     store = PostgresStore(address(server.folder), "process", SystemClock())
     await store.open()
@@ -154,7 +154,7 @@ async def test_a_crash_of_the_server_forgets_no_claim_and_no_ending_whatever_the
 
 
 async def test_a_connection_to_a_server_that_may_only_read_is_given_up(postgres_store: str) -> None:
-    """After a failover the old address may lead to a standby for a moment, and a session there would stay."""
+    """After a failover the old address may lead to a standby for a moment, and a session would stay there."""
     store = PostgresStore(postgres_store, "full", SystemClock())
     await store.open()
     try:

@@ -1,4 +1,4 @@
-"""Nodes that work together: idle means that nobody has anything to do, and one of them makes way for an urgent task."""
+"""Nodes that work together: idle means that no node has work, and one of them preempts a task for an urgent one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG = 30.0
 
 
 class _Node:
-    """A scheduler with a domain of its own making, and what it has run."""
+    """A scheduler with its own domain, and the tasks that it has run."""
 
     def __init__(self, address: str, *types: str, slots: int = 1) -> None:
         self.begun: list[tuple[str, int]] = []
@@ -41,12 +41,12 @@ class _Node:
         try:
             await self.go_on.wait()
         except asyncio.CancelledError:
-            # Long enough for others to see that somebody still waits.
+            # Long enough for others to see that the task still runs.
             await asyncio.sleep(0.5 if reluctant else 0)
             raise
 
     async def has_told_its_slots(self) -> None:
-        """Until then the others do not reckon with it."""
+        """Wait until the other nodes can know its slots."""
         async with asyncio.timeout(LONG):
             while not any(node.is_here and node.slots for node in (await self.scheduler.snapshot()).nodes):
                 await asyncio.sleep(0.01)
@@ -155,7 +155,7 @@ async def test_both_are_idle_when_all_is_done_and_neither_before(postgres_store:
     assert set(runs.values()) == {1}
 
 
-# Making way
+# Preemption
 
 
 async def test_one_node_makes_way_for_one_urgent_task(postgres_store: str, stack: AsyncExitStack) -> None:
@@ -193,7 +193,7 @@ async def test_the_least_urgent_makes_way_wherever_it_runs(postgres_store: str, 
             async with asyncio.timeout(LONG):
                 while not begun(ids[-1]):
                     await asyncio.sleep(0.01)
-        # Ids that follow each other: any rule by ids would choose the nodes in turns.
+        # The ids are consecutive: a rule by ids would choose the nodes alternately.
         for count in range(2, 6):
             submitter = nodes[count % 2].scheduler
             urgent = await submitter.submit(Submission("d::short urgent", {}, priority=Priority.CRITICAL))
@@ -226,7 +226,7 @@ async def test_a_task_makes_way_only_where_the_urgent_one_can_run(postgres_store
 async def test_a_node_makes_way_at_once_though_it_hears_of_nothing_else_meanwhile(
     postgres_store: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nobody looks by itself before the test is over.
+    # No node polls by itself before the test is over.
     monkeypatch.setattr(heartbeat, "BEAT", 15.0)
     nodes = [_Node(postgres_store, "long", "short urgent") for _ in range(2)]
     took: list[float] = []
@@ -237,7 +237,7 @@ async def test_a_node_makes_way_at_once_though_it_hears_of_nothing_else_meanwhil
             async with asyncio.timeout(LONG):
                 while sum(len(node.begun) for node in nodes) < count:
                     await asyncio.sleep(0.01)
-        # Each of two tasks that follow each other has another node to make way.
+        # Each of two consecutive tasks preempts one on another node.
         for _ in range(2):
             since = time.monotonic()
             urgent = await nodes[0].scheduler.submit(Submission("d::short urgent", {}, priority=Priority.CRITICAL))
@@ -273,7 +273,7 @@ async def test_nobody_makes_way_before_it_has_looked_for_nodes_of_which_it_has_n
         await _open(stack, full)
         await full.scheduler.submit(Submission("d::long", {}, priority=Priority.LOW))
         await full.has_begun(1)
-        # The word that there is another comes late.
+        # The notification about the other node is lost.
         full.scheduler._store._heartbeat._news = lambda *_: None  # type: ignore[attr-defined]
         await _open(stack, free)
         await free.has_told_its_slots()

@@ -1,4 +1,4 @@
-"""Tables stay small: the server is told when to clean up, and history goes in bites that leave reusable room."""
+"""Tables stay small: autovacuum is configured for them, and history is pruned in batches that leave reusable space."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.postgres.keeper import Server
 from tests.postgres.server import address
 from tests.store.contract.samples import NOW, add, new_task
 
-# Of each table that changes all the time: the part of it, and the number besides, that may be dead before it is cleaned
-# up, and how full its pages are made.
+# For each table that changes all the time: the fraction, and the additional number, of dead rows before it is
+# vacuumed, and its fillfactor.
 LIVE = {
     "taskmill_task": (0.02, 500, 80),
     "taskmill_task_tag": (0.02, 500, 100),
@@ -104,7 +104,7 @@ async def test_history_is_pruned_in_bites_and_the_room_is_used_again(own_server:
                 sizes.append(row[0])
     finally:
         await store.close()
-    # Pages of an index are free for use only two rounds after they became empty.
+    # Empty pages of an index can be reused only two rounds later.
     assert sizes[-1] <= 1.1 * sizes[3], sizes
 
 
@@ -138,7 +138,7 @@ async def test_marks_of_programs_that_are_gone_are_forgotten_though_no_node_ente
             connection.execute("UPDATE taskmill_commit SET made_at = made_at - interval '2 days'")
             await node.prune(Retention(max_count=100).rules(), NOW, PRUNE_BITE)
             left = connection.execute("SELECT count(*) FROM taskmill_commit").fetchone()
-        assert left == (1,), "its own"
+        assert left == (1,), "its own mark"
     finally:
         await producer.close()
         await node.close()
