@@ -1,11 +1,11 @@
-"""What a power cut may leave: the disks that are possible after a recording was cut at some moment.
+"""The possible contents of a disk after a power cut, derived from a recording that is cut at some moment.
 
-The laws, for every disk that is developed:
+The rules for every disk that is derived:
 
-- What a completed ``fsync`` or ``fdatasync`` of a file covers is there: the content, and the size needed to read it.
-- Anything else that was written may be there or not, sector by sector and in any order, and in any of the versions it
+- Everything that a completed ``fsync`` or ``fdatasync`` covers is there: the content, and the size needed to read it.
+- Every other write may be there or not, sector by sector and in any order, and in any of the versions it
   had since. A size may have grown without its content, and content may be there without the size.
-- A name that was created, removed or renamed counts for certain only after a sync of the folder.
+- A name that was created, removed or renamed is certain only after a sync of the folder.
 - After a failed sync the pages it should have written are marked clean: a later sync does not write them, unless they
   were written again.
 
@@ -30,12 +30,12 @@ PAGE = 8
 NOTHING = bytes(SECTOR)
 
 Disk = Mapping[str, bytes]
-"""Name to content."""
+"""File names and their contents."""
 
 
 @dataclass(slots=True)
 class Versions(Generic[T]):
-    """A value that was certain at some time, and every later one with the place in the recording where it came."""
+    """A value that was certain at some time, and every later one with its position in the recording."""
 
     certain: T
     later: list[tuple[int, T]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Versions(Generic[T]):
         self.later.append((at, value))
 
     def settle(self, until: int) -> None:
-        """Everything that came before ``until`` is certain now."""
+        """Make everything before ``until`` certain."""
         settled = 0
         while settled < len(self.later) and self.later[settled][0] < until:
             settled += 1
@@ -57,7 +57,7 @@ class Versions(Generic[T]):
             del self.later[:settled]
 
     def as_of(self, at: int) -> T:
-        """The value if everything before ``at`` reached the disk, and nothing after it."""
+        """Return the value if everything before ``at`` reached the disk, and nothing after it."""
         value = self.certain
         for came, later in self.later:
             if came >= at:
@@ -67,12 +67,12 @@ class Versions(Generic[T]):
 
 
 def found(folder: Path) -> Disk:
-    """Return what is in a folder, but for shared memory, which does not outlive its processes."""
+    """Return the content of a folder, without shared memory, which does not outlive its processes."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if not path.name.endswith("-shm")}
 
 
 class File:
-    """The content of one file, as the disk may have it."""
+    """The possible contents of one file on the disk."""
 
     def __init__(self, content: bytes = b"") -> None:
         self.size = Versions(len(content))
@@ -81,7 +81,7 @@ class File:
             self.sectors[number // SECTOR] = Versions(content[number : number + SECTOR].ljust(SECTOR, b"\0"))
         self._unsynced: set[int] = set()
         self._marked_clean: set[int] = set()
-        """Pages that a failed sync gave up."""
+        """Pages that a failed sync has dropped."""
 
     def write(self, at: int, offset: int, data: bytes) -> None:
         done = 0
@@ -125,10 +125,10 @@ class File:
 
 
 class Folder:
-    """The files of one folder and their names, followed through a recording."""
+    """The files of one folder and their names, updated from a recording."""
 
     def __init__(self, start: Path) -> None:
-        """Begin with what is there, all of it safely on the disk."""
+        """Start with the present content, all of it safely on the disk."""
         self._files: dict[int, File] = {}
         self.names: dict[str, Versions[File | None]] = {}
         for name, content in found(start).items():
@@ -139,7 +139,7 @@ class Folder:
         at = record.at
         match record.kind:
             case Kind.CREATE:
-                # An inode may have belonged to a file that is gone.
+                # The inode may have belonged to a deleted file.
                 self._files[record.file] = File()
                 self._name(at, record.names[0], self._files[record.file])
             case Kind.WRITE:
@@ -168,7 +168,7 @@ class Folder:
         self.names.setdefault(name, Versions(None)).add(at, file)
 
     def places(self) -> list[int]:
-        """Where the changes are that may be lost."""
+        """Return the positions of the changes that may be lost."""
         found = {at for versions in self.names.values() for at, _ in versions.later}
         for file in self._named():
             found.update(at for at, _ in file.size.later)
@@ -184,7 +184,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Taste:
-    """How one disk chooses among what is possible: by sector, by size, by name."""
+    """How one disk chooses among the possible versions: by sector, by size, by name."""
 
     sector: Callable[[File, int, Versions[bytes]], bytes]
     size: Callable[[File, Versions[int]], int]
@@ -200,17 +200,17 @@ def _newest(*given: Any) -> Any:
 
 
 def _lost(chance: random.Random, folder: Folder) -> Taste:
-    """Nothing that was not synced."""
+    """Lose everything that was not synced."""
     return Taste(_certain, _certain, _certain)
 
 
 def _kept(chance: random.Random, folder: Folder) -> Taste:
-    """Everything, synced or not."""
+    """Keep everything, synced or not."""
     return Taste(_newest, _newest, _newest)
 
 
 def _ordered(chance: random.Random, folder: Folder) -> Taste:
-    """Everything up to some moment, nothing after it."""
+    """Keep everything up to some moment, and nothing after it."""
     until = chance.choice([*folder.places(), 1 << 62])
 
     def as_of(*given: Any) -> Any:
@@ -220,7 +220,7 @@ def _ordered(chance: random.Random, folder: Folder) -> Taste:
 
 
 def _torn(chance: random.Random, folder: Folder) -> Taste:
-    """Each sector by itself, and so are sizes and names."""
+    """Choose for each sector, each size and each name separately."""
     kept = chance.choice([0.1, 0.5, 0.9, 0.98])
 
     def some(*given: Any) -> Any:
@@ -233,7 +233,7 @@ def _torn(chance: random.Random, folder: Folder) -> Taste:
 
 
 def _reordered(chance: random.Random, folder: Folder) -> Taste:
-    """Each page as it was at a moment of its own."""
+    """Keep each page as it was at a random moment."""
     moments = [*folder.places(), 1 << 62]
     of_page: dict[tuple[int, int], int] = {}
 
@@ -246,7 +246,7 @@ def _reordered(chance: random.Random, folder: Folder) -> Taste:
 
 
 def _apart(chance: random.Random, folder: Folder) -> Taste:
-    """Of some files everything, of others only what was synced."""
+    """Keep all writes of some files, and only the synced ones of others."""
     kept: dict[int, bool] = {}
 
     def of(file: File, *given: Any) -> Any:
@@ -256,17 +256,17 @@ def _apart(chance: random.Random, folder: Folder) -> Taste:
 
 
 def _grown(chance: random.Random, folder: Folder) -> Taste:
-    """Files have their new size, and zeros where the content should be."""
+    """Give files their new size, with zeros in place of the content."""
     return Taste(_certain, _newest, _newest)
 
 
 def _short(chance: random.Random, folder: Folder) -> Taste:
-    """Content was written, but files have the size they had when they were synced."""
+    """Write the content, but leave files at their synced size."""
     return Taste(_newest, _certain, _newest)
 
 
 def _renamed(chance: random.Random, folder: Folder) -> Taste:
-    """All content, but each name as it was at some moment."""
+    """Keep all content, but each name as it was at some moment."""
 
     def name(versions: Versions[File | None]) -> File | None:
         return chance.choice([versions.certain, *(file for _, file in versions.later)])
@@ -288,7 +288,7 @@ WAYS: Mapping[str, Callable[[random.Random, Folder], Taste]] = {
 
 
 def develop(folder: Folder, way: str, chance: random.Random) -> Disk:
-    """Choose one of the disks that are possible now."""
+    """Choose one of the possible disks."""
     taste = WAYS[way](chance, folder)
     disk: dict[str, bytes] = {}
     for name, versions in folder.names.items():

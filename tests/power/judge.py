@@ -1,4 +1,4 @@
-"""The judge: opens a developed disk with the real code, and says which promises it breaks."""
+"""The judge opens a derived disk with the real code, and returns the guarantees that it breaks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEW = "asked by the judge"
 
 
 def lay_out(disk: Disk, folder: Path) -> None:
-    """Make the folder what the disk says."""
+    """Make the folder equal to the disk."""
     for path in folder.iterdir():
         path.unlink()
     for name, content in disk.items():
@@ -23,7 +23,7 @@ def lay_out(disk: Disk, folder: Path) -> None:
 
 
 def judge(file: Path, promises: Promises) -> list[str]:
-    """Open the store, look, run everything, look again."""
+    """Open the store, check it, run everything, and check again."""
     try:
         return asyncio.run(_judge(file, promises))
     except (TaskmillError, TimeoutError) as wrong:

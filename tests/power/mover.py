@@ -1,4 +1,4 @@
-"""The move that is recorded: ``python -m tests.power.mover '["SOURCE", "TARGET"]'``; and what a power cut may leave."""
+"""The move that is recorded (``python -m tests.power.mover '["SOURCE", "TARGET"]'``), and the judge of its cuts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOVED = "moved"
 
 
 def one_queue(source: Path, target: Path, before: Rows) -> Judge:
-    """Return the judge of a move: there is one queue, it is whole, and the move can be finished or given up."""
+    """Return the judge of a move: there is one queue, it is complete, and the move can be finished or given up."""
     number = 0
 
     def judged(_file: Path, promises: Promises) -> list[str]:
@@ -36,7 +36,7 @@ def one_queue(source: Path, target: Path, before: Rows) -> Judge:
             assert not arrived or not asyncio.run(is_open(source)), "broken: both stores can be used"
             assert arrived or not promises.was_granted(MOVED), "lost: the queue was moved"
             queue = _settled(source, target, give_up=number % 2 == 0)
-            assert rows_of(queue) == before, "broken: the queue is not what it was"
+            assert rows_of(queue) == before, "broken: the queue has changed"
             asyncio.run(run_to_the_end(queue, book))
             nothing_ran_twice(book)
         except (AssertionError, TaskmillError) as wrong:
@@ -52,7 +52,7 @@ def _has_arrived(target: Path) -> bool:
 
 
 def _settled(source: Path, target: Path, *, give_up: bool) -> Path:
-    """Finish the move, or give it up where that is still possible. Returns where the queue is."""
+    """Finish the move, or give it up if that is still possible; return the store that has the queue."""
     if give_up:
         if asyncio.run(is_open(source)):
             return source  # the move had not begun

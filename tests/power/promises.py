@@ -1,7 +1,7 @@
-"""What was promised up to a cut, by the words in the recording, and what a store breaks of it.
+"""The guarantees given before a cut, by the notes in the recording, and those that a store breaks.
 
-A complaint begins with ``lost`` if something that was acknowledged is not there, and with ``broken`` if what is there
-cannot have come about in any way: a batch in parts, a task that was refused, two holders of a place, or none.
+A complaint begins with ``lost`` if something acknowledged is missing, and with ``broken`` if the stored state is
+impossible: a batch in parts, a task that was refused, two active occurrences of a series, or none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 
 class Stored:
-    """Everything in a file that is in use."""
+    """All rows of a file that is in use."""
 
     def __init__(self, file: Path) -> None:
         with closing(sqlite3.connect(file)) as connection:
@@ -36,7 +36,7 @@ class Stored:
 
 @dataclass
 class Register:
-    """A thing with one value at a time."""
+    """Something that has one value at a time: the last one granted, and those requested since."""
 
     granted: Any = None
     is_granted: bool = False
@@ -45,7 +45,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a store says of its groups."""
+    """The settings of the groups in a store."""
 
     paused: frozenset[str]
     weights: Mapping[str, float]
@@ -53,18 +53,18 @@ class Setting:
 
 
 class Promises:
-    """Hears the words of a recording one after the other; asked at a cut, it tells what a store breaks."""
+    """Reads the notes of a recording one by one; at a cut, it returns what a store breaks."""
 
     def __init__(self) -> None:
         self.checked = 0
         self.highest_id = 0
         self._open_asks: dict[str, list[str]] = {}
-        """Submissions without an answer yet, by their first marker."""
+        """Submissions that have not returned yet, by their first marker."""
         self._asked: set[str] = set()
         self._refused: set[str] = set()
         self._acknowledged: dict[str, int] = {}
         self._replaced: dict[int, str] = {}
-        """The id of a task, and the marker of what has replaced it."""
+        """The id of a task, and the marker of its replacement."""
         self._to_cancel: set[int] = set()
         self._cancelled: set[int] = set()
         self._ended: dict[int, tuple[str, Any]] = {}
@@ -93,7 +93,7 @@ class Promises:
             case "ended":
                 self._ended[note["id"]] = note["ending"], note["result"]
             case "failed":
-                pass  # a change without an answer counts as asked for
+                pass  # a change without an answer counts as requested
             case "asking":
                 self._registers[note["register"]].asked_since.append(note["value"])
             case "granted":
@@ -106,7 +106,7 @@ class Promises:
     def was_granted(self, register: str) -> bool:
         return self._registers[register].is_granted
 
-    # What holds as soon as a store was opened
+    # Guarantees as soon as a store is opened
 
     def broken_by(self, stored: Stored, setting: Setting) -> Iterator[str]:
         yield from self._integrity(stored)
@@ -142,7 +142,7 @@ class Promises:
                 yield f"broken: {there} of {len(markers)} tasks of one batch are stored"
 
     def _replacements(self, stored: Stored) -> Iterator[str]:
-        """Never both, never neither."""
+        """A replaced task is stopping or has ended, and of the tasks with a key at most one holds it."""
         self.checked += len(self._replaced)
         for id, marker in self._replaced.items():
             row = stored.rows.get(id)
@@ -188,13 +188,13 @@ class Promises:
 
     def _occurrences(self, stored: Stored) -> Iterator[str]:
         self.checked += len(stored.series)
-        # One that was asked to stop is active until it has: only then is the next one made.
+        # A stopping occurrence stays active until it has ended; only then is the next one created.
         active = Counter(row["series_id"] for row in stored.active.values())
         for id in stored.series:
             if active[id] != 1:
                 yield f"broken: series {id} has {active[id]} active occurrences"
 
-    # What holds when everything has been run
+    # Guarantees when everything has run
 
     def broken_at_the_end(self, stored: Stored) -> Iterator[str]:
         yield from self._integrity(stored)
@@ -222,12 +222,12 @@ class Promises:
 
 
 def _stopped(row: Row) -> set[str]:
-    """Return how a cancelled task may end: one with a key may have been asked before to stop for its replacement."""
+    """Return how a cancelled task may end: one with a key may have been superseded before."""
     return {"cancelled"} if row["key"] is None else {"cancelled", "superseded"}
 
 
 GONE = object()
-"""The value of a register whose task has ended: it no longer counts."""
+"""The value of a register whose task has ended: it is not checked."""
 
 
 def _value(name: str, stored: Stored, setting: Setting) -> Any:

@@ -1,6 +1,6 @@
-"""The recorder: a library under ``LD_PRELOAD`` (``recorder.c``), built here, and the words a workload puts into it.
+"""The recorder: a library for ``LD_PRELOAD`` (``recorder.c``), built here, and the notes that a workload adds to it.
 
-Decision 0023 says why it is written in C, and what compiles it where no compiler is installed.
+Decision 0023 says why it is written in C, and what compiles it on machines without a compiler.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 SOURCE = Path(__file__).with_name("recorder.c")
 ROOT = Path(__file__).parents[2]
 SYNC_DELAY_US = 1500
-"""Longest delay of a recorded sync: time enough for other threads to write meanwhile."""
+"""Longest delay of a recorded sync: enough time for other threads to write meanwhile."""
 
 
 def compiler() -> Sequence[str]:
@@ -40,7 +40,7 @@ def library() -> Path:
     version = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
     built = Path(sys.prefix) / f"power-recorder-{version}.so"
     if not built.exists():
-        # Several test processes may build it at once: each its own, and the last rename wins.
+        # Several test processes may build it at once: each writes its own file, and the last rename wins.
         scratch = built.with_suffix(f".{os.getpid()}")
         command = [*compiler(), "-shared", "-fPIC", "-O2", "-o", str(scratch), str(SOURCE), "-ldl", "-lpthread"]
         compiled = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -64,7 +64,7 @@ def environment(folder: Path, recording: Path, *, delay_us: int = SYNC_DELAY_US,
 
 
 class Notes:
-    """What a recorded process says, in order with what it writes. In any other process the words go nowhere."""
+    """Notes of a recorded process, in order with its writes. In any other process they are dropped."""
 
     def __init__(self) -> None:
         self._write = getattr(ctypes.CDLL(None), "taskmill_power_note", None)

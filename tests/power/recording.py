@@ -1,4 +1,4 @@
-"""A recording: changes to the files of one folder, and the words in between, in the order in which they happened."""
+"""A recording: changes to the files of one folder, and the notes in between, in the order in which they happened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAD = struct.Struct("<IIQqqQ")
 
 
 class Kind(IntEnum):
-    """What a record is about; the numbers are those of ``recorder.c``."""
+    """The kind of a record; the numbers are those of ``recorder.c``."""
 
     CREATE = 1
     WRITE = 2
@@ -33,18 +33,18 @@ class Synced(IntEnum):
 
     YES = 0
     LOST = 1
-    """It failed, and what it should have written is marked clean."""
+    """It failed, and the pages that it should have written are marked clean."""
     REPORTED_LATE = 2
     """It reports an earlier failure, through another descriptor."""
 
 
 FOLDER = 0
-"""The number of the folder itself, where files have their inode."""
+"""The number of the folder itself; files have their inode instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One change, or one word. ``at`` is its place; a cut after it has everything up to there."""
+    """One change, or one note. ``at`` is its position; a cut after it has everything up to there."""
 
     at: int
     kind: Kind
@@ -53,7 +53,7 @@ class Record:
     first: int
     """WRITE: the offset. SIZE: the new size. SYNC_ENDS: where the sync begins."""
     second: int
-    """SYNC_ENDS: how."""
+    """SYNC_ENDS: its result."""
     data: bytes
 
     @property
@@ -67,7 +67,7 @@ class Record:
 
 
 def records(recording: Path) -> Iterator[Record]:
-    """Read a recording; one that lacks something is refused."""
+    """Read a recording; refuse one that is incomplete."""
     whole = recording.read_bytes()
     place = 0
     while place < len(whole):

@@ -1,4 +1,4 @@
-"""The recorder sees everything, and the disks developed from it are those that a power cut may leave."""
+"""The recorder records every change, and the disks derived from a recording are those that a power cut may leave."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the recorder is
 
 CHANCES = 20
 OPENED = "import os\nf = os.open('f', os.O_CREAT | os.O_RDWR)\nfolder = os.open('.', os.O_RDONLY)\n"
-"""How the programs below begin."""
+"""The first lines of the programs below."""
 
 
 class Recorded:
@@ -43,13 +43,13 @@ class Recorded:
 
     @cached_property
     def end(self) -> Folder:
-        """The folder at the end of the recording."""
+        """Return the folder at the end of the recording."""
         for record in records(self.recording):
             self._start.apply(record)
         return self._start
 
     def disks(self, *ways: str) -> list[Disk]:
-        """The disks that a cut at the end may leave."""
+        """Return the disks that a cut at the end may leave."""
         return [develop(self.end, way, random.Random(seed)) for way in ways for seed in range(CHANCES)]
 
 

@@ -1,6 +1,6 @@
-"""Power cuts: whatever a disk keeps of what was not synced, no promise is broken.
+"""Power cuts: whatever unsynced data a disk keeps, every guarantee holds.
 
-Real processes are recorded, the recording is cut at many moments, and each disk that is possible then is opened with
+Real processes are recorded, the recording is cut at many moments, and each possible disk is opened with
 the real code. See docs/explanation/durability.md.
 """
 
@@ -32,14 +32,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the recorder is
 SHORT = 16
 ROUNDS = rounds_or(0)
 DISKS = max(SHORT, 4 * ROUNDS)
-"""Of each scenario."""
+"""Number of disks for each scenario."""
 CHOSEN = int(os.environ.get("TASKMILL_CRASH_SEED", "0"))
 SEED = CHOSEN or (random.SystemRandom().randrange(1, 10**6) if ROUNDS else 1)
-"""The short form makes the same choices each time."""
+"""The short form makes the same random choices each time."""
 
 WORKLOAD = "tests.power.workload"
 SLOW_SYNC_US = 60_000
-"""Longer than the interval at which a process looks for what others have committed."""
+"""Longer than the interval at which a process polls for commits of others."""
 RESULTS = 12
 OLD_TASKS = 200
 
@@ -54,7 +54,7 @@ def total() -> Iterator[Figures]:
 
 @contextmanager
 def kept_place(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder in memory where there is such a place; what is in it is kept if the test fails."""
+    """Yield a folder, in memory if possible; its content is kept if the test fails."""
     with kept_when_it_fails(tmp_path, SEED) as journal:
         yield journal.parent
 
@@ -64,7 +64,7 @@ def order(trial: Trial, who: str, seed: int, **more: Any) -> tuple[str, Any]:
 
 
 def alone(trial: Trial, seed: int, **more: Any) -> Judge:
-    """Record one process and then another, which finds what the first has left."""
+    """Record one process and then another, which continues with the files of the first."""
     trial.record([order(trial, "A", seed, **more)], [order(trial, "B", seed, **more)])
     return judge
 
@@ -76,13 +76,13 @@ def together(trial: Trial, seed: int) -> Judge:
 
 
 def failing_once(trial: Trial, seed: int) -> Judge:
-    """Record a process in which one sync of the log fails: Linux then takes its pages for clean."""
+    """Record a process in which one sync of the log fails: Linux then marks its pages clean."""
     trial.record([order(trial, "A", seed)], fail=f"-wal:{trial.chance.randint(3, 60)}")
     return judge
 
 
 def moving(trial: Trial, seed: int) -> Judge:
-    """Record a move of a queue that has something of everything."""
+    """Record a move of a queue with tasks of every kind."""
     target = trial.folder / "target.db"
     filled(trial.file, Book(trial.folder.with_name("filled")), seed, size=30)
     before = rows_of(trial.file)
@@ -129,7 +129,7 @@ def test_no_promise_is_broken_by_a_power_cut(
 
 
 def test_a_result_that_another_process_sees_is_on_the_disk(tmp_path: Path) -> None:
-    """The disk is slow, so that the other process sees an ending before the dispatcher has forced it to the disk."""
+    """The disk is slow, so that the other process sees an ending before the dispatcher has synced it to the disk."""
     with kept_place(tmp_path) as place:
         trial = Trial(place, SEED)
         dispatcher, watcher = order(trial, "A", SEED, serves=RESULTS), order(trial, "B", SEED, watches=RESULTS)
@@ -140,7 +140,7 @@ def test_a_result_that_another_process_sees_is_on_the_disk(tmp_path: Path) -> No
 
 
 def test_without_syncs_the_judge_sees_losses_and_nothing_worse(tmp_path: Path) -> None:
-    """The control: ``durability="process"`` does not survive a power cut, but leaves a state that once was."""
+    """The control: ``durability="process"`` does not survive a power cut, but leaves a state that once existed."""
     with kept_place(tmp_path) as place:
         figures = tried(place, SEED, SHORT, partial(alone, durability="process"))
         lost = [complaint for complaint in figures.complaints if "lost: " in complaint]

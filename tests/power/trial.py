@@ -1,4 +1,4 @@
-"""A trial: record processes, cut the recording at many moments, develop disks of each, and judge them."""
+"""A trial: record processes, cut the recording at many moments, derive disks from each, and judge them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.power.recording import Kind, records
 DISKS_OF_A_RECORDING = 60
 LONGEST_LIFE = 60
 Judge = Callable[[Path, Promises], list[str]]
-"""Says what is wrong with a store, given what was promised."""
+"""Returns what is wrong with a store, given the guarantees."""
 ANSWERS = {"ack", "granted", "cancelled", "ended"}
 
 
 @dataclass
 class Figures:
-    """What was tried, and what it has shown."""
+    """The numbers of recordings, cuts, disks and guarantees that were checked, and the complaints."""
 
     recordings: int = 0
     cuts: int = 0
@@ -64,7 +64,7 @@ class Trial:
         self._start: Folder | None = None
 
     def record(self, *lives: Sequence[tuple[str, Any]], delay_us: int = SYNC_DELAY_US, fail: str = "") -> None:
-        """Run programs one life after the other; those of one life run at the same time."""
+        """Run groups of programs one after the other; the programs of one group run at the same time."""
         self._start, followed = Folder(self.folder), Folder(self.folder)
         recorded = environment(self.folder, self._recording, delay_us=delay_us, fail=fail)
         for life in lives:
@@ -75,24 +75,24 @@ class Trial:
                 assert "never retrieved" not in complaint, complaint
         for record in records(self._recording):
             followed.apply(record)
-        assert develop(followed, "kept", self.chance) == found(self.folder), "the recording lacks something"
+        assert develop(followed, "kept", self.chance) == found(self.folder), "the recording is incomplete"
         self.figures.recordings += 1
 
     def moments(self, number: int) -> set[int]:
-        """Choose where to cut: two of three moments right after an answer, the others anywhere."""
+        """Choose where to cut: two of three cuts right after an answer, the others anywhere."""
         answers = self.after(lambda note: note["fact"] in ANSWERS)
         chosen = set(self._some(sorted(answers), number * 2 // 3))
         others = [record.at for record in records(self._recording) if record.at not in chosen]
         return chosen | set(self._some(others, number - len(chosen)))
 
     def after(self, is_meant: Callable[[dict[str, Any]], bool]) -> set[int]:
-        """Return the moments right after some words."""
+        """Return the moments right after some notes."""
         return {record.at for record in records(self._recording) if record.kind is Kind.NOTE and is_meant(record.note)}
 
     def cuts(self, moments: set[int]) -> Iterator[tuple[Folder, Promises]]:
-        """Follow the recording, and stop at each of the moments."""
+        """Replay the recording, and yield at each of the moments."""
         folder, self._start = self._start, None
-        assert folder is not None, "a recording is followed once"
+        assert folder is not None, "a recording can be replayed only once"
         promises = Promises()
         for record in records(self._recording):
             folder.apply(record)
@@ -106,7 +106,7 @@ class Trial:
         return self.chance.sample(things, min(number, len(things)))
 
     def disks(self, folder: Folder, ways: Sequence[str]) -> Iterator[tuple[str, Disk]]:
-        """Develop a disk in each way, and leave out those that were seen at this cut."""
+        """Derive a disk in each way, without duplicates at this cut."""
         seen: set[bytes] = set()
         for way in ways:
             disk = develop(folder, way, self.chance)
@@ -117,17 +117,17 @@ class Trial:
                 yield way, {**disk, **self._leftovers(disk)}
 
     def _leftovers(self, disk: Disk) -> Disk:
-        """Sometimes there is a file of shared memory, with anything in it."""
+        """Add, sometimes, a file of shared memory with random content."""
         if self.chance.random() < 0.5:
             return {}
         return {f"{name}-shm": self.chance.randbytes(32 * 1024) for name in disk if name.endswith(".db")}
 
     def some_ways(self) -> list[str]:
-        """Everything unsynced lost, as the sharpest, and another way by chance."""
+        """Return the strictest way, which loses everything unsynced, and a random one."""
         return ["lost", self.chance.choice([way for way in WAYS if way != "lost"])]
 
     def judge_some(self, disks: int, judged: Judge) -> Figures:
-        """Judge about so many disks, spread over as many cuts as that takes."""
+        """Judge about so many disks, spread over as many cuts as needed."""
         return self.judge_at(self.moments(-(-disks // len(self.some_ways()))), self.some_ways, judged)
 
     def judge_at(self, moments: set[int], ways: Callable[[], Sequence[str]], judged: Judge) -> Figures:
@@ -146,7 +146,7 @@ def tried(
     disks: int,
     record: Callable[[Trial, int], Judge],
 ) -> Figures:
-    """Judge so many disks of as many recordings as that takes; ``record`` makes one, and names its judge."""
+    """Judge so many disks of as many recordings as needed; ``record`` makes one, and returns its judge."""
     figures = Figures()
     for number in range(-(-disks // DISKS_OF_A_RECORDING)):
         own = place / str(number)

@@ -1,10 +1,10 @@
 """The program that is recorded: ``python -m tests.power.workload '{"file": …}'``.
 
-It dispatches, or only submits, and meanwhile asks for random things. Whatever it is about to ask, and whatever it was
-answered, goes into the recording. What is asked of one thing (a key, a group, a task's priority, a series) is asked by
+It dispatches, or only submits, and makes random requests. Each request is noted in the recording before it is made,
+and its result after it returned. Requests about one thing (a key, a group, a task's priority, a series) are made by
 one actor, one after the other, so that the recording says what may be stored at each moment.
 
-How long handlers take is part of the load, not a wait for anything.
+The durations of handlers are part of the load; nothing is awaited with them.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ KEYS = 3
 CHILDREN = 2
 STEPS = 3
 LARGE_BATCH = 60
-"""More than the writer puts into a transaction on the loop."""
+"""More tasks than the writer puts into a transaction on the loop."""
 
 domain = Domain("power", retry=Retry.none())
 notes = Notes()
 
 
 class Order(msgspec.Struct):
-    """What a recorded process is to do."""
+    """The instructions for a recorded process."""
 
     file: str
     who: str
     seed: int
     deeds: int = 30
-    """Of each actor."""
+    """Number of requests of each actor."""
     dispatches: bool = True
     watches: int = 0
-    """Instead of acting: submit so many tasks, one after the other, and wait for each result."""
+    """Instead of acting: submit this many tasks, one after the other, and wait for each result."""
     inherits: int = 0
-    """So many tasks are in the file, with the first ids; they count as acknowledged."""
+    """This many tasks are already in the file, with the first ids; they count as acknowledged."""
     serves: int = 0
-    """Instead of acting: dispatch until so many tasks have ended."""
+    """Instead of acting: dispatch until this many tasks have ended."""
     durability: Literal["full", "process"] = "full"
 
 
 class Pace:
-    """How long handlers take, in seconds at most."""
+    """The longest duration of handlers, in seconds."""
 
     def __init__(self, longest: float) -> None:
         self._longest = longest
@@ -114,7 +114,7 @@ async def ticking(ctx: Context, marker: str) -> str:
 
 
 async def granted(register: str, value: Any, change: Awaitable[Any]) -> None:
-    """Change something that has one value at a time, with the question and the answer in the recording."""
+    """Change something that has one value at a time, and note the request and its result."""
     notes.write("asking", register=register, value=value)
     await change
     notes.write("granted", register=register, value=value)
@@ -127,7 +127,7 @@ def scheduler_on(file: str, durability: Literal["full", "process"], pace: Pace) 
 
 
 class Actor:
-    """Asks for one thing after the other."""
+    """Makes one request after the other."""
 
     def __init__(self, scheduler: Scheduler, who: str, seed: int) -> None:
         self._scheduler = scheduler
@@ -149,7 +149,7 @@ class Actor:
         return f"{self._who} holds"
 
     async def prepare(self) -> None:
-        """Pause one group for good, and leave a key in it that stays taken."""
+        """Pause one group permanently, and submit a task to it that keeps its key."""
         await granted(f"paused {self._hold}", True, self._scheduler.group(self._hold).pause())
         await self._ask(self._keyed("taken", hold=True, on_duplicate="skip"))
 
@@ -187,7 +187,7 @@ class Actor:
         return task.prepare(marker=self._marker(), key=f"{self._who} {key}")
 
     async def _ask(self, *submissions: Submission) -> list[Handle[Any]]:
-        """Submit, with the question and the answer in the recording."""
+        """Submit, and note the request and its result."""
         markers = [submission.payload["marker"] for submission in submissions]
         notes.write("ask", markers=markers)
         try:
@@ -215,7 +215,7 @@ class Actor:
                 self._waiting.append(asyncio.create_task(told_result(handle)))
 
     def leave(self) -> None:
-        """Wait for results no longer."""
+        """Stop waiting for results."""
         for waiting in self._waiting:
             waiting.cancel()
 
@@ -258,7 +258,7 @@ class Actor:
             try:
                 await granted(f"priority {id}", priority, self._scheduler.set_priority(id, priority))
             except InvalidState:
-                # It was cancelled.
+                # The task was cancelled.
                 self._held.remove(id)
 
     async def _pause_or_resume(self) -> None:
@@ -308,7 +308,7 @@ async def told_result(handle: Handle[Any]) -> None:
 
 
 async def listen(events: Listener[Any], enough: int = 0) -> None:
-    """Put into the recording what is announced to listeners."""
+    """Note what is announced to listeners."""
     endings = {TaskCancelled: "cancelled", TaskSuperseded: "superseded", AttemptFailed: "failed"}
     heard = 0
     async for event in events:
@@ -360,7 +360,7 @@ async def act_together(scheduler: Scheduler, order: Order) -> None:
             try:
                 await (actor.act() if number else actor.prepare())
             except StoreError as wrong:
-                # The disk has failed: what was asked may be stored or not.
+                # The disk has failed: the request may be stored or not.
                 notes.write("failed", why=str(wrong))
 
     await asyncio.gather(*map(act, actors))
@@ -369,7 +369,7 @@ async def act_together(scheduler: Scheduler, order: Order) -> None:
 
 
 def main() -> None:
-    # Small, so that there are many checkpoints; not too small, because each of them forces the log to the disk.
+    # Small, so that there are many checkpoints; not too small, because each of them syncs the log to the disk.
     log.CHECKPOINT_BYTES = 512 * 1024
     log.LOOK_EVERY = 2
     asyncio.run(live(msgspec.convert(json.loads(sys.argv[1]), Order)))
