@@ -1,4 +1,4 @@
-"""What only somebody who goes around taskmill can do to its rows, on either engine."""
+"""Direct access to the rows of a store, around taskmill, on either engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.both_engines import name_of
 
 
 class Cursor(Protocol):
-    """What both libraries call so."""
+    """The methods that the cursors of both libraries have."""
 
     rowcount: int
 
@@ -30,7 +30,7 @@ class Raw(Protocol):
 
 @contextlib.contextmanager
 def raw(store: str | Path) -> Iterator[Raw]:
-    """A transaction of its own. Statements have question marks for values, on PostgreSQL, too."""
+    """Yield a transaction. Statements have question marks for values, also on PostgreSQL."""
     name = name_of(Path(store))
     if not is_postgres(name):
         with contextlib.closing(sqlite3.connect(name)) as connection, connection:
@@ -55,7 +55,7 @@ class _Asking:
 
 @contextlib.contextmanager
 def refusing(store: str | Path, verb: str, table: str) -> Iterator[None]:
-    """A store that says no to whoever does this to that table."""
+    """Make the store refuse one kind of statement on a table."""
     if is_postgres(name_of(Path(store))):
         begin = [
             "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'full'; END $$",

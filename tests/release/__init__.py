@@ -1,1 +1,1 @@
-"""Interpreters, packages and workflows: what a release is made of."""
+"""The parts of a release: interpreters, packages and workflows."""

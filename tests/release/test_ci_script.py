@@ -1,4 +1,4 @@
-"""``.ci/run`` installs a browser if it can, and never fails because of that."""
+"""``.ci/run`` installs a browser if it can, and does not fail if it cannot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def program(folder: Path, name: str, text: str) -> None:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A folder of programs, the only one on PATH: what the script needs, and a ``make`` that notes its target."""
+    """A folder of programs, the only one on PATH: those that the script needs, and a ``make`` that notes its target."""
     for name in ("bash", "sh", "dirname", "timeout"):
         found = shutil.which(name)
         assert found is not None

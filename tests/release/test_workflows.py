@@ -1,4 +1,4 @@
-"""The workflows of continuous integration are valid and run what the project promises."""
+"""The workflows of continuous integration are valid and run everything that the project documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def commands(job: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
 def test_a_workflow_has_jobs_with_steps_and_a_time_limit(file: Path) -> None:
     workflow = read(file.name)
-    # YAML 1.1 reads the word `on` as true.
+    # YAML 1.1 reads the key `on` as true.
     assert {"name", "permissions", "jobs", True} <= set(workflow)
     for job in workflow["jobs"].values():
         assert job["timeout-minutes"] <= 60

@@ -1,1 +1,1 @@
-"""Readings, pressure and limits of real and of imagined machines."""
+"""Readings, pressure and limits of real and of simulated machines."""

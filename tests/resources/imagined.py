@@ -1,4 +1,4 @@
-"""Imagined machines: a clock, and psutil with counters that a test sets."""
+"""Simulated machines: a clock, and psutil with counters that a test sets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Seconds:
-    """A steady clock that a test moves."""
+    """A monotonic clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -20,7 +20,7 @@ class Seconds:
 
 
 class ImaginedPsutil(SimpleNamespace):
-    """As much of psutil as is used."""
+    """The part of psutil that is used."""
 
     Error = OSError
 

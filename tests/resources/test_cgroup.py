@@ -88,9 +88,9 @@ def test_what_makes_no_sense_is_no_limit(tmp_path: Path, text: str) -> None:
         ("0::/\n", "/", ""),
         ("0::/user.slice/app\n", "/", "user.slice/app"),
         ("9:cpu:/x\n0::/user.slice/app\n", "/", "user.slice/app"),
-        # The host's path, with only the container's part of the tree in sight.
+        # The host's path; only the container's part of the tree is visible.
         ("0::/docker/abc/work\n", "/docker/abc", "work"),
-        # Moved out of sight: the topmost that can be seen.
+        # Moved outside the visible tree: the topmost visible group.
         ("0::/../elsewhere\n", "/", None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Counters as rates, and the sampler over them, on imagined machines."""
+"""Counters as rates, and the sampler that uses them, on simulated machines."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_sample_tells_all_five_numbers_and_how_busy_the_disk_was(psutil: Imagi
     psutil.disks = {"sda": disk(2000, 100, 500), "sdb": disk(2000, 100, 1500)}
     psutil.nics = {"lo": nic(10**9, 10**9), "eth0": nic(300, 40)}
     seconds.pass_by(2)
-    # Of 8 seconds of the processors 2 were work; the second of a guest is in those of users already.
+    # Of 8 seconds of CPU time 2 were work; the second of a guest is already included in that of users.
     assert sampler.sample() == Reading(0.25, 2000, 100, 150, 20, 0.75)
     assert sampler.bounds == NO_IO
 

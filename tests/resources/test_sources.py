@@ -1,4 +1,4 @@
-"""Sources of pressure on imagined machines."""
+"""Sources of pressure on simulated machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""psutil, stalls and control groups of the machine that runs the tests. What is skipped is not there, and says so."""
+"""psutil, stalls and control groups of the machine that runs the tests. A test is skipped if the machine lacks them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="files of Linux")
 
 
 def _is_on_a_disk(directory: Path) -> bool:
-    """Whether files in it end up on a disk that psutil counts, and not in memory."""
+    """True if files in it are stored on a disk that psutil counts, and not in memory."""
     found = [part for part in psutil.disk_partitions(all=True) if directory.is_relative_to(part.mountpoint)]
     kind = max(found, key=lambda part: len(part.mountpoint)).fstype if found else ""
     return kind in ("ext4", "ext3", "xfs", "btrfs", "f2fs") and bool(disk_counts(psutil))
@@ -52,7 +52,7 @@ def test_a_sample_makes_sense_and_sees_work() -> None:
     while time.monotonic() < ends:
         sum(range(1000))
     reading = sampler.sample()
-    # One of the processors was busy all the time, give or take what the system counts late.
+    # One processor was busy all the time, apart from what the system counts late.
     assert 0.3 / (os.cpu_count() or 1) <= reading.cpu <= 1
     assert all(0 <= rate <= HIGHEST_RATE for rate in reading.rates)
     assert reading.disk_busy is None or 0 <= reading.disk_busy <= 1

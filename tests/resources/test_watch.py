@@ -1,4 +1,4 @@
-"""The watch on a clock that the tests move."""
+"""The watch of the machine, on a clock that the tests advance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MB = 1e6
 
 
 class Scripted:
-    """A sampler that says what the test wants."""
+    """A sampler with the readings that the test sets."""
 
     def __init__(self, *readings: Reading) -> None:
         self.readings = list(readings)

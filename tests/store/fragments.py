@@ -1,6 +1,6 @@
-"""Statements that are put together when they are asked for, and the fragments they are made of.
+"""Names of statements that are assembled when they are used, and of the fragments they are made of.
 
-None of them can be planned by itself. Both engines have the same.
+None of them can be planned by itself. They are the same on both engines.
 """
 
 FRAGMENTS = {

@@ -1,4 +1,4 @@
-"""What is announced would survive a power cut: an ending of a replaced task, and what another process has committed."""
+"""Announced changes survive a power cut: the ending of a replaced task, and commits of another process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_replaced_task_is_announced_once_its_ending_is_on_the_disk(
         may_sync.wait(30)
         really_sync(log)
 
-    # A held-up sync must not move to the loop, however slow the machine is.
+    # A blocked sync must not move to the loop, however slow the machine is.
     monkeypatch.setattr(disk_sync, "SLOW_HANDOVER", 60.0)
     async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:
         old = await work.submit()
@@ -41,7 +41,7 @@ async def test_a_replaced_task_is_announced_once_its_ending_is_on_the_disk(
         replacing = asyncio.ensure_future(work.submit())
         await anext(submitted)
         announced = asyncio.ensure_future(anext(superseded))
-        assert (await scheduler.get(old.id)).id == old.id, "a look at the store, so that the loop has time to announce"
+        assert (await scheduler.get(old.id)).id == old.id, "a read of the store, so that the loop has time to announce"
         assert not announced.done()
         may_sync.set()
         told = await announced

@@ -1,4 +1,4 @@
-"""The stores under the contract suite: SQLite in memory and on a file, and a real PostgreSQL."""
+"""The contract suite on each store: SQLite in memory and on a file, and a real PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about columns is complete: one that a migration adds is examined, too."""
+"""The list of examined columns is complete: a column that a migration adds must be in it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from taskmill.store.sql.damage_columns import EXAMINED
 from tests.acceptance.sqlite_library import sqlite3
 
 KEYS = {"id", "name", "type"}
-"""Columns by which rows are found; they are named in what is said about others."""
+"""Columns by which rows are found; messages about other columns name them."""
 TAGS = {"taskmill_task_tag", "taskmill_history_tag"}
-"""Nothing decodes them: they only serve to find tasks."""
+"""Tables that nothing decodes: they only serve to find tasks."""
 
 
 async def test_every_column_of_every_table_is_examined(tmp_path: Path) -> None:

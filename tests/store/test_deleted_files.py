@@ -35,7 +35,7 @@ def _delete_everything(path: Path) -> None:
 
 
 def _replace_database(path: Path) -> None:
-    """As a restored backup does."""
+    """Replace the file, as a restored backup does."""
     shutil.copy(path, f"{path}.backup")
     Path(f"{path}.backup").replace(path)
 
@@ -124,7 +124,7 @@ async def test_a_second_dispatcher_never_overlaps_though_the_lock_file_is_delete
         with pytest.raises(StoreError, match=r"lock file.*deleted, moved or replaced"):
             await asyncio.wait_for(running, 10)
         record = await first.get(handle.id)
-        assert isinstance(record, HistoryRecord), "what has ended is still recorded"
+        assert isinstance(record, HistoryRecord), "the ending is still recorded"
         assert record.ending == "completed"
         await second.run_until_idle(timeout=10)
     assert at_once == [0]

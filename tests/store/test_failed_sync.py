@@ -26,9 +26,9 @@ BLOCK = 4096
 
 
 class Disk:
-    """What a power cut would leave of the log: a block gets there by a sync that succeeds after it was written.
+    """The log as a power cut would leave it: a block is on the disk after a sync that succeeds after its write.
 
-    A sync that fails marks what was written before as clean, as Linux does. Only another write makes it dirty again.
+    A failed sync marks all earlier writes as clean, as Linux does. Only another write makes them dirty again.
     """
 
     def __init__(self, database: Path) -> None:
@@ -39,7 +39,7 @@ class Disk:
         self._written: set[int] = set()
         self._lock = threading.Lock()
         self.refusals: list[int] = []
-        """Numbers of the errors that the next syncs fail with."""
+        """Error numbers with which the next syncs fail."""
         self.always: int | None = None
         self.syncs = 0
 
@@ -67,7 +67,7 @@ class Disk:
         return written
 
     def after_power_cut(self, where: Path) -> set[int]:
-        """The ids of the tasks that are found after a power cut."""
+        """Return the ids of the tasks that are found after a power cut."""
         shutil.copy(self._database, where)
         Path(f"{where}-wal").write_bytes(self._kept)
         with contextlib.closing(sqlite3.connect(where)) as connection:
@@ -90,7 +90,7 @@ def disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 async def _opened(path: Path) -> SqliteStore:
-    """A store whose tables are in the file, and whose log begins empty."""
+    """Return a store whose tables are in the file, and whose log is empty."""
     for last in (False, True):
         store = SqliteStore(path, "full", SystemClock())
         await store.open()
@@ -123,7 +123,7 @@ async def test_a_request_whose_sync_fails_is_acknowledged_once_the_log_is_on_the
     store = await _opened(path)
     disk.refusals = [errno.EIO, errno.EIO]
     (stored,) = await store.add([new_task()])
-    assert not disk.refusals, "the sync, and the first try to mend it, were refused"
+    assert not disk.refusals, "the sync, and the first attempt to repair it, failed"
     assert stored.id in disk.after_power_cut(tmp_path / "after.db")
     await store.close()
 
@@ -131,7 +131,7 @@ async def test_a_request_whose_sync_fails_is_acknowledged_once_the_log_is_on_the
 async def test_what_a_store_finds_in_the_log_is_written_again_before_anything_is_acknowledged(
     path: Path, tmp_path: Path, disk: Disk
 ) -> None:
-    """The process that met the failed sync may be dead, and a descriptor that is opened later does not tell of it."""
+    """The process with the failed sync may be dead, and a descriptor that is opened later does not report it."""
     first = await _opened(path)
     await first.add([new_task()])
     disk.always = errno.EIO
@@ -187,7 +187,7 @@ async def test_a_disk_without_space_for_a_sync_is_no_reason_to_restart(path: Pat
 async def test_a_log_that_cannot_be_read_back_closes_the_store(
     path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some file systems throw away what they could not write: then the log is not what was committed."""
+    """Some file systems drop what they could not write: then the log differs from what was committed."""
     store = await _opened(path)
     await store.add([new_task()])
     really_force = disk.force

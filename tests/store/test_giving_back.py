@@ -1,4 +1,4 @@
-"""Paused time that is given back a bite at a time, on every store: exact at every moment, and in whatever order."""
+"""Paused time is given back in batches, on every store: exact at every moment, and in any order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _small_bites(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def give_back_everything(store: Store) -> int:
-    """How many bites there were."""
+    """Give back all paused time; return the number of batches."""
     bites = 1
     while await store.give_back():
         bites += 1
@@ -73,7 +73,7 @@ async def test_a_resume_rewrites_a_bite_and_the_others_are_read_as_if_it_had_rew
     assert len((await store.controls()).ended_pauses) == 1
     expected = [Place(NOW + n + 1000, id, id) for n, id in enumerate(ids)] + [Place(NOW + 1020, during, during)]
     for _ in range(4):
-        assert await places(store, NOW + 1020) == expected, "past their stored deadlines they are in sight"
+        assert await places(store, NOW + 1020) == expected, "tasks past their stored deadlines are still found"
         await store.give_back()
     await give_back_everything(store)
     assert await places(store, NOW + 1020) == expected
@@ -142,7 +142,7 @@ async def test_an_interrupted_return_of_time_continues_where_it_stopped(any_stor
     store = open_store(any_store, "full", SystemClock())
     await store.open()
     assert len((await store.controls()).ended_pauses) == 1
-    assert 8 <= await give_back_everything(store) <= 10, "two bites were taken before"
+    assert 8 <= await give_back_everything(store) <= 10, "two batches were done before"
     assert await places(store, NOW + 2000) == [Place(NOW + n + 1000, id, id) for n, id in enumerate(ids)]
     await store.close()
 

@@ -1,4 +1,4 @@
-"""Whether work goes to a thread or stays on the loop follows from what both have cost."""
+"""The choice between a thread and the loop follows from the recent cost of both."""
 
 from __future__ import annotations
 

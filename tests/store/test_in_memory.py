@@ -1,4 +1,4 @@
-"""A database in memory is a copy of a migrated one, and then its own."""
+"""A database in memory starts as a copy of a migrated one, and is then independent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_schedulers_in_memory_share_no_tasks() -> None:
 
     @domain.task
     async def work() -> None:
-        """Never run here."""
+        """Do nothing; no test runs it."""
 
     async with Scheduler(domains=[domain]) as one:
         first = await one.submit(work.prepare())

@@ -1,6 +1,6 @@
-"""A file that an earlier taskmill wrote, with something of everything in it, opens and runs to its end.
+"""A file from an earlier taskmill, with tasks of every kind, opens and runs to its end.
 
-``kept/queue.json`` has the records as that version showed them at one moment.
+``kept/queue.json`` has the records as that version returned them at one moment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def as_kept(record: TaskRecord | HistoryRecord, names: list[str]) -> dict[str, Any]:
-    """Return the fields of a record as JSON has them."""
+    """Return the fields of a record in their JSON form."""
     values = ((name, getattr(record, name)) for name in names)
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values}
 

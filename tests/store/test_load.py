@@ -1,4 +1,4 @@
-"""The numbers of tasks that a store keeps are those of its rows, whatever has happened to the tasks."""
+"""The counters of tasks in a store equal the number of rows, whatever has happened to the tasks."""
 
 from __future__ import annotations
 

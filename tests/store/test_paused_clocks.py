@@ -1,4 +1,4 @@
-"""What records say about clocks that stand still, at every moment, whoever has or has not ended the pauses."""
+"""Records show stopped clocks correctly at every moment, whether or not an ended pause was processed yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AGING = Aging(grace=0, interval=0.001, step=1, ceiling=0)
 
 
 class _SetClock(ManualClock):
-    """A wall clock that is set, since nobody sleeps on it here."""
+    """A wall clock that the test sets; no code sleeps on it here."""
 
     def __init__(self) -> None:
         super().__init__(datetime.fromtimestamp(NOW / 1000, UTC))

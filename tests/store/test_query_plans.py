@@ -1,4 +1,4 @@
-"""Indexes that tests defend: the statements of the hot path never scan a table."""
+"""The statements of the hot path use indexes and never scan a table."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from taskmill.store.sqlite.session import STATEMENTS as SQL
 from taskmill.store.sqlite.session import Session
 from tests.store.fragments import FRAGMENTS
 
-# Read or written as a whole, once in a while: the types at a start, all deadlines when the wall clock is stepped, all
-# tasks when a damaged one was set aside.
+# Statements that read or write a whole table, rarely: the types at a start, all deadlines when the wall clock is
+# stepped, all tasks when a damaged one was set aside.
 RARE = ("published_types", "shift_deadlines", "shift_relative", "shift_waits", "count_load")
 TABLES = (
     "taskmill_task",
@@ -49,7 +49,7 @@ def test_no_statement_of_the_engine_scans_a_table_of_tasks(database: sqlite3.Con
         for step in steps
         if step.startswith("SCAN")
         and any(step.split()[1] == table for table in TABLES)
-        and "USING" not in step  # a partial index holds only the rows that are wanted
+        and "USING" not in step  # a partial index has only the wanted rows
     ]
     assert scans == [], f"{name}: {steps}"
 

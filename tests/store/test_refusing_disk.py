@@ -1,4 +1,4 @@
-"""A real disk that refuses a sync: ext4 on a loop device whose backing store has no room for what is written."""
+"""A real disk that refuses a sync: ext4 on a loop device whose backing store has no space for the data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAYLOAD = '"' + "x" * 9000 + '"'
 
 
 class ThinDisk:
-    """A file system whose blocks get their room when they are first written, if there is any left."""
+    """A file system whose blocks are allocated when they are first written, if there is space left."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,7 +35,7 @@ class ThinDisk:
     def __enter__(self) -> ThinDisk:
         self._mount("tmpfs", self._backing, "-t", "tmpfs", "-o", f"size={40 * MIB},huge=never")
         self._image.write_bytes(bytes(32 * MIB))
-        # Everything but data has its room from the beginning: only data is refused.
+        # Everything but data is allocated from the start: only data is refused.
         _run("mkfs.ext4", "-q", "-O", "^has_journal", "-E", "nodiscard,lazy_itable_init=0", str(self._image))
         self._mount(str(self._image), self.mounted, "-o", "loop")
         return self
@@ -49,12 +49,12 @@ class ThinDisk:
         self._mounts.callback(_run, "umount", "-l", str(where))
 
     def trim(self) -> None:
-        """Give the room of blocks back that are not in use."""
+        """Release the space of unused blocks."""
         os.sync()
         _run("fstrim", str(self.mounted))
 
     def refuse(self) -> None:
-        """Let no block be written that has no room yet."""
+        """Refuse writes to blocks that are not allocated yet."""
         with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as filler:
             while filler.write(bytes(4096)):
                 continue
@@ -63,7 +63,7 @@ class ThinDisk:
         self._filler.unlink()
 
     def tasks_after_power_cut(self, database: Path) -> set[int]:
-        """The ids of the tasks that the disk has, without what is only in the system's cache."""
+        """Return the ids of the tasks on the disk, without data that is only in the system's cache."""
         shutil.copy(self._image, self._folder / "cut")
         self._mount(str(self._folder / "cut"), self._after, "-o", "loop")
         for suffix in ("", "-wal"):

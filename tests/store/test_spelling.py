@@ -1,4 +1,4 @@
-"""One text for both engines: what each macro becomes, and what is left alone."""
+"""One SQL text for both engines: the expansion of each macro, and text that must stay unchanged."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_statement_that_leaves_out_a_parameter_is_refused() -> None:
 
 
 def test_no_statement_reaches_sqlite_with_a_numbered_parameter() -> None:
-    # A version of Python that warns for them shows whether sessions use these texts: warnings are errors in tests.
+    # A version of Python that warns about them shows whether sessions use these texts: warnings are errors in tests.
     assert any(re.search(r"\?\d", text) for text in STATEMENTS.values())
     assert [name for name, text in STATEMENTS.items() if re.search(r"\?\d", positional(text).text)] == []
 

@@ -1,4 +1,4 @@
-"""The file itself: permissions, migrations, locks of other processes, faults in the middle."""
+"""The SQLite file: permissions, migrations, locks of other processes, and faults in the middle of a write."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_a_lock_held_by_another_process_delays_and_is_never_shown(path: st
 async def test_the_first_read_of_a_new_connection_waits_for_other_processes(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process may be recovering the log just then, which locks out readers, too."""
+    """Another process may be recovering the log just then, which locks out readers too."""
     patience: list[int] = []
     check = check_file_not_sealed
 
@@ -171,7 +171,7 @@ async def test_the_first_read_of_a_new_connection_waits_for_other_processes(
     left = store._connection.execute("PRAGMA busy_timeout").fetchone()
     await store.close()
     assert patience == [60_000]
-    assert left == (0,), "the writer waits by itself, where it does not hold up the loop"
+    assert left == (0,), "the writer waits in its thread, where it does not block the loop"
 
 
 async def test_a_lock_that_is_never_given_up_is_a_clear_error(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ async def test_a_lock_that_is_never_given_up_is_a_clear_error(path: str, monkeyp
     with pytest.raises(StoreBusy, match="another process"):
         await store.add([new_task()])
     other.execute("COMMIT")
-    assert await store.count(Filters()) == 0, "what was refused was not stored"
+    assert await store.count(Filters()) == 0, "a refused task is not stored"
     await store.add([new_task()])
     other.close()
     await store.close()
@@ -248,7 +248,7 @@ async def test_the_log_is_copied_back_and_stays_bounded(path: str) -> None:
 
 
 async def test_what_is_durable_survives_without_closing(path: str) -> None:
-    """A second connection sees what was acknowledged, as a process that comes after a kill would."""
+    """A second connection sees everything acknowledged, as a process after a kill would."""
     store = SqliteStore(path, "full", SystemClock())
     await store.open()
     (stored,) = await store.add([new_task()])
@@ -280,7 +280,7 @@ async def test_with_full_durability_nobody_is_answered_before_the_disk_has_it(
     while not told:
         await asyncio.sleep(0)
     assert await store.count(Filters()) == 1, "it is committed, and may already be dispatched"
-    assert not adding.done(), "but nobody was told that it is safe"
+    assert not adding.done(), "but it is not acknowledged as durable"
     may_sync.set()
     await adding
     assert synced.is_set()
@@ -313,7 +313,7 @@ def test_connections_never_copy_the_log_back_by_themselves_nor_map_the_file(path
     connection = connect(path)
     assert connection.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
     assert connection.execute("PRAGMA mmap_size").fetchone() == (0,)
-    # A commit reaches the log; forcing the log to the disk is the writer's own step.
+    # A commit reaches the log; syncing the log to the disk is a separate step of the writer.
     assert connection.execute("PRAGMA synchronous").fetchone() == (1,)
     connection.close()
 

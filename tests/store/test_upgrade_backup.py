@@ -1,4 +1,4 @@
-"""Before a file is upgraded it is copied beside itself; a killed upgrade leaves a usable file."""
+"""A file is copied beside itself before it is upgraded; a killed upgrade leaves a usable file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_an_upgrade_first_copies_the_file_as_it_was(file: Path, caplog: py
     made_at = copy_of(file).stat().st_mtime_ns
     async with Scheduler(file):
         pass
-    assert copy_of(file).stat().st_mtime_ns == made_at, "it is made once, not at each start"
+    assert copy_of(file).stat().st_mtime_ns == made_at, "the copy is made once, not at each start"
 
 
 async def test_the_copy_is_a_queue_that_opens(file: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What type checkers must accept, and the types they must see. Never run, only checked."""
+"""Programs that type checkers must accept, and the types they must infer. Never run, only checked."""
 
 from __future__ import annotations
 

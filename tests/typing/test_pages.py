@@ -17,7 +17,7 @@ SOURCE = Path(taskmill.__file__).parents[1]
 FOUND = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+): error: (?P<message>.+)$", re.MULTILINE)
 
 TOGETHER = "pages"
-"""Pages of one file each are checked in one run."""
+"""The folder of all pages that are one file; they are checked in one run."""
 
 
 def _written(folder: Path) -> dict[str, Path]:

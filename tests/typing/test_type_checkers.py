@@ -1,4 +1,4 @@
-"""Type checkers see the handler's own signature: wrong calls are found before they run."""
+"""Type checkers use the handler's own signature: they report wrong calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REJECTED = sorted((HERE / "rejected").glob("*.py"))
 MARK = re.compile(r"# refused$")
 
 Found = dict[str, dict[int, str]]
-"""What was reported: file name → line → message."""
+"""The reported errors: file name → line → message."""
 
 
 def _mypy(folder: Path) -> Found:
@@ -56,7 +56,7 @@ def _mypy(folder: Path) -> Found:
 
 
 def _pyright(folder: Path) -> Found:
-    # Pyright looks only below the folder of its settings.
+    # Pyright checks only files below the folder of its settings.
     for file in (ACCEPTED, *REJECTED):
         shutil.copy(file, folder)
     settings = {

@@ -1,4 +1,4 @@
-"""A scheduler with its page on a loopback port, in a thread of its own, and a Chromium to look at it."""
+"""A scheduler with its page on a loopback port, in a separate thread, and a Chromium to open it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def chromium() -> str | None:
 
 @contextlib.contextmanager
 def launched() -> Generator[Browser]:
-    """Start the Chromium of this machine; it downloads nothing and asks no other host."""
+    """Start the Chromium of this machine; it downloads nothing and contacts no other host."""
     found = chromium()
     if found is None:
         pytest.skip("no Chromium on this machine: install one, or name it in TASKMILL_CHROMIUM")
@@ -177,7 +177,7 @@ class Site:
 
 
 class Looker:
-    """One tab, and everything in it that must not happen: console errors, broken pages, requests elsewhere."""
+    """One tab, and a record of everything that must not happen: console errors, broken pages, requests elsewhere."""
 
     def __init__(self, browser: Browser, **settings: Any) -> None:
         self.context = browser.new_context(reduced_motion="reduce", **settings)

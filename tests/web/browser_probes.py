@@ -1,4 +1,4 @@
-"""Questions to a page in the browser, as functions in JavaScript: widths, places, contrast, names, brightness."""
+"""Probes of a page in the browser, as JavaScript functions: widths, places, contrast, names, brightness."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLACES = """() => [...document.querySelectorAll(".state-tile, .card")].map(node 
     const { x, y } = node.getBoundingClientRect();
     return [Math.round(x), Math.round(y)];
 })"""
-"""Where the tiles and cards are."""
+"""The positions of the tiles and cards."""
 
 NAMELESS = """() => [...document.querySelectorAll("button, a, input, select")]
     .filter(node => !node.getAttribute("aria-label") && !node.textContent.trim() && !node.labels?.length && !node.title)
@@ -25,7 +25,7 @@ NAMELESS = """() => [...document.querySelectorAll("button, a, input, select")]
 
 BRIGHTNESS = """() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g)
     .map(Number).reduce((sum, part) => sum + part) / 3"""
-"""How bright the ground is, from 0 to 255."""
+"""The brightness of the background, from 0 to 255."""
 
 NO_POLLING = """(() => {
     const original = window.setTimeout;
@@ -36,7 +36,7 @@ NO_POLLING = """(() => {
         return 0;
     };
 })()"""
-"""Run before the page: nothing happens later than in four seconds, so what changes was caused by an event."""
+"""Run before the page: timers of four seconds or more never fire, so every change was caused by an event."""
 
 CONTRASTS = """() => {
     const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });

@@ -44,7 +44,7 @@ PLACES = ["memory here", "file here", "file elsewhere", "postgres here", "postgr
 
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest) -> str:
-    """Where the store is and where the dispatcher runs."""
+    """The kind of the store, and where the dispatcher runs."""
     return str(request.param)
 
 
@@ -84,7 +84,7 @@ async def served(place: str, store: str) -> AsyncIterator[Served]:
 
 @pytest.fixture
 async def alone(tmp_path: Path) -> AsyncIterator[Served]:
-    """A page over a file that nothing dispatches, for rules that do not depend on the store."""
+    """A page over a file that no scheduler dispatches, for rules that do not depend on the store."""
     async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler:
         page = page_of(scheduler)
         async with over(page) as client:

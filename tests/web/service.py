@@ -1,4 +1,4 @@
-"""The program behind the page under test: a workload with a bit of everything, dispatched here or in another process.
+"""The program behind the page under test: a workload of many kinds of tasks, dispatched here or in another process.
 
 As a program, ``python -m tests.web.service STORE`` dispatches the store until it is terminated.
 """
@@ -41,7 +41,7 @@ async def watch(ctx: Context, folder: str) -> None:
 
 @sync.task
 async def sweep() -> None:
-    """Run by cron."""
+    """Do nothing; cron runs it."""
 
 
 def scheduler_of(store: str) -> Scheduler:

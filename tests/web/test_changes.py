@@ -1,4 +1,4 @@
-"""Changes of settings are compared before they are made, within bounds, and what an explanation suggests is applied."""
+"""Changes of settings are compared before they are made, within bounds, and suggestions of ``explain`` are applied."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def _fill(served: Served) -> None:
 
 
 async def _endless(served: Served) -> None:
-    """Submit what takes minutes to simulate: a frequent series, and a task that does not start before the horizon."""
+    """Submit work that takes minutes to simulate: a frequent series, and a task that starts only after the horizon."""
     await served.scheduler.group("backup").pause()
     await send.options(group="backup").submit("held")
     await send.options(every=0.1, key="often", run_after=3600).submit("often")
@@ -42,7 +42,7 @@ async def test_a_simulation_compares_waits_now_and_then_and_changes_nothing(serv
     found = await served.api.post("simulate", CAP)
     assert found["is_exact"] is place.endswith("here")
     (wait,) = [each for each in found["groups"] if each["name"] == "backup"]
-    assert found["groups"][0] == wait, "what changes comes first"
+    assert found["groups"][0] == wait, "the changed groups come first"
     assert 0 < wait["wait_p50"] <= wait["wait_p90"]
     assert found["total"] == len(found["groups"]) == 1, "only the group of the tasks that wait has waits"
     for run in (found["before"], found["after"]):
@@ -162,7 +162,7 @@ async def test_applied_changes_are_logged(alone: Served, caplog: pytest.LogCaptu
         await alone.api.post("groups/backup", {"cap": None})
     logged, removed = [record.getMessage() for record in caplog.records if record.name == "taskmill.audit"]
     assert logged == 'bearer at 127.0.0.1: apply {} {"groups":{"backup":{"cap":1}}}: done'
-    assert removed.endswith('{"cap":null}: done'), "what is removed is logged, too"
+    assert removed.endswith('{"cap":null}: done'), "a removal is logged too"
 
 
 # Remedies

@@ -1,4 +1,4 @@
-"""The description is what the server does: schemathesis sends what it allows and what it forbids."""
+"""The description matches the server: schemathesis sends requests that it allows and requests that it forbids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPERATIONS = [(path, method) for path, methods in document["paths"].items() for 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A page over a file with tasks in several states, on a thread of its own."""
+    """A page over a file with tasks in several states, in a separate thread."""
     path = tmp_path_factory.mktemp("described") / "tasks.db"
     ready, end = threading.Event(), threading.Event()
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""Events reach browsers over a real connection: live, continued, in bounded pieces, from other processes, redacted."""
+"""Events reach browsers over a real connection: live, resumed, in bounded batches, from other processes, redacted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Browser:
 
 
 def _tasks(messages: list[dict[str, Any]]) -> set[int]:
-    """Return the tasks that messages are about; those about groups are about none."""
+    """Return the tasks in messages; messages about groups have none."""
     return {message["task_id"] for message in messages if "task_id" in message}
 
 
@@ -105,7 +105,7 @@ async def test_a_busy_store_sends_a_part_and_says_so(tmp_path: Path) -> None:
             messages = await browser.until("EventsMissed")
             assert len(messages) <= 2 * MOST_AT_ONCE
             last = await send.submit("last")
-            # The listener rests for a moment, in which events are left out.
+            # The listener pauses for a moment, in which events are left out.
             submitting = asyncio.create_task(_submit_forever())
             while max(_tasks(messages)) <= last.id:
                 messages.append(await browser.next())

@@ -62,7 +62,7 @@ async def test_the_address_without_a_slash_leads_to_the_page(tmp_path: Path) -> 
 
 async def test_the_page_reads_beside_the_dispatcher_and_closes_with_it(tmp_path: Path) -> None:
     async with scheduler_of(str(tmp_path / "tasks.db")) as scheduler:
-        assert await scheduler._reader() is scheduler, "nothing to keep out of the way of"
+        assert await scheduler._reader() is scheduler, "without a dispatcher no separate reader is needed"
         async with scheduler.running():
             reader = await scheduler._reader()
             assert reader is not scheduler

@@ -1,4 +1,4 @@
-"""The rules that keep strangers out: tokens, cookies, hosts, origins, headers, limits, redaction and the audit log."""
+"""Access control: tokens, cookies, hosts, origins, headers, limits, redaction and the audit log."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_repeated_wrong_tokens_get_429_and_open_sessions_stay(alone: Serve
         wrong = await client.post("/api/session", json={"token": "guess"}, headers=SAME_ORIGIN)
         assert wrong.status_code == 401
     limited = await client.post("/api/session", json={"token": TOKEN}, headers=SAME_ORIGIN)
-    assert limited.status_code == 429, "even the right token has to wait, else the limit would tell it apart"
+    assert limited.status_code == 429, "even the right token has to wait; else the limit would reveal it"
     assert 0 < int(limited.headers["retry-after"]) <= 61
     assert (await client.get("/api/overview", headers=BEARER)).status_code == 429
     assert (await client.get("/api/overview")).status_code == 200, "the cookie of the session"

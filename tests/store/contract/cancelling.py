@@ -98,7 +98,7 @@ class CancellingAndUpkeep:
         assert [record.id for record in completed] == [ids[9], ids[7]]
         assert await store.count(Filters(status=Ending.COMPLETED)) == 2
         assert await store.count(Filters(status=Ending.FAILED)) == 5
-        assert (await store.stats("d::t")).count == 10, "statistics outlive what was pruned"
+        assert (await store.stats("d::t")).count == 10, "statistics include pruned tasks"
         assert await store.history(Filters(tags={"n": "1"})) == []
 
     async def test_pruning_by_age(self, store: Store) -> None:

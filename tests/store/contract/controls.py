@@ -189,7 +189,7 @@ class Controls:
         assert not await store.resume(G, NOW)
         assert await store.pause(G, NOW, None)
         assert not await store.pause(G, NOW + 5, NOW + 50)
-        assert (await store.controls()).pauses == {G: Pause(NOW, NOW + 50)}, "since when is kept, until when is new"
+        assert (await store.controls()).pauses == {G: Pause(NOW, NOW + 50)}, "the start is kept, the end is new"
         assert await store.resume(G, NOW + 10)
         assert not await store.resume(G, NOW + 11)
         assert (await store.controls()).pauses == {}
