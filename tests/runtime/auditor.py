@@ -1,8 +1,8 @@
-"""An auditor who watches a scheduler at work and knows by itself what may happen: limits, pauses, rates, deadlines.
+"""An auditor that observes a running scheduler and knows by itself what is allowed: limits, pauses, rates, deadlines.
 
-It is told of every start and ending by the handlers, and of every change of the rules by whoever makes it: what grows
-tighter counts once the verb has returned, what grows looser from before it is called. What is wrong is noted and not
-raised, so that the clock and the scheduler go on.
+Handlers report every start and ending to it, and the test reports every change of the rules: a stricter rule counts
+once the verb has returned, a looser one from before the call. Violations are recorded and not raised, so that the clock
+and the scheduler continue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEDULER: Scope = ("scheduler", "")
 
 
 class Job(NamedTuple):
-    """What is known of a submitted task."""
+    """The known properties of a submitted task."""
 
     group: str
     type: str
@@ -30,7 +30,7 @@ class Job(NamedTuple):
 
 
 class Live(NamedTuple):
-    """A handler at work."""
+    """A running handler."""
 
     attempt: int
     group: str
@@ -39,7 +39,7 @@ class Live(NamedTuple):
 
 
 class Bucket:
-    """A token bucket in exact numbers, and every start since its limit was set."""
+    """A token bucket with exact fractions, and every start since its limit was set."""
 
     def __init__(self, limit: RateLimit, level: Fraction, now: int) -> None:
         self.limit = limit
@@ -56,7 +56,7 @@ class Bucket:
         self.starts.append(now)
 
     def is_kept(self) -> bool:
-        """Whether no window that ends with the last start has more of them than the burst and the rate allow."""
+        """True if no window that ends with the last start has more starts than the burst and the rate allow."""
         last = len(self.starts) - 1
         return all(
             last - first + 1
@@ -67,7 +67,7 @@ class Bucket:
 
 
 class Auditor:
-    """Knows the rules, watches what runs, and notes what is wrong."""
+    """Knows the rules, observes the running tasks, and records violations."""
 
     def __init__(self, slots: int) -> None:
         self.wrong: list[str] = []
@@ -77,13 +77,13 @@ class Auditor:
         self.jobs: dict[int, Job] = {}
         self.live: dict[int, Live] = {}
         self.generation = 0
-        """Handlers of a scheduler that was killed no longer count."""
+        """Number of kills; handlers of an earlier generation are ignored."""
         self.preempted: set[int] = set()
         self.paused_series: set[str] = set()
         """Task types whose only series is paused."""
         self.starts = 0
         self.checks: Counter[str] = Counter()
-        """How often there was something to check, by what it was."""
+        """How often each rule was checked."""
         self._pauses: dict[Scope, list[tuple[int, int | None]]] = {}
         self._attempts: dict[int, int] = {}
 
@@ -112,7 +112,7 @@ class Auditor:
         return span[1] is None or span[1] > now
 
     def limit(self, scope: Scope, limit: RateLimit | None, now: int) -> None:
-        """A bucket keeps what it holds when its limit changes, as far as it fits."""
+        """Set a limit; the bucket keeps its permits, as far as they fit."""
         before = self.rates.pop(scope, None)
         if limit is not None:
             level = Fraction(limit.capacity) if before is None else min(before.level(now), Fraction(limit.capacity))
@@ -122,7 +122,7 @@ class Auditor:
         self.generation += 1
         self.live.clear()
 
-    # What happens
+    # Reports of handlers
 
     def started(self, record: TaskRecord, now: int) -> None:
         self.starts += 1
@@ -162,7 +162,7 @@ class Auditor:
         self.live.pop(id, None)
 
     def deadline(self, id: int, now: int) -> int | None:
-        """When a task expires: its time, and all the time in which anything paused it."""
+        """Return when a task expires: its time-to-live, extended by all the time in which it was paused."""
         job = self.jobs[id]
         if job.ttl is None:
             return None
@@ -177,7 +177,7 @@ class Auditor:
             reached = max(reached, until)
         return job.created_at + job.ttl + frozen
 
-    # Looking, when all has settled
+    # Checks, when nothing is in progress
 
     async def look(self, scheduler: Scheduler, now: int) -> None:
         active = {record.id: record for record in await scheduler.tasks()}

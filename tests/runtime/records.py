@@ -1,4 +1,4 @@
-"""What tests ask about the records of tasks."""
+"""Helpers that read the records of tasks."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ async def active(scheduler: Scheduler, id: int) -> TaskRecord:
 
 
 async def only_active(scheduler: Scheduler) -> TaskRecord:
-    """The only active task."""
+    """Return the only active task."""
     (record,) = await scheduler.tasks()
     return record
 
 
 async def endings(scheduler: Scheduler) -> list[tuple[int, str]]:
-    """Id and ending of all that ended, by id."""
+    """Return the id and the ending of all ended tasks, by id."""
     return sorted((record.id, str(record.ending)) for record in await scheduler.history())
 
 
 async def sees_a_dispatcher(scheduler: Scheduler) -> None:
-    """Wait until it does: word of a node needs a moment to get around."""
+    """Wait until this scheduler knows of a dispatcher: news of a node takes a moment."""
     while not (await scheduler.snapshot()).has_dispatcher:
         await asyncio.sleep(0.01)

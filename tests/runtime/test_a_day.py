@@ -1,6 +1,6 @@
-"""A day in the life of a scheduler: all that can be set, paused, limited and killed is, under the eyes of an auditor.
+"""A simulated day of a scheduler: everything is set, paused, limited and killed at random, while an auditor checks.
 
-``TASKMILL_SEEDS`` names the days to simulate (``TASKMILL_SEEDS=1,2,3``), ``TASKMILL_HOURS`` how long each is.
+``TASKMILL_SEEDS`` lists the seeds of the days (``TASKMILL_SEEDS=1,2,3``), ``TASKMILL_HOURS`` is the length of each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RATES = [RateLimit(1, 30), RateLimit(3, 60, burst=1), RateLimit(2, 10, burst=5)]
 
 
 class Day:
-    """One simulated day on one file after another: a killed scheduler goes on with a copy of its file."""
+    """One simulated day on one file after another: after a kill it continues with a copy of the file."""
 
     def __init__(self, seed: int, folder: Path, hours: int) -> None:
         self.chance = random.Random(seed)
@@ -70,7 +70,7 @@ class Day:
         self.tick = two.task(name="tick")(work)
         return [one, two]
 
-    # Its life
+    # Opening and closing
 
     async def open(self) -> None:
         self.scheduler = Scheduler(
@@ -132,7 +132,7 @@ class Day:
             await self.close()
 
     def verbs(self) -> dict[str, tuple[Any, int]]:
-        """What may happen next, and how often it does beside the others."""
+        """Return the possible actions with their relative frequencies."""
         return {
             "submit": (self.submit, 6),
             "preempt": (self.preempt, 4),
@@ -148,7 +148,7 @@ class Day:
             "kill": (self.kill, 1),
         }
 
-    # What happens
+    # Actions
 
     async def submit(self) -> None:
         chance = self.chance
@@ -229,7 +229,7 @@ class Day:
     async def limit(self) -> None:
         rate = self.chance.choice([None, None, *RATES])
         await self.settle()
-        # No time passes here, so nothing starts by either limit that the other forbids: both have settled.
+        # No time passes here: nothing starts between the change in the scheduler and the change in the auditor.
         await self.scheduler.pause()
         if self.chance.random() < 0.5:
             scope = ("group", self.chance.choice(GROUPS))
@@ -251,7 +251,7 @@ class Day:
     async def set_priority(self) -> None:
         for id in self._some_jobs():
             if self.auditor.jobs[id].priority == 0:
-                continue  # a preemptor stays one, or whoever made way for it would return
+                continue  # a preemptor stays one; otherwise the tasks it preempted would return
             try:
                 await self.scheduler.set_priority(id, self.chance.choice([1, 64, 128, 192]))
             except InvalidState:
@@ -280,7 +280,7 @@ class Day:
         await self.open()
 
     async def kill(self) -> None:
-        """The file as it is now is what a process killed now would leave."""
+        """Continue with the file as it is now, which equals that of a killed process."""
         await self.settle()
         self.files += 1
         left = self.file
@@ -304,4 +304,4 @@ async def test_nothing_that_is_promised_is_broken_in_a_day(seed: int, tmp_path: 
     if day.hours >= 24:
         assert day.auditor.starts > 1000
         unseen = {"deadline", "expired", "free slot", "preempted", "return"} - {*day.auditor.checks}
-        assert not unseen, "this day was too quiet to say anything"
+        assert not unseen, "this day was too quiet to prove anything"

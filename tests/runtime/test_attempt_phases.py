@@ -16,7 +16,7 @@ from taskmill.runtime.attempt import FOLLOWS, Attempt, Phase
 
 
 def _reached(start: Phase, without: Iterable[tuple[Phase, Phase]] = ()) -> set[Phase]:
-    """Return the phases that can come after ``start``."""
+    """Return the phases that can follow ``start``."""
     found: set[Phase] = set()
     ahead = [start]
     while ahead:

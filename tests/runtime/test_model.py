@@ -27,7 +27,7 @@ scripts = st.lists(st.sampled_from(["ok", "fail", "later", "give up"]), max_size
 
 @dataclass
 class ModelTask:
-    """A task as a person would keep book of it."""
+    """The expected state of a task."""
 
     id: int
     key: str | None
@@ -48,7 +48,7 @@ class ModelTask:
 
 @dataclass
 class Model:
-    """The whole queue, in memory, one task at a time."""
+    """The expected state of the queue, which runs one task at a time."""
 
     now: float = 0
     tasks: dict[int, ModelTask] = field(default_factory=dict[int, ModelTask])
@@ -58,7 +58,7 @@ class Model:
         return next((t for t in self.tasks.values() if t.is_active and key is not None and t.key == key), None)
 
     def expire(self) -> None:
-        """Past its deadline a task has ended, whether or not something runs."""
+        """End all tasks past their deadline, whether or not a scheduler dispatches."""
         for task in self.tasks.values():
             if task.is_active and task.expires_at is not None and task.expires_at <= self.now:
                 task.state = "expired"

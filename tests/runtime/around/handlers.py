@@ -1,4 +1,4 @@
-"""Handlers that worker processes import by name, and that tell which task they run for."""
+"""Handlers that worker processes import by name, and that return which task they run for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fields_logged() -> list[Any]:
 
 
 def told() -> dict[str, Any]:
-    """Return what the running code can know about its task."""
+    """Return what the running code knows about its task."""
     record = taskmill.current_task()
     assert record is not None
     return {

@@ -1,4 +1,4 @@
-"""A middleware that is no middleware fails the attempt with an error that names it."""
+"""An invalid middleware fails the attempt with an error that names it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.runtime.around.test_middleware import as_async, as_thread, domain_of,
 
 
 class Nameless:
-    """A middleware without a name of its own that returns nothing."""
+    """A middleware without a name, which returns nothing."""
 
     def __call__(self, _ctx: Context) -> None: ...
 

@@ -1,4 +1,4 @@
-"""A handler that raises what ends a program fails alone; a cancellation from outside is no failure."""
+"""A handler that raises an exception for ending a program fails alone; a cancellation from outside is no failure."""
 
 from __future__ import annotations
 

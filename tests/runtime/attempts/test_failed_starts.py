@@ -1,4 +1,4 @@
-"""A start that fails, wherever it does, gives the right to dispatch back."""
+"""A start that fails, at any point, releases the right to dispatch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _scheduler(path: Path, pressure: tuple[Hesitating, ...] = ()) -> Scheduler:
 
 
 class Hesitating:
-    """A source of pressure that does not answer before it is told to, so that a start has to wait for it."""
+    """A source of pressure that answers only when the test lets it, so that a start has to wait for it."""
 
     name = "hesitating"
 
@@ -68,7 +68,7 @@ async def test_a_step_that_the_store_refuses_leaves_the_right_free(path: Path, s
     async with _scheduler(path) as scheduler, _scheduler(path) as other:
         await scheduler.submit(WORK)
         with raw(path) as connection:
-            # As a dispatcher that was killed leaves it.
+            # The file of a dispatcher that was killed.
             connection.execute("UPDATE taskmill_task SET status = 'running', attempt = 1, started_at = created_at")
         with refusing(path, *STEPS[step]):
             for _ in range(2):

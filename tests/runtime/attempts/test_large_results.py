@@ -65,7 +65,7 @@ async def test_a_shutdown_stores_every_result_however_slowly_that_goes(monkeypat
 
         async def turn(turn: Turn) -> TurnResult:
             if turn.judged:
-                # As a disk would that has much to do: more turns than a shutdown has patience for.
+                # As on a busy disk: more turns than the shutdown waits for.
                 await asyncio.sleep(0.15)
             return await whole(turn)
 

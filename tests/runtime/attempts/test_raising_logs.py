@@ -1,4 +1,4 @@
-"""Nothing that a program plugs in keeps a task running or takes its slot: logging, exceptions, key functions."""
+"""Code that a program plugs in cannot keep a task running or its slot taken: logging, exceptions, key functions."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Exits(Exception):
 
 class Lazy(RetryLater):
     def __init__(self) -> None:
-        """Never calls that of RetryLater."""
+        """Do not call the method of RetryLater."""
 
 
 class Odd(str):
@@ -204,7 +204,7 @@ async def test_a_key_function_that_raises_holds_up_no_other_cron_task(manual_clo
 
 
 class Unspeakable:
-    """A source of pressure whose name cannot be read after it was checked."""
+    """A source of pressure whose name cannot be read once it was checked."""
 
     reads = 0
 

@@ -1,4 +1,4 @@
-"""Turns that the store refuses, and verdicts that do not count: nothing starts out of order or is charged twice."""
+"""Turns that the store refuses, and verdicts that are ignored: no task starts out of order or is charged twice."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_verdict_that_a_stop_request_defeats_charges_its_group_once(
         order.append(ctx.task.group)
         await manual_clock.sleep(1)
         if defeated:
-            # Another process cancels the task in the moment in which the handler ends: its verdict does not count.
+            # Another process cancels the task at the moment when the handler ends: its verdict is ignored.
             with raw(file) as connection:
                 connection.execute("UPDATE taskmill_task SET stop = 'cancel' WHERE id = ?", (ctx.task.id,))
 
@@ -99,7 +99,7 @@ async def test_a_verdict_that_a_stop_request_defeats_charges_its_group_once(
 
 
 async def _time_out(scheduler: Scheduler, clock: ManualClock, file: Path, verb: str, table: str) -> float:
-    """Run until idle for at most 5 s while the store refuses something; returns how long that took."""
+    """Run until idle for at most 5 s while the store refuses a statement; return how long that took."""
     with refusing(file, verb, table):
         since = clock.monotonic()
         running = asyncio.create_task(scheduler.run_until_idle(timeout=5))

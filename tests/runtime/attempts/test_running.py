@@ -230,5 +230,5 @@ async def test_a_hundred_thousand_reports_cost_a_handful_of_writes(
     assert record.progress is not None
     assert (record.progress.fraction, record.progress.done_bytes) == (0.4, 400)
     told = [await anext(listener) for _ in range(3)]
-    # The clock stands still: one write for the first report, one for the last word.
+    # The clock stands still: one write for the first report, one for the last.
     assert [type(event) for event in told] == [TaskProgressed, TaskProgressed, TaskCompleted]

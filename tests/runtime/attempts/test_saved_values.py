@@ -1,4 +1,4 @@
-"""``ctx.saved`` and ``ctx.replaced`` are JSON values like any other: a handler may return, save and pass them on."""
+"""``ctx.saved`` and ``ctx.replaced`` are plain JSON values: a handler may return, save and pass them on."""
 
 from __future__ import annotations
 

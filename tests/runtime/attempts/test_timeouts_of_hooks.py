@@ -1,4 +1,4 @@
-"""The timeout of a task counts for ``finalize`` and hooks as for its handler, on an idle scheduler too."""
+"""The timeout of a task also applies to ``finalize`` and hooks, on an idle scheduler too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine that the test plays: what it is doing, and how hard pressed it is."""
+"""A machine that the test controls: its readings, and its pressure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from taskmill.testing import ManualClock
 
 MB = 1_000_000
 CAPACITY = IoBudget(disk_write=100 * MB)
-"""Bytes per second: 160 MB may be under way at once."""
+"""Bytes per second: 160 MB may be in progress at once."""
 
 
 class PlayedMachine:
-    """Says what it was told to say."""
+    """A sampler with the readings and pressures that the test sets."""
 
     def __init__(self) -> None:
         self.reading = Reading()
@@ -34,7 +34,7 @@ class PlayedMachine:
 
 
 async def until(clock: ManualClock, condition: Callable[[], Awaitable[bool]], most: int = 60) -> None:
-    """Let seconds pass until something is so."""
+    """Advance the clock second by second until a condition is true."""
     for _ in range(most):
         if await condition():
             return
@@ -47,7 +47,7 @@ async def statuses(scheduler: Scheduler, *ids: int) -> list[str]:
 
 
 class Gate:
-    """Handlers that end when they are told to."""
+    """Handlers that end when the test lets them."""
 
     def __init__(self) -> None:
         self.running: dict[str, asyncio.Event] = {}
@@ -66,7 +66,7 @@ class Gate:
             self.running[name].set()
 
     async def end_all(self, clock: ManualClock) -> None:
-        """Let everyone end, and those who start then, until nobody is left."""
+        """Let all handlers end, and those that start then, until none is left."""
         while self.running:
             self.end(*self.running)
             await clock.advance(1)

@@ -1,4 +1,4 @@
-"""What watches the machine may fail, hang or lie: work goes on, and is held again when there is reason."""
+"""Samplers and sources may fail, hang or return nonsense: work continues, and is held again when there is a reason."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.runtime.records import sees_a_dispatcher
 
 @pytest.fixture
 def stuck() -> Iterator[threading.Event]:
-    """Whoever waits for it is let go after the test."""
+    """An event that is set after the test, so that waiting threads end."""
     event = threading.Event()
     yield event
     event.set()
 
 
 class Hanging:
-    """A source of pressure and a sampler that answer when they are let."""
+    """A source of pressure and a sampler that block until the test lets them answer."""
 
     name = "hanging"
 
@@ -103,7 +103,7 @@ async def test_who_never_answers_delays_neither_start_nor_stop_on_the_real_clock
         handle = await work.submit()
         async with scheduler.running():
             result = await handle.result(timeout=20)
-        # Stopped while it is being started.
+        # Stop while it is starting.
         running = asyncio.create_task(scheduler.run())
         await asyncio.sleep(0)
         await scheduler.stop()
@@ -173,7 +173,7 @@ async def test_a_source_that_says_nothing_sensible_holds_nobody_until_it_does(
         started.append(list(gate.started))
         await gate.end_all(clock)
     assert started[:2] == [[], ["first"]]
-    assert started[2] == ["first"], "the others are still asked, and it counts when it answers"
+    assert started[2] == ["first"], "the other sources are still read, and this one counts when it answers"
     assert started[3] == ["first", "second"]
 
 

@@ -1,4 +1,4 @@
-"""Who waits for the machine keeps nobody else waiting without need."""
+"""A task that waits for the machine delays no other task without need."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_no_room_is_kept_for_a_task_that_may_not_start_any_more(
         await clock.advance(1)
         after = list(gate.started)
         await gate.end_all(clock)
-    assert before == ["running"], "the more urgent one is served first"
+    assert before == ["running"], "the more urgent one is first"
     assert after == ["running", "small"]
 
 
@@ -69,7 +69,7 @@ async def test_no_room_is_kept_for_a_task_that_waits_for_the_pressure_to_fall(
     ):
         await submit(scheduler, "running", 100, priority=Priority.HIGH)
         await clock.advance(0)
-        # It stands before the other in the turns of the groups, though it is not more urgent.
+        # It comes before the other in the turns of the groups, though it is not more urgent.
         await submit(scheduler, "large", 150, priority=Priority.NORMAL)
         await submit(scheduler, "small", 50, priority=Priority.NORMAL + 1)
         await clock.advance(1)
@@ -135,7 +135,7 @@ async def test_nobody_makes_way_for_an_urgent_task_that_would_not_fit_all_the_sa
         urgent = await submit(scheduler, "urgent", mb, priority=Priority.CRITICAL)
         await clock.advance(1)
         held = await statuses(scheduler, quiet, urgent)
-        # Another arrival makes everyone be looked at again.
+        # Another submission makes the picker check all waiting tasks again.
         await submit(scheduler, "another", 5, priority=Priority.LOW)
         await clock.advance(1)
         again = await statuses(scheduler, quiet, urgent)
@@ -259,7 +259,7 @@ async def test_what_was_seen_before_holds_nobody_where_nobody_watches(
             await clock.advance(1)
             noted = await scheduler._store.machine()
         if killed:
-            # As it would be if nobody had been left to tidy up.
+            # The store as if the process had not cleaned up.
             assert noted is not None
             await scheduler._store.note_machine(noted)
     async with a_scheduler(gate, clock, file, max_concurrency=1) as scheduler, Scheduler(file) as elsewhere:
@@ -275,4 +275,4 @@ async def test_what_was_seen_before_holds_nobody_where_nobody_watches(
     assert pressure == {}
     assert known is not None
     assert noted is not None
-    assert known.known == noted.known, "what was learned is kept for those who watch again"
+    assert known.known == noted.known, "learned capacities are kept for the next dispatcher that measures"

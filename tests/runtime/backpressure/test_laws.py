@@ -1,4 +1,4 @@
-"""Laws of waiting for the machine, whatever happens: pressure and budgets hold whom they should, and nobody else."""
+"""Laws of waiting for the machine: pressure and budgets hold exactly the tasks that they should."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.one_engine("no store is opened")
 
 MB = 1_000_000
 CAPACITY = Capacity(disk_read=50.0 * MB, disk_write=100.0 * MB)
-"""80 MB read and 160 MB written at once; the network is not known."""
+"""80 MB read and 160 MB written at once; the network is unknown."""
 
 budgets = st.one_of(
     st.none(),
@@ -99,7 +99,7 @@ courteous_stories = st.builds(
 )
 
 
-# What is true, said anew here and not by asking whom we judge.
+# The rules, written a second time, independently of the code under test.
 
 
 def is_held_by_pressure(world: World, effective: int) -> bool:
@@ -108,7 +108,7 @@ def is_held_by_pressure(world: World, effective: int) -> bool:
 
 
 def allowed(world: World) -> dict[str, float | None]:
-    """By axis, what may be under way at once; ``None``: that is not known."""
+    """Return, by axis, the bytes that may be in progress at once; None if the capacity is unknown."""
     capacity = UNKNOWN_CAPACITY if world.seen is None else world.seen.capacity
     return {axis: int(rate * WINDOW_SECONDS * SHARE) if (rate := capacity.on(axis)) else None for axis in AXES}
 
@@ -119,7 +119,7 @@ def moved_on(axis: str, those: Iterable[Running]) -> list[int]:
 
 
 def ready(world: World) -> list[tuple[Lane, Place]]:
-    """Waiting tasks in sight that nothing holds but, perhaps, their budgets."""
+    """Return the waiting tasks in the front that only their budgets may hold."""
     return [
         (lane, place)
         for lane, place in world.startable()
@@ -142,7 +142,7 @@ def test_nobody_starts_who_waits_for_the_pressure_to_fall_or_does_not_fit(
             started = next(task for task in world.running if task.id == pick.id)
             for axis, most in allowed(world).items():
                 beside, own = moved_on(axis, before), moved_on(axis, [started])
-                assert not own or not beside or most is None or sum(beside + own) <= most, "no lone task, and no room"
+                assert not own or not beside or most is None or sum(beside + own) <= most, "neither alone nor fitting"
             before.append(started)
 
 
@@ -171,11 +171,11 @@ def test_no_task_is_held_on_an_axis_where_it_has_no_budget_and_one_always_runs(
                 axis
                 for axis, most in allowed(world).items()
                 if (own := getattr(budget, axis)) and most is not None
-                # Room is kept on every axis for one that waits because of another axis.
+                # Capacity is kept on every axis for a task that waits because of another axis.
                 if (beside := moved_on(axis, world.running) + [wanted for o in others if (wanted := getattr(o, axis))])
                 if sum(beside) + own > most
             ]
-            assert reasons, "neither what runs nor what is before it leaves no room"
+            assert reasons, "it fits beside the running tasks and those before it"
 
 
 @settings(max_examples=75)
@@ -192,14 +192,14 @@ def test_every_queue_drains_when_the_pressure_has_fallen(declared: Declared, fro
     capacity = UNKNOWN_CAPACITY if world.seen is None else world.seen.capacity
     world.see(Look(0.2, capacity))
     left = sum(1 for _ in world.waiting())
-    # A permit a step at least, be it that of the slowest rate.
+    # At least one permit per step, even with the slowest rate.
     for _ in range(left + 2):
         world.fill()
         for task in list(world.running):
             world.end(task)
         passes(12_000)(world)
     assert list(world.waiting()) == []
-    assert world.load.io.amounts == [0, 0, 0, 0], "who ended gives back what it had"
+    assert world.load.io.amounts == [0, 0, 0, 0], "an ended task returns its budget"
     assert world.load.io.counts == [0, 0, 0, 0]
 
 
@@ -223,7 +223,7 @@ one_group_steps = st.one_of(
 @settings(max_examples=150)
 @given(alone, st.lists(one_group_steps, min_size=5, max_size=25))
 def test_a_picker_made_anew_would_start_nothing_that_this_one_holds_back(declared: Declared, story: list[Step]) -> None:
-    """In one group, where the order of the queue is the same for both."""
+    """Checked in one group, where the order of the queue is the same for both."""
     world = World(declared)
     for step in [sees(Look(capacity=CAPACITY)), *story]:
         step(world)

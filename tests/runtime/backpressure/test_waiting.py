@@ -1,4 +1,4 @@
-"""Tasks wait for the machine: for pressure to fall, and for room for their IO."""
+"""Tasks wait for the machine: for pressure to fall, and for capacity for their IO."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_what_does_not_fit_beside_running_tasks_waits_for_them(
             gate.end(name)
     assert together == ["first", "no budget"]
     assert [hold.reason for hold in said.holds if hold.reason == "io"] or said.ahead
-    assert then == ["first", "no budget", "second", "third"], "the order of the queue stands"
+    assert then == ["first", "no budget", "second", "third"], "the order of the queue is kept"
 
 
 async def test_one_task_may_always_run_however_large(machine: PlayedMachine, gate: Gate, clock: ManualClock) -> None:
@@ -247,4 +247,4 @@ async def test_who_made_way_for_pressure_returns_when_it_falls_whoever_else_runs
     assert calm == ["running", "running"], "the pressure has fallen, and there is a slot"
     assert preempted == ["paused", "running", "running"]
     assert "for a more urgent task" in str(said)
-    assert still == ["paused", "running"], "for a task it stays away as long as one runs, however calm it is"
+    assert still == ["paused", "running"], "it stays preempted while the more urgent task runs, at any pressure"

@@ -228,7 +228,7 @@ async def test_another_scheduler_on_the_file_can_cancel_a_running_task(tmp_path:
 
 
 async def test_a_cancellation_that_loses_its_process_still_runs_the_hook(tmp_path: object) -> None:
-    """The request is durable: whoever dispatches next runs the hook and records the ending."""
+    """The request is durable: the next dispatcher runs the hook and records the ending."""
     domain = Domain("d")
     hooked: list[str] = []
     ran: list[int] = []

@@ -1,4 +1,4 @@
-"""A task that has started before and now waits may hold something open: its ``on_cancel`` runs before it ends."""
+"""A waiting task that has started before may hold resources: its ``on_cancel`` runs before it ends."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_the_hook_runs_when_something_dispatches(
     handle = await uploads.upload.submit("a")
     await scheduler.run_until_idle()
     assert await handle.cancel()
-    assert await handle.cancel(), "it has not ended, and is asked no second thing"
+    assert await handle.cancel(), "it has not ended; the second request changes nothing"
     assert (await active(scheduler, handle.id)).attempt == 1
     other = await uploads.upload.submit("a")
     assert other.kind == "inserted", "it gave up its key"
@@ -255,7 +255,7 @@ async def test_the_hook_of_a_recurring_task_between_retries_runs_when_the_series
 
 
 class Family:
-    """A parent with one child between retries and, if asked, one that gives up later."""
+    """A parent with one child that waits for a retry and, optionally, one that gives up later."""
 
     def __init__(self, *, parent_hook: bool, child_hook: bool = True, fails: bool = False) -> None:
         self.domain = domain = Domain("d")

@@ -1,4 +1,4 @@
-"""Closing ends, on every clock and whatever handlers do about it."""
+"""Closing ends in bounded time, on every clock and whatever handlers do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STILL = 0.4
 
 @pytest.fixture(autouse=True)
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the waits in real time; that they end is tested, not how long they last."""
+    """Shorten the waits in real time: the test is about whether they end, not how long they last."""
     monkeypatch.setattr(upkeep, "STILL", STILL)
     monkeypatch.setattr(attempts, "ABANDON_HOOK_AFTER", STILL)
 
@@ -145,7 +145,7 @@ async def test_a_handler_that_swallows_cancellation_is_back_in_the_queue_after_t
         await asyncio.sleep(0.1)
         left = [task for task in asyncio.all_tasks() if task.get_name() == "d::deaf"]
     assert (record.status, record.retries) == ("pending", 0)  # type: ignore[union-attr]
-    assert steps == after, "nothing of it runs any more, so the next attempt may begin"
+    assert steps == after, "its code has stopped, so the next attempt may begin"
     assert left == []
 
 

@@ -1,4 +1,4 @@
-"""Whoever starts after a crash reads in the log what was found."""
+"""A dispatcher that starts after a crash logs what it recovered."""
 
 from __future__ import annotations
 

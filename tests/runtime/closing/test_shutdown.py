@@ -1,4 +1,4 @@
-"""Shutdown is bounded and costs nothing; recovery costs nothing; poison is quarantined."""
+"""Shutdown is bounded; shutdown and recovery use no retry; poison is quarantined."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_a_second_stop_can_only_shorten_the_time_that_handlers_have(tmp_pa
         await endless.submit()
         running = asyncio.create_task(scheduler.run())
         await started.wait()
-        # Both are requested before the loop has noticed the first.
+        # Both stops are requested before the loop has noticed the first.
         stops = [asyncio.create_task(scheduler.stop(grace)) for grace in (0, 60)]
         await asyncio.wait_for(asyncio.gather(running, *stops), 20)
 
@@ -183,7 +183,7 @@ async def test_tasks_of_a_dead_dispatcher_run_again_without_cost_and_poison_is_q
     for crashes in (1, 2):
         await crash()
         async with Scheduler(tmp_path / "t.db", domains=[domain]) as scheduler:
-            # Whoever dispatches has noticed.
+            # By now the dispatcher has noticed.
             await scheduler.run_until_idle()
             record = await scheduler.get(handle.id)
             assert (record.status, record.retries, record.attempt) == ("paused", 0, crashes)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Controls at random on a running scheduler: what they forbid never happens, and nothing is left behind."""
+"""Random controls on a running scheduler: forbidden starts never happen, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TTL_MS = 4000
 
 
 class Trial:
-    """Knows what is allowed at each moment, and takes note of what starts nevertheless."""
+    """Knows what is allowed at each moment, and records starts that are not."""
 
     def __init__(self, clock: ManualClock, seed: int) -> None:
         self.clock = clock
@@ -36,10 +36,10 @@ class Trial:
         self.slots = 3
         self.born: dict[int, int] = {}
         self.still: dict[int, list[tuple[int, int]]] = {}
-        """When a task was paused with others and not running, in milliseconds."""
+        """Milliseconds in which each task was paused and not running."""
         self.at_work: set[int] = set()
         self.claimed: set[int] = set()
-        """Tasks that were claimed when a control returned; the first line of their handlers may come a moment later."""
+        """Tasks that were already claimed when a control returned; their handlers may begin a moment later."""
         self.known: dict[int, tuple[str, str]] = {}
         self.domains = [self._domain(name) for name in DOMAINS]
 
@@ -102,7 +102,7 @@ class Trial:
             self.running[scope] -= 1
 
     async def let_pass(self, ms: int) -> None:
-        """One millisecond at a time is slow; nothing of the model changes between the ends of pauses."""
+        """Advance the clock, from one end of a pause to the next: the model does not change in between."""
         left = ms
         while left:
             ends = [round(until * 1000) for until in self.paused.values() if until is not None]

@@ -1,4 +1,4 @@
-"""Caps, concurrency and priorities that are changed while tasks run, and cancelling by what tasks have in common."""
+"""Caps, concurrency and priorities that are changed while tasks run, and cancelling by common properties."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_domain_keeps_the_cap_it_declares(
         await manual_clock.advance(1)
         seen = (capped.running, free.running)
         await manual_clock.advance(100)
-    assert seen == (2, 3), "what the domain may not use goes to others, of the same group too"
+    assert seen == (2, 3), "slots that the domain may not use go to others, of the same group too"
     assert capped.most == 2
     assert len(capped.order) == len(free.order) == 10
 

@@ -1,4 +1,4 @@
-"""A workbench for cron tests: a clock at ten o'clock, handlers that note when they begin, and what was fired."""
+"""A setup for cron tests: a clock at ten o'clock, handlers that record when they begin, and the fired occurrences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Bench:
         return self.clock.now().strftime("%H:%M:%S")
 
     def handler(self, *plans: float | Exception, name: str = "") -> Callable[[], Awaitable[None]]:
-        """Notes its start; the runs last so many seconds or raise, in order, and those after them succeed at once."""
+        """Return a handler that records its start; its runs last some seconds or raise, in order, and then succeed."""
         left = list(plans)
 
         async def handle() -> None:
@@ -40,6 +40,6 @@ class Bench:
 
 
 async def heard(events: Listener[Any]) -> list[tuple[str, str]]:
-    """The name and the occurrence of everything fired so far; nothing is heard after that."""
+    """Close a listener; return the name and the occurrence of everything fired so far."""
     await events.aclose()
     return [(event.name, event.occurrence.strftime("%H:%M")) async for event in events if isinstance(event, CronFired)]

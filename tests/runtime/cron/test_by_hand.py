@@ -1,4 +1,4 @@
-"""``run_cron``: a cron task is fired once now, beside its schedule."""
+"""``run_cron`` fires a cron task once now, besides its schedule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HALF_PAST = datetime(2030, 1, 1, 12, 30, tzinfo=UTC)
 
 
 class Hourly:
-    """A cron task of every hour, which notes when it ran."""
+    """An hourly cron task that records when it ran."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.ran: list[datetime] = []
@@ -90,7 +90,7 @@ async def test_an_occurrence_that_passes_before_it_starts_is_not_swallowed(tmp_p
         assert hourly.minutes == []
         async with scheduler.running():
             await clock.advance("1m")
-    assert hourly.minutes == [31, 31], "the run by hand, then the occurrence of one o'clock"
+    assert hourly.minutes == [31, 31], "the manual run, then the occurrence of one o'clock"
 
 
 async def test_a_failed_run_is_retried_and_a_run_by_hand_replaces_the_retry() -> None:

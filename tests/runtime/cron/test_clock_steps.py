@@ -1,4 +1,4 @@
-"""Cron tasks and a wall clock that is stepped: it is noticed in time, whatever sleeps and whoever refuses."""
+"""A step of the wall clock is noticed in time by cron, whatever sleeps and even if the store refuses the change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.runtime.cron.bench import TEN, Bench
 
 HOURLY = "0 * * * *"
 LONGEST_DELAY = 60
-"""What a step of the clock, or a suspended machine, may delay a cron task by, in seconds."""
+"""The longest delay of a cron task by a step of the clock or a suspended machine, in seconds."""
 
 
 class SteppedClock(SystemClock):
-    """The system's clock, begun a minute after ten; it can be put forward while others wait on it."""
+    """The system's clock, started a minute after ten; the test can put it forward while others wait on it."""
 
     def __init__(self) -> None:
         self.step = timedelta()

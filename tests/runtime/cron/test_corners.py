@@ -83,7 +83,7 @@ async def test_what_another_process_cancels_before_it_starts_comes_again(tmp_pat
             await other.cancel(waiting.id)
         while not await scheduler.count(status="cancelled"):
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.5)  # another process is noticed in real time
+        await asyncio.sleep(0.5)  # other processes are noticed in real time
         await bench.clock.advance(2 * 3600)
     assert bench.starts == ["long 10:00:00", "tick 11:23:20", "tick 12:00:00"]
 
@@ -107,7 +107,7 @@ async def test_a_firing_whose_key_is_held_is_left_to_the_holder() -> None:
         a, b = (await scheduler.snapshot()).schedules
     assert bench.starts == ["10:30:00", "12:00:00"]
     assert fired == [("a", "12:00")]
-    assert (a.runs, a.last_outcome, b.runs, b.last_outcome) == (1, "succeeded", 0, None), "b was nobody's to cancel"
+    assert (a.runs, a.last_outcome, b.runs, b.last_outcome) == (1, "succeeded", 0, None), "b never fired"
 
 
 async def test_whoever_supersedes_a_firing_ends_it_and_the_next_occurrence_runs() -> None:
@@ -214,7 +214,7 @@ async def test_a_dead_letter_that_is_revived_is_the_firing_again(tmp_path: Path)
 
 
 async def _claim(scheduler: Scheduler, file: Path) -> None:
-    """The firing is claimed as if a dispatcher had done so, which then dies."""
+    """Claim the firing, as by a dispatcher that then dies."""
     if not await scheduler.tasks():
         await scheduler.pause()
         await scheduler.run_until_idle()

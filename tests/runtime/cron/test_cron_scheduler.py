@@ -62,7 +62,7 @@ async def test_stopped_during_initialize_it_starts_nothing(tmp_path: Path, turns
     cron = CronScheduler(tmp_path / "t.db", bench.clock)
     initializing = asyncio.create_task(cron.initialize([("tick", EACH_MINUTE, bench.handler(), 1)]))
     for turn in range(turns):
-        # At first step by step, then slowly enough for the threads of the store.
+        # At first one loop iteration at a time, then slowly enough for the threads of the store.
         await asyncio.sleep(0 if turn < 10 else 0.001)
     was_initializing = not initializing.done()
     await cron.stop()
@@ -185,7 +185,7 @@ async def test_a_function_that_cannot_be_stopped_does_not_hold_stop_up_nor_overl
     await bench.clock.advance(1)
     await asyncio.wait_for(cron.stop(timeout=0), 10)
     if any_store.startswith("postgresql"):
-        # Any number of nodes may run; what the one that has stopped still has at work is not started by another.
+        # Any number of nodes may run; a task that still runs on the stopped node is not started by another.
         await cron.initialize([("stuck", HOURLY, stuck, 1)])
         await bench.clock.advance(0)
         assert starts == ["10:00:00"]

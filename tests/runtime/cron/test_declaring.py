@@ -1,4 +1,4 @@
-"""What is declared wins over what is stored: new, preserved, changed and removed tasks, and what the log says."""
+"""Declarations win over stored state: new, preserved, changed and removed tasks, and their log messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOURLY = "0 * * * *"
 
 
 async def lived(file: Path, bench: Bench, seconds: float, *cron: Cron, **settings: Any) -> list[Any]:
-    """What a scheduler with these declarations has in its history after so many seconds."""
+    """Run a scheduler with these declarations for so many seconds; return its history."""
     async with Scheduler(file, cron=cron, clock=bench.clock, **settings) as scheduler:
         async with scheduler.running():
             await bench.clock.advance(seconds)
@@ -77,7 +77,7 @@ async def test_what_is_no_longer_declared_is_cancelled_and_forgotten(tmp_path: P
     history = await lived(file, bench, 60)
     assert [task.ending for task in history] == ["cancelled"]
     await lived(file, bench, 3600, Cron("tick", HOURLY, bench.handler(), 600))
-    assert bench.starts == ["10:00:00", "11:00:00"], "as if it had never been"
+    assert bench.starts == ["10:00:00", "11:00:00"], "as if it was new"
 
 
 async def test_a_changed_schedule_is_judged_by_the_last_attempt_under_the_old_one(tmp_path: Path) -> None:

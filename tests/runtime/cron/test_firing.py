@@ -1,4 +1,4 @@
-"""Cron tasks in a scheduler: fired on the dot, once per occurrence, tried again as declared."""
+"""Cron tasks in a scheduler fire on time, once per occurrence, and are retried as declared."""
 
 from __future__ import annotations
 

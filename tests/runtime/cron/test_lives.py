@@ -1,4 +1,4 @@
-"""Random lives of a cron scheduler: the engine starts what the decisions alone would start, when they would."""
+"""Random runs of a cron scheduler: the engine starts the same tasks at the same times as the pure decisions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tests.policy.cron.test_simulation import (
 from tests.runtime.cron.worlds import EngineWorld, PlannedWorld, Task
 
 SMALLEST_STEP = 1000
-"""What is less is drift, and not noticed."""
+"""The smallest step, in milliseconds, that counts as a step; less is drift."""
 SEEN_AFTER_STEP = 150_000
-"""Two occurrences of what runs each minute."""
+"""Milliseconds with two occurrences of a task that runs each minute."""
 
 
 async def both_lived(
@@ -69,7 +69,7 @@ async def both_lived(
                 await stop(timeout)
                 await let_pass(downtime)
                 if downtime % 2:
-                    # Somebody sets the clock while nobody looks.
+                    # The clock is set while no scheduler runs.
                     thought.step_clock(-downtime)
                     await lived.step_clock(-downtime)
                 await initialize()
@@ -86,7 +86,7 @@ def steps_are_noticed(program: list[Act]) -> bool:
 
 
 def watched(program: list[Act]) -> list[Act]:
-    """The same, with time to see what each step of the clock has done, and how it all goes on."""
+    """Return the program with time after each clock step, and at the end, to see its effects."""
     after_step = [Pass(SEEN_AFTER_STEP)]
     return [then for act in program for then in (act, *(after_step if isinstance(act, Step) else []))] + [
         Pass(SEEN_AFTER_STEP)

@@ -1,4 +1,4 @@
-"""The retry of a cron task counts from the moment of the failure, whenever the store learns of it."""
+"""The retry delay of a cron task counts from the failure, even if the store learns of it later."""
 
 from __future__ import annotations
 

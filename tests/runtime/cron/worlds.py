@@ -1,6 +1,6 @@
-"""One life of a cron scheduler, lived twice: by the decisions alone, and by the engine on a file.
+"""One sequence of events for a cron scheduler, run twice: by the decisions alone, and by the engine on a file.
 
-Both are told what each run does and when things happen; what they start, and when, can then be compared.
+Both get the same plans and times, so that the tasks they start, and when, can be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Task = tuple[str, str, float]
 
 
 class PlannedWorld(World):
-    """The decisions alone; what a run does depends on how often its task has started."""
+    """The decisions alone; the plan of a run depends on how often its task has started."""
 
     def plan_of(self, name: str) -> Plan:
         count = sum(start.name == name for start in self.starts)
@@ -32,7 +32,7 @@ class PlannedWorld(World):
 
 
 class EngineWorld:
-    """The engine, on a file and a manual clock. Monitors fail at once."""
+    """The engine, on a file and a manual clock. Violations are collected in ``wrong``."""
 
     def __init__(self, folder: Path, zone: ZoneInfo, begins_at: int, plans: list[Plan]) -> None:
         self.clock = ManualClock(from_ms(begins_at).astimezone(zone))
@@ -96,11 +96,11 @@ class EngineWorld:
         await asyncio.wait_for(stopping, 20)
 
     async def crash(self) -> None:
-        """Life goes on with the file as it is now, as after a kill: nobody was told."""
+        """Continue with the file as it is now, as after a kill: nothing is shut down."""
         before, old = self._file, self._scheduler
         self._generation += 1
         if not copied_as_killed(before, self._file):
-            # By another process: whoever closes a file gives up every lock its process has on it.
+            # Copy in another process: a process that closes a file loses all its locks on it.
             cp = shutil.which("cp") or "cp"
             subprocess.run([cp, before, self._file], check=True)
             if Path(f"{before}-wal").exists():

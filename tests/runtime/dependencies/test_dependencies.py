@@ -1,4 +1,4 @@
-"""Tasks that wait for others: shapes, what failures mean, the urgency they lend, what is told of it."""
+"""Tasks that wait for others: shapes, the effect of failures, lent urgency, and events."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_handle_an_id_and_many_of_both(taskmill_scheduler: SchedulerFact
     assert works.ran == ["first", "second", "third"]
 
 
-# What failures mean
+# Failures
 
 
 async def test_cancel_falls_through_fail_stops_and_ignore_goes_on(
@@ -246,7 +246,7 @@ async def test_children_that_wait_for_siblings_take_no_place(
     assert await scheduler.tasks() == []
 
 
-# What is told
+# Events
 
 
 async def test_the_graph_of_a_task_holds_everything_tied_to_it(

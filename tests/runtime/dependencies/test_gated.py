@@ -1,4 +1,4 @@
-"""Who depends on a replacement waits for the attempt behind its gate too, even if the replacement never starts."""
+"""A dependent of a replacement also waits for the attempt behind its gate, even if the replacement never starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from taskmill.testing.plugin import SchedulerFactory
 
 
 class Stage:
-    """A keyed task that takes its time to stop, and others that note that they ran."""
+    """A keyed task that is slow to stop, and tasks that record that they ran."""
 
     def __init__(self) -> None:
         self.domain = Domain("d", retry=Retry.none())
@@ -53,7 +53,7 @@ async def state(scheduler: Scheduler, handle: Handle[None]) -> str:
 
 
 async def settle(stage: Stage, clock: ManualClock) -> None:
-    """Let the old attempt end, and whoever waited for it."""
+    """Let the old attempt end, and the tasks that waited for it run."""
     stage.hook_may_end.set()
     await clock.advance(0)
 

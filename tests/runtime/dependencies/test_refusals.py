@@ -1,4 +1,4 @@
-"""Dependencies that are refused: what is not there, what has failed, and cycles."""
+"""Refused dependencies: unknown tasks, failed tasks, and cycles."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_one_that_has_ended(taskmill_scheduler: SchedulerFactory, works: W
     assert await states(scheduler, ignoring) == ["pending"]
 
 
-# Circles that run through other ties
+# Cycles through other links
 
 
 async def test_a_child_cannot_wait_for_whoever_waits_for_its_parent(

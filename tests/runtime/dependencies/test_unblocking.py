@@ -1,4 +1,4 @@
-"""``TaskUnblocked``: told once, when the last dependency is met, whatever else holds the task back."""
+"""``TaskUnblocked`` is sent once, when the last dependency is met, whatever else holds the task back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taskmill.testing.plugin import SchedulerFactory
 
 
 async def told(clock: ManualClock, listener: Listener[Any]) -> list[tuple[str, int]]:
-    """What a listener has heard so far."""
+    """Return the events that a listener has received so far."""
     heard: list[tuple[str, int]] = []
 
     async def listen() -> None:
@@ -78,7 +78,7 @@ async def test_a_child_is_unblocked_even_if_its_siblings_still_hold_it_back(
         await handle.wait()
         heard += await told(manual_clock, listener)
     assert status == "blocked"
-    assert heard == [("TaskBlocked", ids["b"]), ("TaskUnblocked", ids["b"])], "what c depends on had ended before"
+    assert heard == [("TaskBlocked", ids["b"]), ("TaskUnblocked", ids["b"])], "the dependency of c had ended before"
 
 
 async def test_a_replacement_is_unblocked_even_if_the_old_attempt_has_not_ended(

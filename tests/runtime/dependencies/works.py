@@ -1,4 +1,4 @@
-"""Small tasks that wait for each other, and how they stand."""
+"""Small tasks that wait for each other, and their states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.runtime.records import active
 
 
 class Works:
-    """A domain of small tasks that note their names."""
+    """A domain of small tasks that record their names."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []

@@ -1,1 +1,1 @@
-"""The errors that attempts leave."""
+"""The stored errors of attempts."""

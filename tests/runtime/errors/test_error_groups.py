@@ -1,4 +1,4 @@
-"""Errors in groups, and bringing the dead letters of a group back."""
+"""Errors in groups, and reviving the dead letters of a group."""
 
 from __future__ import annotations
 

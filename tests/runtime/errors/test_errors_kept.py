@@ -1,4 +1,4 @@
-"""Every attempt that fails, exceeds its timeout, gives up or crashes leaves one error; no other attempt does."""
+"""Every attempt that fails, exceeds its timeout, gives up or crashes stores one error; no other attempt does."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def test_a_killed_dispatcher_leaves_a_crash_that_names_it(path: Path) -> N
 
 
 def declare_dead(path: Path) -> None:
-    """Let the lease of a killed node end; a file needs no lease."""
+    """Let the lease of a killed node expire; a file needs no lease."""
     if "://" in name_of(path):
         with raw(path) as rows:
             rows.execute("UPDATE taskmill_node SET seen_at = now() - interval '1 hour'")

@@ -1,4 +1,4 @@
-"""What is kept of an exception: nothing that it does breaks the attempt, and it always fits."""
+"""The stored form of an exception: nothing in it can break the attempt, and its size is bounded."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_very_deep_stack_is_formatted_in_part(monkeypatch: pytest.MonkeyPatch)
 
 
 class Odd(Exception):
-    """Its methods raise."""
+    """An exception whose methods raise."""
 
     def __init__(self, raises: type[BaseException]) -> None:
         super().__init__("odd")
@@ -137,7 +137,7 @@ class OddName(type):
 
 
 class Nameless(Exception, metaclass=OddName):
-    """A class that does not tell its name."""
+    """A class whose name cannot be read."""
 
 
 @one_engine

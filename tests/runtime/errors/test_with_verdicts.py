@@ -133,7 +133,7 @@ async def test_a_page_of_records_costs_one_statement_with_errors_and_without(
             await scheduler.run_until_idle()
             with statements(monkeypatch) as counted:
                 found = await scheduler.history(limit=30)
-            # Other statements may be the last of the dispatcher that has just stopped.
+            # Other statements may be the last ones of the dispatcher that has just stopped.
             of_records = [text for text in counted.elements() if "taskmill_history" in text or "error" in text]
             assert len(of_records) == 1
             assert {len(record.errors) for record in found} == {2 * fails}
@@ -172,7 +172,7 @@ async def test_a_running_task_shows_the_errors_of_its_earlier_attempts(path: Pat
         if ctx.attempt == 1:
             raise ValueError("not yet")
         seen.extend([await scheduler.get(ctx.task.id), *await scheduler.tasks()])
-        # As for a task that was prefetched: the store does not know yet that it has begun.
+        # As for a prefetched task: the store does not know yet that it has begun.
         assert scheduler._loop is not None
         task = scheduler._loop.attempts.open[ctx.task.id].task
         before, task.prefetched = task.prefetched, 1

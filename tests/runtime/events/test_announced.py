@@ -1,4 +1,4 @@
-"""An ending that is committed here and read from the store is announced once, whichever comes first."""
+"""An ending that is both committed here and read from the store is announced once, whichever comes first."""
 
 from __future__ import annotations
 

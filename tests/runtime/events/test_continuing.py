@@ -1,4 +1,4 @@
-"""A listener continues after the event it has seen last, or hears first that events were missed."""
+"""A listener continues after the event it saw last, or is informed first that events were missed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_listener_continues_after_the_event_it_has_seen_last() -> None:
         completed = await heard_so_far(scheduler.events(TaskCompleted, since=whole[1].seq))
         none = await heard_so_far(scheduler.events(since=again[-1].seq))
     assert again[: len(whole) - 2] == whole[2:]
-    assert {event.task_id for event in again[len(whole) - 2 :]} == {3}, "what happened while nothing listened"
+    assert {event.task_id for event in again[len(whole) - 2 :]} == {3}, "the events while no listener was open"
     assert [event.result for event in completed] == [2, 4, 6]
     assert none == []
 

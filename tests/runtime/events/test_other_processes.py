@@ -1,4 +1,4 @@
-"""A scheduler that does not run a task hears of its start, progress and ending, derived from the store, and once."""
+"""A scheduler that does not run a task announces its start, progress and ending, derived from the store, once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from taskmill.testing import ManualClock
 from tests.both_engines import Engine
 
 SOON = 10.0
-"""Longest wait, in seconds, for an event on a loaded machine; how soon it comes on an idle one is tested apart."""
+"""Longest wait, in seconds, for an event on a loaded machine; another test checks the delay on an idle one."""
 
 work = Domain("work")
 

@@ -1,4 +1,4 @@
-"""Failing together: a child that fails ends its family, unless the parent wants to see it."""
+"""A child that fails ends its family, unless the parent wants to handle it."""
 
 from __future__ import annotations
 

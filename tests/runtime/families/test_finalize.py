@@ -1,4 +1,4 @@
-"""Finalize: once the children have ended, through retries, crashes, restarts, in any executor."""
+"""``finalize`` runs once the children have ended, through retries, crashes and restarts, in any executor."""
 
 from __future__ import annotations
 

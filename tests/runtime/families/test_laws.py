@@ -1,9 +1,9 @@
 """Laws of families and dependencies, on random programs: trees, dependencies, keys, endings of every kind, crashes.
 
-Whatever happens, nothing is left that nobody wakes: once handlers may finish, every task ends, with one row of history;
-children end before their parents, hooks run from the leaves up, ``finalize`` runs after the last child, and a dependent
-starts after what it depends on. ``TASKMILL_FAMILY_PROGRAMS`` says how many programs are run, ``TASKMILL_FAMILY_SEED``
-where they begin; a failure prints its seed and its program.
+No task is left waiting: once handlers may finish, every task ends, with one row of history; children end before
+their parents, hooks run from the leaves up, ``finalize`` runs after the last child, and a dependent starts after its
+dependencies. ``TASKMILL_FAMILY_PROGRAMS`` is the number of programs to run, ``TASKMILL_FAMILY_SEED`` the first seed;
+a failure prints its seed and its program.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _report(world: World) -> str:
 
 @pytest.fixture(autouse=True)
 def quiet() -> Any:
-    """Programs fail on purpose all the time; nobody wants to read about it."""
+    """Silence the log: programs fail on purpose all the time."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

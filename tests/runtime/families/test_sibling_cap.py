@@ -1,4 +1,4 @@
-"""``max_children``: never more children in the queue than the parent wants, however they come there."""
+"""``max_children``: never more children in the queue than the parent allows, however they get there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from taskmill.testing.plugin import SchedulerFactory
 
 
 class Nursery:
-    """A parent that lets few children in, and children that stay until they may go."""
+    """A parent with a small ``max_children``, and children that run until the test releases them."""
 
     def __init__(self, most: int) -> None:
         self.domain = Domain("d", retry=Retry.none())
@@ -113,7 +113,7 @@ async def test_a_replacement_of_a_child_that_was_let_in_has_its_place(
         else:
             await scheduler.submit(replacement)
         await manual_clock.advance(0)
-        expected = "running" if inside else "pending"  # where the parent no longer runs, there is a slot
+        expected = "running" if inside else "pending"  # if the parent no longer runs, there is a slot
         assert await statuses(scheduler, "abcd") == ["running", expected, "blocked", "blocked"]
         nursery.let_go("a", "b", "c", "d")
         assert (await parent.wait()).ending == "completed"
@@ -131,7 +131,7 @@ async def test_a_replacement_of_a_running_child_waits_for_a_place(
         await manual_clock.advance(0)
         await nursery.child.submit("a", version=2)
         await manual_clock.advance(0)
-        assert await statuses(scheduler, "abc") == ["blocked", "running", "running"], "the old one has made room for c"
+        assert await statuses(scheduler, "abc") == ["blocked", "running", "running"], "c has the place of the old one"
         nursery.let_go("a", "b", "c")
         assert (await parent.wait()).ending == "completed"
     assert nursery.peak == 2
@@ -225,7 +225,7 @@ async def test_a_child_that_waited_for_its_own_children_and_runs_once_more_takes
     async with scheduler.running():
         handle = await parent.submit()
         await manual_clock.advance(0)
-        assert began == ["branch", "b"], "one that waits for its children takes no place"
+        assert began == ["branch", "b"], "a task that waits for its children takes no place"
         assert (await branch.submit()).kind == "requeued"
         go.set()
         await manual_clock.advance(0)

@@ -1,4 +1,4 @@
-"""What spawning returns on the loop is nothing yet until it is awaited, and says so."""
+"""The return value of a spawn on the loop must be awaited; using it before that raises a clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spawning: siblings, refusals, what children inherit, how many are let in at once."""
+"""Spawning: siblings, refusals, inherited options, and the number of children in the queue."""
 
 from __future__ import annotations
 

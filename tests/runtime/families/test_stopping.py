@@ -1,4 +1,4 @@
-"""Stopping together: trees that are cancelled, superseded or expire."""
+"""Whole trees are stopped when they are cancelled, superseded or expire."""
 
 from __future__ import annotations
 

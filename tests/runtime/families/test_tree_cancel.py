@@ -1,4 +1,4 @@
-"""Cancelling a large tree in one call: every hook that has to run does, leaves before parents, in little time."""
+"""Cancelling a large tree in one call is fast, and runs every hook that is due, leaves before parents."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_tree_of_three_levels_is_cancelled_in_one_call(tmp_path: Path) -
             took = time.perf_counter() - began
             ended = [(await anext(listener)).task_id for _ in range(1 + BRANCHES * (1 + LEAVES))]
         assert await scheduler.count(status="cancelled") == 1 + BRANCHES * (1 + LEAVES)
-        assert await scheduler.count(status="scheduled") == 10 * COMMIT, "others are left alone"
+        assert await scheduler.count(status="scheduled") == 10 * COMMIT, "other tasks are unaffected"
         assert await scheduler.count(status="waiting") == await scheduler.count(status="running") == 0
 
     place = {id: position for position, id in enumerate(ended)}
@@ -80,7 +80,7 @@ async def test_a_tree_of_three_levels_is_cancelled_in_one_call(tmp_path: Path) -
     for id in ended:
         parent = parents[id]
         assert parent is None or place[id] < place[parent], "children end before their parents"
-    assert sorted(id for what, id in hooked if what == "leaf") == sorted(started), "only what ran has to clean up"
+    assert sorted(id for what, id in hooked if what == "leaf") == sorted(started), "only started tasks need clean-up"
     assert [what for what, _ in hooked].count("branch") == BRANCHES
     assert hooked[-1] == ("root", top.id)
     hook_place = {id: position for position, (_, id) in enumerate(hooked)}

@@ -1,4 +1,4 @@
-"""A parent waits for its children without a slot: its result, its progress, their records."""
+"""A parent waits for its children without a slot: its result, its progress, and their records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random programs of families and dependencies: what is asked for, what is seen, and what is wrong about it."""
+"""Random programs of families and dependencies: their actions, the observations, and the violations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POLICIES = ["cancel", "cancel", "fail", "ignore"]
 
 @dataclass
 class Node:
-    """What a task of the program does."""
+    """The actions of one task of the program."""
 
     script: list[str]
     finalize: list[str]
@@ -37,7 +37,7 @@ class Node:
 
 @dataclass
 class World:
-    """One program: what was asked for, and what was seen."""
+    """One program: its actions and the observations."""
 
     seed: int
     folder: Path | None
@@ -51,16 +51,16 @@ class World:
     replacements: dict[int, int] = field(default_factory=dict[int, int])
     wrong: list[str] = field(default_factory=list[str])
     hooked: dict[int, int] = field(default_factory=dict[int, int])
-    """When the hook of a task began last, on a count of all that was seen."""
+    """When the hook of a task began last, as a number in the order of all observations."""
     needs_hook: set[int] = field(default_factory=set[int])
-    """Tasks that were interrupted at work."""
+    """Tasks that were interrupted while they ran."""
     requeued: set[int] = field(default_factory=set[int])
-    """Tasks that run once more, and rest in between."""
+    """Tasks that run again, and wait in between."""
     waited: set[int] = field(default_factory=set[int])
-    """Tasks whose handler has returned and left children."""
+    """Tasks whose handler has returned while children are left."""
     live: dict[int, int] = field(default_factory=dict[int, int])
     life: int = 0
-    """How many times the process has begun; what an earlier one does no longer counts."""
+    """Number of crashes; handlers of an earlier life are ignored."""
     stopping: bool = False
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class World:
         return number
 
     def prepare(self, numbers: list[int]) -> list[Submission]:
-        """Submissions of these nodes, with dependencies among them and on others that are known."""
+        """Return submissions of these nodes, with dependencies among them and on known tasks."""
         random, made = self.random, list[Submission]()
         known = [number for number, ids in self.ids.items() if ids]
         for place, number in enumerate(numbers):
@@ -120,7 +120,7 @@ class World:
             wanted: list[int | str] = []
             if random.random() < 0.35 and len(numbers) > 1:
                 other = random.randrange(len(numbers))
-                # Now and then a cycle, which must be refused.
+                # Sometimes a cycle, which must be refused.
                 if other != place and (other < place or random.random() < 0.1):
                     wanted.append(f"n{numbers[other]}")
             if random.random() < 0.2 and known:
@@ -168,7 +168,7 @@ class World:
         await self.clock.advance(0)
 
     async def notice_preemption(self, events: AsyncIterator[Event]) -> None:
-        """Who made way waits again: it needs no hook unless it is stopped later, while it is at work."""
+        """Note preempted tasks: they wait again, and need no hook unless they are stopped later while they run."""
         async for event in events:
             assert isinstance(event, TaskPreempted)
             self.needs_hook.discard(event.task_id)
@@ -187,7 +187,7 @@ class World:
         assert self.folder is not None
         path = self.path
         if crash:
-            # The file as it is now is what a killed process would have left.
+            # The file as it is now equals that of a killed process.
             path = str(self.folder / f"{self.life}.db")
             if not copied_as_killed(self.path, path):
                 with sqlite3.connect(self.path) as source, sqlite3.connect(path) as copy:
@@ -195,12 +195,12 @@ class World:
                 source.close()
                 copy.close()
             self.life += 1
-            self.waited.clear()  # what a handler returned may not have been committed
+            self.waited.clear()  # the return of a handler may not have been committed
         await self.close()
         self.live.clear()
         await self.open(path)
 
-    # The play
+    # Running the program
 
     async def play(self) -> None:
         random = self.random
@@ -245,7 +245,7 @@ class World:
             self.tell(f"{seconds} s pass")
             await self.clock.advance(seconds)
 
-    # Judging
+    # Checking
 
     async def judge(self) -> None:
         for task in await self.scheduler.tasks():
@@ -271,7 +271,7 @@ class World:
                 while on is not None and record.started_at is not None:
                     if record.started_at < on.ended_at:
                         self.is_wrong(f"{record.id} started before {on.id}, which it depends on, had ended")
-                    # Who waits for a task when it is replaced waits for both.
+                    # A dependent of a task that is replaced waits for both.
                     successor = self.replacements.get(on.id, 0)
                     on = history.get(successor) if successor > record.id else None
         for record in history.values():
@@ -279,7 +279,7 @@ class World:
 
 
 def _register(world: World, kind: str, **options: Any) -> Any:
-    """A task type whose handlers do what their node says, and look around them."""
+    """Return a task type whose handlers do what their node says, and check their surroundings."""
 
     @world.domain.task(name=kind, **options)
     async def main(ctx: Context, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Requeueing: a run is added after the one under way, with everything that the newest submission says."""
+"""Requeueing adds a run after the current one, with all options of the newest submission."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.runtime.records import active, ended
 
 
 class Shop:
-    """A task with a key, whose first run stays until it may go."""
+    """A task with a key, whose first run lasts until the test releases it."""
 
     def __init__(self) -> None:
         self.domain = Domain("d", retry=Retry.none())

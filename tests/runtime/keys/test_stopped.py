@@ -1,4 +1,4 @@
-"""A task that is being stopped has given up its key: who comes next waits for it, and its clean-up is not cut short."""
+"""A stopping task has given up its key: the next holder waits for it, and its clean-up is not cut short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Superseding: never two attempts of one key at once, nothing lost, saved state handed down."""
+"""Superseding: never two attempts of one key at once, nothing is lost, and saved state is passed on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal of every change of a task's state, written by triggers in the store itself, one line per row and statement.
+"""A journal of every change of a task's state, written by triggers in the store, one line per row and statement.
 
 Rows that are compared before and after a step would show several transitions as one. Triggers show each by itself.
 """
@@ -27,7 +27,7 @@ FLAGS: dict[Mark, str] = {
 
 
 class Change(NamedTuple):
-    """What one statement did to one task."""
+    """The effect of one statement on one task."""
 
     id: int
     before: State
@@ -43,7 +43,7 @@ def _shown(state: State) -> str:
 
 
 class Journal:
-    """The journal of one store. It is removed before the store is given back, since other tests may use the schema."""
+    """The journal of one store. It is removed at the end, since other tests may use the schema."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -79,7 +79,7 @@ def _state(text: str | None) -> State:
 
 
 def _marks(row: str) -> str:
-    """SQL for the state of the row ``NEW``, ``OLD`` or of a table, as a text: its status and its marks."""
+    """Return SQL for the state of the row ``NEW``, ``OLD`` or of a table, as a text: its status and its marks."""
     columns = ("gate_id", "gave_key", "held", "finalizing", "interrupted", "preempted", "frozen", "stop")
     parts = [f"{row}.status"]
     for mark, condition in FLAGS.items():
@@ -89,7 +89,7 @@ def _marks(row: str) -> str:
 
 
 def _lines() -> dict[str, tuple[str, str]]:
-    """The event and the SELECT of each trigger."""
+    """Return the event and the SELECT of each trigger."""
     stored = "SELECT NEW.id, (SELECT h.ending FROM taskmill_history AS h WHERE h.id = NEW.id), {after}, 0"
     changed = "SELECT NEW.id, {before}, {after}, CASE WHEN NEW.retries > OLD.retries THEN 1 ELSE 0 END"
     ended = "SELECT OLD.id, {before}, (SELECT h.ending FROM taskmill_history AS h WHERE h.id = OLD.id), 0"

@@ -32,7 +32,7 @@ ELSEWHERE: dict[str, str] = {
         "tests/postgres/test_suspended.py::test_a_claim_that_is_given_back_late_takes_the_task_from_nobody"
     ),
 }
-"""Transitions that need two nodes, and the tests that make them."""
+"""Transitions that need two nodes, and the tests that cover them."""
 
 
 def edges(changes: Iterable[Change], *, certain: bool = False) -> set[Edge]:
@@ -61,7 +61,7 @@ async def test_whatever_happens_to_a_task_is_a_move_in_the_table_and_every_move_
         drawn -= edges(changes)
         events -= {event for event, _, _ in edges(changes, certain=True)}
         if seed + 1 >= engine.fewer(FEWEST_WALKS) and (engine.is_postgres or not (drawn or events)):
-            # A walk is slow on a server, so a few must do there; the files show that every transition happens.
+            # A walk is slow on a server, so a few must suffice there; the files show that every transition happens.
             return
     pytest.fail(f"not seen in {MOST_WALKS} walks: {sorted(map(str, drawn | events))}")
 
@@ -73,17 +73,17 @@ def test_a_move_that_is_made_elsewhere_has_a_test_there() -> None:
         assert f"async def {test}(" in (ROOT / file).read_text(encoding="utf-8")
 
 
-# Scenes: what walks seldom find
+# Scenes for transitions that walks seldom find
 
 
 async def fill_slots(walk: Walk) -> None:
-    """Preempt whatever runs, for six seconds."""
+    """Preempt everything that runs, for six seconds."""
     for _ in range(SLOTS):
         await walk.add(Node("plain", ["hang"]), priority=0)
 
 
 async def paused_series(walk: Walk) -> None:
-    """An attempt is interrupted, preempted and fails, each while its series is paused."""
+    """Interrupt, preempt and fail an attempt, each while its series is paused."""
     id = await walk.add(Node("plain", ["hang", "hang", "fail late", "ok"]), every=60)
     await walk.scheduler.pause_recurring(id)
     await walk.restart()
@@ -115,7 +115,7 @@ async def stopped_while_preempted(walk: Walk) -> None:
 
 
 async def stopped_before_finalize(walk: Walk) -> None:
-    """A parent that waits for a standing among its siblings to finalize is cancelled."""
+    """Cancel a parent that waits for a place among its siblings before it finalizes."""
     grandchild = Node("plain", ["fail late", "ok"])
     await walk.add(Node("patient", ["ok"], [Node("parent", ["ok"], [grandchild]), Node("plain", ["hang"])]))
     await walk.clock.advance(3)

@@ -1,4 +1,4 @@
-"""Random walks through the lives of tasks: everything that the public interface can do to a task, in random order."""
+"""Random walks through the states of tasks: every verb of the public interface, in random order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEEPEST = 2
 
 
 class Node(NamedTuple):
-    """What a task does: a word of its script in each attempt, and children, of which None are random."""
+    """A task: one action of its script per attempt, and its children; a child that is None is random."""
 
     type: str
     script: list[str]
@@ -136,7 +136,7 @@ class Walk:
         await self.close()
         await self.open()
 
-    # What happens
+    # Actions
 
     def submission(self, depth: int = 0, **more: Any) -> Any:
         chance, options = self.chance, dict[str, Any](more)
@@ -153,7 +153,7 @@ class Walk:
         return chance.choice(list(self.types.values())).options(**options).prepare(script, children, depth)
 
     async def add(self, node: Node, **options: Any) -> int:
-        """Submit a task that does what its node says, and return its id."""
+        """Submit a task that follows its node, and return its id."""
         children = msgspec.json.decode(msgspec.json.encode(node.children))
         task = self.types[node.type].options(**options).prepare(node.script, children, 0)
         handle = await self.scheduler.submit(task)
@@ -169,7 +169,7 @@ class Walk:
         await self.scheduler.submit(self.submission(**options))
 
     async def submit_together(self) -> None:
-        """Submit in one batch what may replace itself."""
+        """Submit, in one batch, tasks that may replace each other."""
         given = {"key": self.chance.choice(KEYS), "on_duplicate": "supersede"}
         plain = self.types["plain"]
         both = (plain.options(**given, run_after=self.chance.choice([0, 2])), plain.options(**given))
@@ -209,13 +209,13 @@ class Walk:
             await self.scheduler.retry_dead(self.chance.choice(dead).id)
 
     async def cancel_outside(self) -> None:
-        """Cancel a handler as a program would that cancels its tasks by itself."""
+        """Cancel a handler from outside, as a program that cancels its own asyncio tasks."""
         if self.at_work:
             self.chance.choice(list(self.at_work.values())).cancel()
 
 
 def _register(walk: Walk, name: str, *, finalizes: bool, has_hook: bool, **options: Any) -> Any:
-    """A task type whose handler follows a script, one word per attempt."""
+    """Return a task type whose handler follows a script, one action per attempt."""
 
     @walk.domain.task(name=name, **options)
     async def handler(ctx: Context, script: list[str], children: list[Any], depth: int) -> None:

@@ -1,4 +1,4 @@
-"""What another process commits reaches the dispatcher, and new tasks reach it without a survey of all lanes."""
+"""Commits of another process reach the dispatcher, and new tasks reach it without a survey of all lanes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Two:
         self.step, self.dies = step, dies
 
     def watch_turns(self) -> None:
-        """Count the surveys, and set ``looked`` after each turn that has found the changes of other processes."""
+        """Count the surveys, and set ``looked`` after each turn that has read the changes of other processes."""
         commit = self.here._store.turn
 
         async def watched(turn: Turn) -> TurnResult:
@@ -63,14 +63,14 @@ class Two:
         self.here._store.turn = watched  # type: ignore[method-assign]
 
     async def until_settled(self) -> None:
-        """Wait until the dispatcher knows what the other has committed so far, and count surveys from then on."""
+        """Wait until the dispatcher knows all commits of the other so far, and count surveys from then on."""
         await (await self.there.submit(self.step.prepare("settled"))).wait(timeout=10)
         self.surveys = 0
         self.started.clear()
 
     @contextlib.asynccontextmanager
     async def noticed(self) -> AsyncGenerator[None, None]:
-        """Wait until the dispatcher has noticed what is done inside the block."""
+        """Wait until the dispatcher has noticed the changes made inside the block."""
         self.looked.clear()
         yield
         await asyncio.wait_for(self.looked.wait(), 10)
@@ -84,7 +84,7 @@ class Two:
 
 @pytest.fixture
 async def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Two]:
-    # A node on a server makes a survey every ten seconds in any case, and if a notification is late.
+    # A node on a server makes a survey every ten seconds anyway, and if a notification is late.
     monkeypatch.setattr(heartbeat, "LOOK_ANYWAY", 10**9)
     monkeypatch.setattr(postgres_news, "PATIENCE", 30.0)
     two = Two()

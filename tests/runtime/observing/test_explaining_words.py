@@ -1,4 +1,4 @@
-"""What ``explain`` says reads as sentences."""
+"""The output of ``explain`` reads as sentences."""
 
 from __future__ import annotations
 

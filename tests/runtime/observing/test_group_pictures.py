@@ -1,4 +1,4 @@
-"""What a snapshot tells about groups: how slots are divided, what is paused and for how long, who dispatches."""
+"""Groups in a snapshot: how slots are divided, which pauses apply and for how long, and which scheduler dispatches."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_what_no_handler_is_registered_for_has_no_share_in_pictures_as_in_
         await before.submit_many([lost.prepare() for _ in range(9)])
     async with Scheduler(file, domains=[busy], groups=groups, max_concurrency=4, clock=manual_clock) as scheduler:
         await scheduler.submit_many([hold.prepare() for _ in range(10)])
-        stuck = await scheduler.submit(Submission("gone::lost", {}))  # known by name, but not how to run it
+        stuck = await scheduler.submit(Submission("gone::lost", {}))  # a known name without a handler
         async with scheduler.running():
             await manual_clock.advance(1)
             pictures = (await scheduler.snapshot()).groups

@@ -1,4 +1,4 @@
-"""Snapshots say which schedulers dispatch and what each of them runs, whatever the store."""
+"""Snapshots show which schedulers dispatch and what each of them runs, on every store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ domain = Domain("d")
 
 @domain.task
 async def work() -> None:
-    """Goes on until it is stopped."""
+    """Run until stopped."""
     await asyncio.Event().wait()
 
 

@@ -1,4 +1,4 @@
-"""A caller that waits for what cannot happen is warned once, with what to do."""
+"""A caller that waits for something impossible gets one warning, with advice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_SLOT = "are held by handlers that wait for other tasks"
 
 
 class Heard(logging.Handler):
-    """Collects the warnings of taskmill, from whatever thread."""
+    """Collects the warnings of taskmill, from any thread."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -208,7 +208,7 @@ def sleepers() -> Domain:
 
     @domain.task
     async def blocks() -> None:
-        time.sleep(block_for)  # the line
+        time.sleep(block_for)  # the line that the warning names
 
     @domain.task
     async def yields() -> None:

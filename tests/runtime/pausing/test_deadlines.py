@@ -1,4 +1,4 @@
-"""Deadlines, age and recurring work while paused: clocks stand still to the millisecond."""
+"""Deadlines, age and recurring work while paused: their clocks stand still, exact to the millisecond."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_deadline_is_moved_by_the_time_paused_to_the_millisecond(
     if extra:
         event = await anext(expired)
         assert isinstance(event, TaskExpired)
-        assert event.age == timedelta(seconds=1010.123), "its age is that of the clock on the wall"
+        assert event.age == timedelta(seconds=1010.123), "the age includes paused time"
 
 
 async def test_nothing_paused_expires_however_long(
@@ -149,7 +149,7 @@ async def test_a_retry_that_comes_due_while_paused_waits_and_is_given_its_time(
         await scheduler.group("g").resume()
         await manual_clock.advance(0)
     assert record.status == "paused"
-    # It ran until 4: of 102 s, 98 were a pause to it.
+    # It ran until second 4: 98 of the 102 s count as paused.
     assert record.expires_at is not None
     assert record.expires_at - manual_clock.now() == timedelta(seconds=20 + 98 - 102)
     assert starts == [0, 102]
@@ -205,7 +205,7 @@ async def test_a_recurring_task_in_a_paused_group_runs_once_when_it_is_resumed(
     assert early == due, "its time-to-live has not begun"
     assert late.status == "paused"
     assert late.expires_at is not None
-    assert late.expires_at - manual_clock.now() == timedelta(seconds=3 - 20), "it was due when it was paused"
+    assert late.expires_at - manual_clock.now() == timedelta(seconds=3 - 20), "it was due when its series was paused"
 
 
 async def test_a_series_and_its_group_are_paused_and_resumed_in_any_order(

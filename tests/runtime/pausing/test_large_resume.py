@@ -1,4 +1,4 @@
-"""The resume of a large group leaves other groups alone: its paused time is given back while they go on."""
+"""The resume of a large group does not delay other groups: its paused time is given back while they continue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_other_groups_start_tasks_all_the_time_while_a_large_group_is_resu
 
     @domain.task(group="large", ttl=TTL)
     async def wait(n: int) -> None:
-        """One of many."""
+        """Do nothing."""
 
     @domain.task(group="other")
     async def work(n: int) -> None:
@@ -40,7 +40,7 @@ async def test_other_groups_start_tasks_all_the_time_while_a_large_group_is_resu
         return max(later - earlier for earlier, later in itertools.pairwise(seen))
 
     async def second_of_starts() -> float:
-        """Wait a second after the next start, and return when that was."""
+        """Wait for the next start and one more second; return the time of that start."""
         before = len(starts)
         while len(starts) == before:
             await asyncio.sleep(0.01)
@@ -55,7 +55,7 @@ async def test_other_groups_start_tasks_all_the_time_while_a_large_group_is_resu
         await scheduler.submit_many([work.prepare(n) for n in range(20_000)])
         extra: list[float] = []
         async with scheduler.running():
-            # A busy machine stalls everything now and then; so it does without a resume, and not five times in a row.
+            # A busy machine stalls everything now and then, with or without a resume, but not five times in a row.
             while len(extra) < 5 and min(extra, default=1.0) > LONGEST_GAP:
                 await scheduler.group("large").pause()
                 calm = longest_gap(await second_of_starts())

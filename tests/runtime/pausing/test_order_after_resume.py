@@ -24,7 +24,7 @@ async def test_the_most_urgent_task_starts_first_though_its_claim_met_changed_co
     await note.options(group="a", priority=Priority.HIGH).submit("high")
     async with scheduler.running():
         await manual_clock.advance(1)
-        # The turn that claims from "a" is planned before "b" is resumed, and refused for that change.
+        # The turn that claims from "a" is planned before "b" is resumed, and refused because of that change.
         await scheduler.group("a").resume()
         await scheduler.group("b").resume()
         await manual_clock.advance(0)

@@ -1,4 +1,4 @@
-"""Timed pauses that were over before anybody ended them: whichever verb does so tells it."""
+"""Timed pauses whose end has passed without a dispatcher: the next verb that notices it announces it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_verb_that_ends_an_overdue_pause_announces_that_the_group_goes_o
     scheduler = await taskmill_scheduler(store=any_store, domains=[domain])
     series = await recurring(scheduler)
     await scheduler.group("g").pause(duration=10)
-    await manual_clock.advance(20)  # and nobody dispatches
+    await manual_clock.advance(20)  # no scheduler dispatches
     events = scheduler.events(GroupPaused, GroupResumed)
     await VERBS[verb](scheduler, series)
     async with scheduler.running():

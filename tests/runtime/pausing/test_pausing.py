@@ -1,4 +1,4 @@
-"""Pausing and resuming the scheduler, a domain, a group: what starts, what goes on, what is shown."""
+"""Pausing and resuming the scheduler, a domain or a group: what starts, what continues, what is shown."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_nothing_starts_while_paused_and_everything_after(
         await _control(scheduler, scope).resume()
         await manual_clock.advance(1)
     assert during == []
-    assert statuses == ["paused", "paused", "blocked"], "what becomes due while paused waits"
+    assert statuses == ["paused", "paused", "blocked"], "a task that becomes due while paused waits"
     assert starts == [("waiting", 10), ("later", 10), ("blocked", 10)]
 
 
@@ -146,7 +146,7 @@ async def test_pauses_compose_in_any_order(
             deadlines.append((await active(scheduler, handle.id)).expires_at)
             await _control(scheduler, scope).resume()
         await manual_clock.advance(0)
-    assert starts == [("it", 303)], "when the last pause has ended"
+    assert starts == [("it", 303)], "it starts when the last pause has ended"
     assert [at and at - manual_clock.now() for at in deadlines] == [timedelta(seconds=s) for s in (-140, -40, 60)]
 
 
@@ -265,11 +265,11 @@ async def test_run_until_idle_returns_though_paused_tasks_wait(
         assert starts == []
         await _control(scheduler, scope).resume()
         await asyncio.wait_for(scheduler.run_until_idle(), 10)
-        assert len(starts) == 2, "the deadline of the first has not passed: it was paused all the time"
+        assert len(starts) == 2, "the deadline of the first has not passed, because it was paused all the time"
         starts.clear()
 
 
-# Verbs on what is paused
+# Verbs on paused tasks
 
 
 async def test_what_is_paused_can_be_cancelled_replaced_requeued_and_reordered(
@@ -357,11 +357,11 @@ async def test_pauses_survive_a_restart_and_end_while_nobody_runs(manual_clock: 
     async with opened() as scheduler:
         (timed,) = await scheduler.tasks(group="timed")
         (endless,) = await scheduler.tasks(group="endless")
-        assert (timed.status, endless.status) == ("pending", "paused"), "also before anybody dispatches"
+        assert (timed.status, endless.status) == ("pending", "paused"), "also before a scheduler dispatches"
         assert (await scheduler.snapshot()).paused_groups == ["endless"]
         assert await scheduler.count(status="paused") == 1
         left = [record.expires_at and record.expires_at - manual_clock.now() for record in (timed, endless)]
-        assert left == [timedelta(seconds=70), timedelta(seconds=100)], "30 s of 60 do not count; none of 60 do"
+        assert left == [timedelta(seconds=70), timedelta(seconds=100)], "30 s of 60 count for one, none for the other"
         await scheduler.run_until_idle(timeout=10)
         assert starts[1:] == [("timed", 60)]
         await scheduler.group("endless").resume()

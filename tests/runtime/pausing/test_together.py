@@ -1,4 +1,4 @@
-"""Pauses of a series, a group, a domain and the scheduler that meet."""
+"""Overlapping pauses of a series, a group, a domain and the scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from taskmill.testing.plugin import SchedulerFactory
 async def test_a_scope_is_resumed_whatever_the_series_in_it_did_while_it_was_paused(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, scope: str
 ) -> None:
-    """The occurrence that follows while its series is paused is paused from the start."""
+    """An occurrence that is created while its series is paused is paused from the start."""
     domain = Domain("d")
     runs: list[float] = []
 

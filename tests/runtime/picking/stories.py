@@ -1,4 +1,4 @@
-"""Stories for worlds of the picker: what may be declared, and what may happen, as Hypothesis strategies."""
+"""Random programs for worlds of the picker: declarations and steps, as Hypothesis strategies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TYPES = ["d::t", "d::u", "e::t"]
 
 
 class Step:
-    """Something that happens to a world; a failing story can be read."""
+    """A step of a world, with a readable representation for failures."""
 
     def __init__(self, what: str, act: Callable[[World], object], *about: object) -> None:
         self._what = what
@@ -136,7 +136,7 @@ surprises: list[st.SearchStrategy[Step]] = [
 ]
 resumptions = scopes.map(lambda scope: Step("resume", lambda world: world.resume(scope), scope))
 times = st.sampled_from([1, 400, 1000, 3000, 12_000]).map(passes)
-# How often each happens.
+# The relative frequency of each step.
 steps = st.sampled_from(
     [submissions] * 5 + [indices.map(ends)] * 12 + [times] * 8 + [resumptions] * 3 + surprises
 ).flatmap(lambda kind: kind)

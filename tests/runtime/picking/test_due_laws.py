@@ -1,4 +1,4 @@
-"""Laws of what comes due while others wait: it starts in its order, and nothing else is read for it."""
+"""Laws of tasks that come due while others wait: they start in order, and no other lane is read for them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ async def test_no_task_starts_before_one_that_is_due_and_comes_first(
     monkeypatch: pytest.MonkeyPatch,
     seed: int,
 ) -> None:
-    # Few places are in sight, so that lanes are read, forgotten and found again all the time.
+    # A small front, so that lanes are read, forgotten and found again all the time.
     monkeypatch.setattr(aging, "LARGEST_FRONT", 8)
     monkeypatch.setattr(aging, "SMALLEST_FRONT", 2)
     monkeypatch.setattr(aging, "MOST_IN_SIGHT", 32)
     chance = random.Random(seed)
     domain = Domain("d")
     waiting: dict[int, tuple[int, tuple[int, int, int]]] = {}
-    """When it is due, and its rank: by the priority, when it began to wait, the id."""
+    """When each task is due, and its rank: priority, start of waiting, id."""
     ran: list[int] = []
     tries: dict[int, int] = {}
 
@@ -86,7 +86,7 @@ async def test_a_task_that_comes_due_makes_no_other_lane_be_read(
 
     @held.task
     async def wait(n: int) -> None:
-        """One of many that wait, each in a lane of its own."""
+        """Do nothing; each of many tasks waits in its own lane."""
 
     scheduler = await taskmill_scheduler(store=any_store, domains=[domain, held])
     await scheduler.domain("held").pause()
@@ -105,7 +105,7 @@ async def test_a_task_that_comes_due_makes_no_other_lane_be_read(
 
 
 def _lanes_read(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many lanes each turn from now on reads."""
+    """Return a list to which each later turn appends the number of lanes that it reads."""
     read: list[int] = []
     turn = scheduler._store.turn
 

@@ -1,4 +1,4 @@
-"""The glimpse never loses sight of a waiting task, whatever is added, read and taken."""
+"""The front never misses a waiting task, whatever is added, read and taken."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LANES = [Lane("", 1, "d::t"), Lane("", 2, "d::t"), Lane("g", 1, "d::t")]
 
 
 class Disk:
-    """The truth: all waiting rows by lane."""
+    """The stored state: all waiting rows by lane."""
 
     def __init__(self) -> None:
         self.rows: dict[Lane, list[Place]] = {lane: [] for lane in LANES}
@@ -72,7 +72,7 @@ def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: in
 
 
 def promote(disk: Disk, glimpse: Front, due: list[tuple[Lane, int]]) -> None:
-    """Some come due in a turn that also reads lanes: what it reads has them already."""
+    """Let tasks come due in a turn that also reads lanes; the lanes it reads include them already."""
     places = [(lane, disk.add(lane, queued_at)) for lane, queued_at in due]
     glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()}, FRONT)
     for lane, place in places:
@@ -80,14 +80,14 @@ def promote(disk: Disk, glimpse: Front, due: list[tuple[Lane, int]]) -> None:
 
 
 def nothing_is_unseen(disk: Disk, glimpse: Front) -> None:
-    """Each lane is known completely, or up to its last known place, or is about to be read."""
+    """Check that each lane is known completely, or up to its last known place, or is about to be read."""
     for lane, rows in disk.rows.items():
         known = glimpse.of(lane.group).get(lane)
         if known is None:
             assert not rows, "tasks wait in a lane that is not known"
             continue
         seen = set(known.places)
-        assert len(seen) == len(known.places), "a task stands twice in its lane"
+        assert len(seen) == len(known.places), "a task is twice in its lane"
         assert known.places == sorted(known.places)
         if known.complete:
             assert seen.issuperset(rows)
@@ -98,7 +98,7 @@ def nothing_is_unseen(disk: Disk, glimpse: Front) -> None:
 
 
 def take(disk: Disk, glimpse: Front, count: int) -> None:
-    """Claim up to ``count`` tasks as the dispatcher does; what is claimed must be the most urgent there is."""
+    """Claim up to ``count`` tasks as the dispatcher does; each must be the most urgent one."""
     for _ in range(count):
         glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()}, FRONT)
         heads = [
@@ -108,12 +108,12 @@ def take(disk: Disk, glimpse: Front, count: int) -> None:
             if known.places
         ]
         if not heads:
-            assert not any(disk.rows.values()), "tasks wait on disk and nobody knows"
+            assert not any(disk.rows.values()), "tasks wait on disk that the front does not know"
             return
         lane, place = min(heads, key=lambda head: rank(*head))
         glimpse.take(lane, place)
         if not disk.holds(lane, place):
-            continue  # stale, the claim finds nothing
+            continue  # stale; the claim finds nothing
         best = min(rank(other, disk.rows[other][0]) for other in LANES if disk.rows[other])
         assert rank(lane, place) == best
         disk.rows[lane].remove(place)

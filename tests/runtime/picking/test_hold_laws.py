@@ -1,4 +1,4 @@
-"""One rule for holds: the picker starts a task exactly when ``explain`` names nothing that holds it back."""
+"""One rule for holds: the picker starts a task exactly when ``explain`` names no hold."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.runtime.picking.world import Look, World
 pytestmark = pytest.mark.one_engine("no store is opened")
 
 worlds = st.tuples(declarations, st.lists(st.sampled_from([0.0, 0.5, 0.8, 0.95]), min_size=1))
-"""What is declared, and the pressure at each step of a story."""
+"""The declarations, and the pressure at each step of a story."""
 
 
 def holds_on(world: World, lane: Lane, place: Place) -> set[Reason]:
-    """Ask ``explain`` about a waiting task, given what a snapshot of the world would show."""
+    """Return the holds that ``explain`` gives for a waiting task, from a snapshot of the world."""
     situation = msgspec.structs.replace(
         PENDING,
         id=place.id,
@@ -62,7 +62,7 @@ def told(declared: Declared, pressures: list[float], story: list[Step]) -> Itera
     for number, step in enumerate(story):
         step(world)
         world.survey()
-        # A snapshot does not tell how many tasks of a group the pressure holds: no pressure while slots are shared.
+        # A snapshot does not say how many tasks of a group the pressure holds: no pressure while slots are shared.
         pressure = 0.0 if world.rules.is_shared else pressures[number % len(pressures)]
         world.see(Look(pressure=pressure, pressures={"disk": pressure}))
         yield world

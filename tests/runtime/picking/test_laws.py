@@ -1,4 +1,4 @@
-"""Laws of picking, whatever happens: limits hold, no slot is wasted, the order is right, what is remembered is true."""
+"""Laws of picking: limits hold, no slot is wasted, the order is right, and remembered candidates are valid."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_no_start_passes_over_slots_caps_rates_pauses_or_handlers(
         step(world)
         before = list(world.running)
         for pick in world.fill():
-            # Each start is judged as things stood before it.
+            # Check each start against the state before it.
             world.running, after = before, world.running
-            # That no permit is taken which is not there is seen to by the world itself.
+            # The world itself checks that no permit is missing.
             rules, domain = world.rules, domain_of(pick.type)
             cap, domain_cap = rules.group(pick.group).cap, rules.domain_cap(domain)
             assert len(before) < world.slots
@@ -72,7 +72,7 @@ def test_inside_a_group_the_most_urgent_then_the_longest_waiting_starts(declared
                 for other, earlier in waiting
                 if other.group == lane.group and world.order(other, earlier) < world.order(lane, place)
             ]
-            # What was passed over could not start then, nor can it now: limits grow only with time and endings.
+            # A task that was passed over could not start then, nor can it now: limits grow only with time and endings.
             assert [place for other, place in before if world.is_open(other)] == []
 
 
@@ -101,7 +101,7 @@ def test_what_the_picker_remembers_is_what_it_would_find_if_it_looked_afresh(
         step(world)
         world.turn()
         remembered, found = world.candidates(), world.afresh().candidates()
-        # A domain or a type that others have used up is noticed when it is the group's turn.
+        # A domain or a type that others have used up is noticed only at the group's turn.
         overtaken = {
             group for group, candidate in remembered.items() if not world.picker.limits.is_open(candidate.lane)
         }
@@ -111,7 +111,7 @@ def test_what_the_picker_remembers_is_what_it_would_find_if_it_looked_afresh(
         if not world.rules.is_shared:
             assert remembered == found
         else:
-            # Where slots are shared, who is next inside a group is looked at when it is the group's turn.
+            # If slots are shared, the next task inside a group is chosen at the group's turn.
             assert remembered.keys() == found.keys()
             for group, candidate in found.items():
                 assert passes_over_shares(world, remembered[group]) == passes_over_shares(world, candidate)
@@ -130,7 +130,7 @@ def test_shares_are_those_of_a_picker_that_looks_afresh(declared: Declared, stor
         step(world)
         world.fill()
         if not world.rules.is_shared or world.rules.is_paused(EVERYTHING) or len(world.running) >= world.slots:
-            # Where no slot is free, what others have used up may not have been noticed yet.
+            # If no slot is free, limits that others have used up may not have been noticed yet.
             continue
         fresh = world.afresh()
         world.candidates(), fresh.candidates()
@@ -225,7 +225,7 @@ def test_of_replaced_tasks_the_one_whose_new_wait_is_the_longest_ages_first(grou
     world.now += 5_000
     world.submit("a", 140, renewed=True, age=20_000)
     world.fill()
-    # Both are in the places of others; the one that is later in the queue has aged by a step, and the other not yet.
+    # Both have the places of replaced tasks; the one that is later in the queue has aged by a step, the other not yet.
     world.now += 16_000
     for _ in range(3):
         world.submit("c", 131)

@@ -1,4 +1,4 @@
-"""The replacement of a waiting task has the exact place of the replaced one, among tasks of one millisecond too."""
+"""The replacement of a waiting task has exactly the place of the replaced one, even within one millisecond."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def nothing_ran() -> None:
 
 @pytest.fixture
 async def queue(taskmill_scheduler: SchedulerFactory, any_store: str) -> Scheduler:
-    """A batch of tasks, all of one millisecond."""
+    """A batch of tasks with the same submission millisecond."""
     scheduler = await taskmill_scheduler(store=any_store, domains=[domain], max_concurrency=1)
     await scheduler.submit_many([work.prepare(n, 1) for n in range(BATCH)])
     return scheduler

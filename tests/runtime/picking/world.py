@@ -1,6 +1,6 @@
-"""A queue, slots and rules in memory, driven as the dispatcher drives them, so that every start can be seen.
+"""A queue, slots and rules in memory, driven as by the dispatcher, so that every start can be observed.
 
-The disk is a mapping of lanes to places; what the picker sees of it is a real ``Front`` with a small front.
+The disk is a mapping of lanes to places; the picker sees it through a real ``Front`` of small size.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Running(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was seen of the machine."""
+    """A reading of the machine."""
 
     pressure: float = 0.0
     capacity: Capacity = UNKNOWN_CAPACITY
@@ -47,7 +47,7 @@ class Look(NamedTuple):
 
 
 class World:
-    """Submits, ends, rules, time; :meth:`fill` lets the picker use the free slots."""
+    """Offers submits, endings, rules and time; :meth:`fill` lets the picker use the free slots."""
 
     def __init__(self, declared: Declared | None = None, *, front_size: int = 512) -> None:
         self.now = 1_000_000
@@ -63,12 +63,12 @@ class World:
         self.throttle = ThrottlePolicy()
         self.backpressure = Backpressure(self.load, self.throttle)
         self.seen: Look | None = None
-        """The last look at the machine; until there is one, nobody watches it."""
+        """The last reading of the machine; None until there is one."""
         self.picker = Picker(self.front, self.load, self.knows, self.backpressure)
         self.starts: list[Waiting] = []
         self._ids = 0
         self._tried = False
-        """Whether the last turn picked anything, be it tasks that were gone already."""
+        """True if the last turn picked anything, even only tasks that were gone already."""
         self.rule()
 
     @property
@@ -82,7 +82,7 @@ class World:
     def knows(self, type: str) -> bool:
         return type not in self.unknown
 
-    # What happens
+    # Events
 
     def submit(
         self,
@@ -99,7 +99,7 @@ class World:
         return place.id
 
     def submit_elsewhere(self, group: str, priority: int, type: str, io: IoBudget | str | None = None) -> None:
-        """Another process has submitted: the next survey finds it."""
+        """Submit as another process: the next survey finds the task."""
         self._store(group, priority, type, io=io)
         self.survey()
 
@@ -127,7 +127,7 @@ class World:
         self.front.doubt([lane])
 
     def cancel(self, lane: Lane, place: Place) -> None:
-        """A waiting task goes away; the glimpse may still show it."""
+        """Remove a waiting task; the front may still have it."""
         self._off_disk(lane, place)
 
     def end(self, task: Running) -> None:
@@ -136,17 +136,17 @@ class World:
         self.picker.shares.ended(task.group, self.now - task.started_at)
 
     def see(self, look: Look) -> None:
-        """Somebody has looked at the machine."""
+        """Take a new reading of the machine."""
         self.seen = look
         if self.backpressure.see(look):
             self.picker.look_at_all()
 
     def learn(self, type: str, moved: IoBudget) -> None:
-        """A run has succeeded and told what it moved."""
+        """Learn what a successful run has moved."""
         self.backpressure.learn(type, moved)
 
     def rule(self, declared: Declared | None = None, **settings: Any) -> None:
-        """Other rules hold from now on."""
+        """Apply other rules from now on."""
         self.declared = msgspec.structs.replace(self.declared if declared is None else declared, **settings)
         controls = Controls(0, None, dict(self.changes), dict(self.pauses))
         self.picker.rule(Rules(self.declared, controls), (), self.now)
@@ -159,10 +159,10 @@ class World:
         self.pauses.pop(scope, None)
         self.rule()
 
-    # What the dispatcher does
+    # Actions of the dispatcher
 
     def fill(self) -> list[Waiting]:
-        """Turns until nothing more starts."""
+        """Run turns until nothing more starts; return the starts."""
         started: list[Waiting] = []
         quiet = 0
         while quiet < 2:
@@ -171,7 +171,7 @@ class World:
         return started
 
     def turn(self) -> list[Waiting]:
-        """Plan with what is in sight, claim what is still there, take permits, read what was asked for."""
+        """Plan with the front, claim what still waits, take permits, and read the requested lanes."""
         picks = self.picker.pick(self.slots, self.slots - len(self.running), self.now)
         self._tried = bool(picks)
         buckets = self.picker.limits.buckets.promised(self.rules)
@@ -206,13 +206,13 @@ class World:
         for pick in started:
             count.update([Scope(ScopeKind.GROUP, pick.group), Scope(ScopeKind.TYPE, pick.type)])
         for scope, limit, bucket in buckets:
-            assert count[scope] <= permits_at(bucket, limit, self.now), f"{scope} started more than it had permits"
+            assert count[scope] <= permits_at(bucket, limit, self.now), f"{scope} started without a permit"
             yield scope, take_permits(bucket, limit, self.now, count[scope])
 
     def _read(self, lanes: Mapping[Lane, object] | list[Lane]) -> None:
         self.front.read({lane: self.disk.get(lane, [])[: self.front_size] for lane in lanes}, self.front_size)
 
-    # What is true
+    # The actual state
 
     def waiting(self) -> Iterator[tuple[Lane, Place]]:
         for lane, places in list(self.disk.items()):
@@ -226,7 +226,7 @@ class World:
         return self.effective(lane, place), place.queued_at, place.place_id
 
     def is_open(self, lane: Lane) -> bool:
-        """Whether a task of this lane may start, given a slot: said anew here, not by asking the picker."""
+        """True if a task of this lane may start, given a slot; computed here without the picker."""
         group, domain = self.rules.group(lane.group), domain_of(lane.type)
         scopes = (EVERYTHING, Scope(ScopeKind.GROUP, lane.group), Scope(ScopeKind.DOMAIN, domain))
         if lane.type in self.unknown or any(scope in self.pauses for scope in scopes):
@@ -246,12 +246,12 @@ class World:
         return [(lane, place) for lane, place in self.waiting() if self.is_open(lane)]
 
     def candidates(self) -> dict[str, Waiting]:
-        """What the picker holds for the next task of each group."""
+        """Return the picker's candidate of each group."""
         self.picker.settle(self.slots, self.now)
         return dict(self.picker._next_of)
 
     def afresh(self) -> World:
-        """The same world with a picker that has no past."""
+        """Return the same world with a new picker."""
         other = World(self.declared, front_size=self.front_size)
         other.now, other.changes, other.pauses, other.unknown = self.now, self.changes, self.pauses, self.unknown
         other.disk = {lane: list(places) for lane, places in self.disk.items()}

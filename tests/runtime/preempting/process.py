@@ -1,4 +1,4 @@
-"""A handler that a worker process imports by name, and that is made to make way."""
+"""A handler that a worker process imports by name, and that is preempted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a handler that is to make way is stopped, and what that costs it."""
+"""How the handler of a preempted task is stopped, and that it uses no retry."""
 
 from __future__ import annotations
 
@@ -200,4 +200,4 @@ async def test_children_and_parents_and_finalize_can_make_way(
     record = await ended(scheduler, handle.id)
     assert (record.ending, record.result) == ("completed", "1 child")
     assert [line for line in log if line.startswith("end")] == ["end parent", "end child", "end finalize"]
-    assert log.count("start child") + log.count("start parent") + log.count("start finalize") > 3, "some made way"
+    assert log.count("start child") + log.count("start parent") + log.count("start finalize") > 3, "some were preempted"

@@ -1,4 +1,4 @@
-"""Urgent work preempts: who makes way, and for whom."""
+"""Urgent work preempts less urgent tasks: which are chosen, and for which."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_shares_do_not_hold_back_who_may_preempt(
     assert "critical" in started
 
 
-# A preemptor that cannot start preempts nobody
+# A preemptor that cannot start preempts no task
 
 
 async def _crowd(scheduler: Scheduler, work: Work, clock: ManualClock) -> None:

@@ -1,4 +1,4 @@
-"""A handler in a worker process makes way, too: it is ended, and runs on from what it has saved."""
+"""A handler in a worker process is preempted too: it is ended, and later continues from its saved state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who made way returns: when, to which place, with what it saved, also after a restart."""
+"""Preempted tasks return: when, to which place, with their saved state, also after a restart."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_the_least_urgent_makes_way_keeps_what_it_saved_and_returns(
         await manual_clock.advance(100)
     assert work.of("stop") == [("low", 4)]
     assert work.of("start") == [("normal", 0), ("low", 0), ("critical", 4), ("low", 7)]
-    assert work.of("end") == [("critical", 7), ("normal", 10), ("low", 13)], "low went on with its fifth second"
+    assert work.of("end") == [("critical", 7), ("normal", 10), ("low", 13)], "low continued with its fifth second"
     assert (record.status, record.retries, record.last_error, counted) == ("paused", 0, None, 1)
     assert [hold.reason for hold in explained.holds] == ["preempted"]
     history = await ended(scheduler, low.id)
@@ -102,7 +102,7 @@ async def test_a_preemptor_that_may_not_start_keeps_nobody_paused_and_gets_its_s
             await control.resume()
         await manual_clock.advance(40)
     assert starts == [1, 21]
-    assert work.of("start") == [("low", 0), ("low", 2), ("low", 22)], "the slot is not kept idle meanwhile"
+    assert work.of("start") == [("low", 0), ("low", 2), ("low", 22)], "the slot is not left idle meanwhile"
     assert [name for name, _ in work.of("end")] == ["low"]
 
 
@@ -152,11 +152,11 @@ async def test_who_returns_comes_before_those_who_have_waited_less(
         await manual_clock.advance(60)
     names = [name for name, _ in work.of("start")]
     assert names[:2] == ["first", "critical"]
-    assert names.index("first", 1) <= 3, "at most the one that took the slot at once comes between"
+    assert names.index("first", 1) <= 3, "at most the task that took the slot at once comes between"
     assert len(names) == 6
 
 
-# What happens to those who made way
+# Verbs on preempted tasks
 
 
 async def test_who_made_way_can_be_cancelled_and_superseded(

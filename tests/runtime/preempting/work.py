@@ -1,4 +1,4 @@
-"""Work that takes its time, for tests of who makes way for whom."""
+"""Work that takes time, for tests of preemption."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from taskmill.testing import ManualClock
 
 
 class Work:
-    """A domain of tasks that take their time and say what happens to them."""
+    """A domain of tasks that take time and record what happens to them."""
 
     def __init__(self, clock: ManualClock, **options: Any) -> None:
         self.domain = Domain("d")

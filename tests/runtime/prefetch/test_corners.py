@@ -15,13 +15,13 @@ from taskmill.testing.plugin import SchedulerFactory
 
 MANY = 40
 HELD = 9
-"""The task that runs until it is let go; those behind it are prefetched."""
+"""The task that runs until the test releases it; the tasks behind it are prefetched."""
 
 Deed = Callable[[Context], Awaitable[object]]
 
 
 class Scene:
-    """A scheduler with one slot, whose tasks do what the test says."""
+    """A scheduler with one slot, whose tasks do what the test wants."""
 
     scheduler: Scheduler
 
@@ -62,7 +62,7 @@ async def scene(taskmill_scheduler: SchedulerFactory) -> Scene:
 
 @pytest.fixture
 async def held(scene: Scene, manual_clock: ManualClock) -> AsyncIterator[Scene]:
-    """The same, with one task running and those behind it prefetched."""
+    """The same scheduler, with one task running and those behind it prefetched."""
     await scene.fill()
     async with scene.scheduler.running():
         await asyncio.wait_for(scene.reached.wait(), 10)
@@ -276,7 +276,7 @@ async def test_no_read_shows_more_running_tasks_than_there_are_slots(taskmill_sc
             seen.append(await scheduler.count(status="running"))
             seen.append(len((await scheduler.snapshot()).running))
             seen.append(len(await scheduler.tasks(status="running")))
-            # Reads of a store in memory do not wait for anything.
+            # Reads of a store in memory never wait.
             await asyncio.sleep(0)
 
     reader = asyncio.create_task(read())

@@ -1,4 +1,4 @@
-"""The laws of starting, on random workloads, with prefetch and without: it must not show in what handlers observe."""
+"""The laws of starting, on random workloads, with and without prefetch: handlers must not observe a difference."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.both_engines import Engine
 GROUPS = ("a", "b", "c")
 TICK = 0.001
 LONGEST = 600
-"""Ticks after which a workload that has not ended is stuck."""
+"""Ticks after which a workload counts as stuck."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A task to submit, and what its handler does."""
+    """A task to submit, and the actions of its handler."""
 
     group: str
     priority: int
@@ -82,16 +82,16 @@ workloads = st.builds(
 
 @dataclass
 class Known:
-    """A task as the observer knows it."""
+    """The state of a task as the observer knows it."""
 
     plan: Plan
     id: int = 0
     queued_at: datetime | None = None
-    """None for a delayed task."""
+    """Since when it is in the queue; None for a delayed task."""
     starts: list[datetime] = field(default_factory=list[datetime])
     is_running: bool = False
     is_asked_to_end: bool = False
-    """True once its cancellation was asked for. The handler that asks may itself be cancelled before the answer."""
+    """True once its cancellation was requested. The requesting handler may be cancelled before the call returns."""
     is_cancelled: bool = False
     is_stopped: bool = False
     """True once it was cancelled before it began."""
@@ -105,10 +105,10 @@ class Known:
 
 
 class Claims:
-    """Notes, for each claim of a task that has a slot, which groups were paused when it was committed.
+    """Records, for each claim of a task with a slot, which groups were paused when it was committed.
 
     A claim that is committed before a group is resumed may begin after the resume has returned. It starts before more
-    urgent tasks of that group, and breaks no law. A prefetched task has no such excuse: it returns to the queue.
+    urgent tasks of that group, and breaks no law. This does not apply to a prefetched task: it returns to the queue.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Observer:
         self.tasks: dict[int, Known] = {}
         self.paused: set[str] = set()
         self.resuming: set[str] = set()
-        """Groups that are about to be resumed: no handler knows whether they are still paused."""
+        """Groups that are about to be resumed: no handler can know whether they are still paused."""
         self.domain = Domain("d")
         self.wrong: list[str] = []
 
@@ -153,7 +153,7 @@ class Observer:
             groups={"c": Group(cap=workload.cap, rate=workload.rate)} if workload.cap or workload.rate else {},
         )
 
-    # What handlers do
+    # Actions of handlers
 
     async def run(self, ctx: Context) -> None:
         task = self.tasks[ctx.task.id]
@@ -221,7 +221,7 @@ class Observer:
             self.check_order(task, self.claims.paused.get((task.id, ctx.attempt), frozenset()))
 
     def check_order(self, task: Known, paused_at_claim: frozenset[str]) -> None:
-        """With one slot, what waits at a start is known exactly, but for delayed tasks and for groups with limits."""
+        """Check the order; with one slot the waiting tasks are known, but for delayed ones and groups with limits."""
         if task.plan.group in self.paused:
             self.wrong.append(f"{task.id} started although its group was paused")
         if task.queued_at is None:
@@ -238,7 +238,7 @@ class Observer:
             if overtaken or (other.plan.group == task.plan.group and other.rank < task.rank):
                 self.wrong.append(f"{task.id} started before {other.id}")
 
-    # Playing
+    # Running
 
     async def play(self) -> None:
         async with self.scheduler as scheduler:

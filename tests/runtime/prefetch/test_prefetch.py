@@ -1,4 +1,4 @@
-"""A prefetched task is claimed before a slot is free. For everything that users can see or do, it still waits."""
+"""A prefetched task is claimed before a slot is free. For every verb and every view it still waits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def domain() -> Domain:
 
 
 async def turns_to_run(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Return how many turns it takes until nothing is left to do."""
+    """Return the number of turns until nothing is left to do."""
     count, commit = 0, scheduler._store.turn
 
     async def counted(turn: Turn) -> TurnResult:
@@ -84,7 +84,7 @@ async def test_tasks_of_a_type_that_takes_longer_are_not_prefetched(
 async def at_work(
     domain: Domain, taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> AsyncIterator[AtWork]:
-    """A scheduler with one slot: its tenth task is running, and those behind it are prefetched."""
+    """Yield a scheduler with one slot: its tenth task is running, and those behind it are prefetched."""
     scene = AtWork(domain)
     scene.scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=1, shutdown_grace=0)
     scene.ids = [

@@ -38,7 +38,7 @@ class CountingClock(SystemClock):
 
 
 class RecordingLink:
-    """An attempt's side of the Context: remembers what the handler asked for."""
+    """An attempt's side of the Context: records the requests of the handler."""
 
     stop_requested = False
 
@@ -75,13 +75,13 @@ class RecordingLink:
         return [Handle(OutOfReach(), Stored(100 + number, "inserted")) for number in range(len(submissions))]
 
     async def first_report(self) -> ProgressReport:
-        """The handler is at work, and has said so."""
+        """Return the first report, which shows that the handler runs."""
         while not self.reports:
             await self.next_report()
         return self.reports[0]
 
     async def next_report(self) -> None:
-        """Returns at once if there was one since the last time."""
+        """Wait for a report; return at once if there was one since the last call."""
         await self._reported.wait()
         self._reported.clear()
 
@@ -99,7 +99,7 @@ class Current:
 
 
 class StartedCall:
-    """One call of a handler: its link, its running handle, and every outcome it had."""
+    """One call of a handler: its link, its running handle, and all its outcomes."""
 
     def __init__(self, task: Task[..., Any], args: tuple[Any, ...], saved: str | None = None) -> None:
         self.link = RecordingLink()

@@ -184,7 +184,7 @@ def die_of(number: int) -> None:
 
 @work.task(run_in="process")
 def fork_and_die() -> None:
-    """The forked process holds the worker's socket for as long as it lives."""
+    """Die, while the forked process keeps the worker's socket open."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.close(writer)
@@ -276,7 +276,7 @@ async def finish_in_async_process(ctx: Context, parts: int) -> dict[str, object]
 
 @work.task(run_in="process")
 def spawn_what_is_refused(ctx: Context) -> list[str]:
-    """Every refusal arrives as the error that it is, and the handler goes on."""
+    """Make calls that are refused: each raises its own error, and the handler continues."""
     refused: list[str] = []
     ctx.spawn(part.options(key="k", run_after=3600).prepare(0))
     for submission in (
@@ -296,7 +296,7 @@ def spawn_what_is_refused(ctx: Context) -> list[str]:
 
 
 class Mute(Exception):
-    """An exception of which nothing can be told."""
+    """An exception whose text cannot be read."""
 
     def __str__(self) -> str:
         raise RuntimeError("says nothing")

@@ -1,4 +1,4 @@
-"""Handlers in worker processes: what they return, how they are ended, and that none outlives its scheduler."""
+"""Handlers in worker processes: their results, how they are ended, and that none outlives its scheduler."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def pipe() -> Iterator[tuple[FileIO, FileIO]]:
 
 
 async def end_of(reader: FileIO) -> None:
-    """Every process that held the other end of the pipe is gone."""
+    """Wait until every process that held the other end of the pipe is gone."""
     assert await asyncio.to_thread(reader.read, 1) == b""
 
 
-# What a call gives and takes
+# Arguments and results
 
 
 async def test_a_typed_payload_arrives_as_its_type_and_the_result_is_json(executor: ProcessExecutor) -> None:
@@ -185,7 +185,7 @@ async def test_calls_at_the_same_time_have_workers_of_their_own(executor: Proces
     calls = [start(executor, handlers.process_id) for _ in range(MOST_IDLE + 2)]
     outcomes = {await call.outcome() for call in calls}
     assert len(outcomes) == len(calls)
-    # The surplus was let go, the rest works on.
+    # The surplus processes were ended, the rest continue.
     assert await outcome_of(executor, handlers.process_id) in outcomes
 
 

@@ -1,4 +1,4 @@
-"""How a worker process finds a handler: by the name it can be imported by, or not at all."""
+"""A worker process imports a handler by its name, or the task type is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script that has a scheduler and a handler for processes side by side, as people write them."""
+"""A script with a scheduler and a handler for processes in the same file works."""
 
 from __future__ import annotations
 

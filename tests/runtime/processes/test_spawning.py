@@ -1,4 +1,4 @@
-"""Spawning from worker processes: the same as anywhere, its refusals included."""
+"""Spawning from worker processes works as elsewhere, including refusals."""
 
 from __future__ import annotations
 

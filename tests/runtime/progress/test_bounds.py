@@ -1,4 +1,4 @@
-"""A fraction is from 0 to 1, whatever a handler reports."""
+"""A fraction is between 0 and 1, whatever a handler reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A handler that says nothing about its progress is guessed at from how long its type usually takes."""
+"""Without reports, progress is estimated from the usual duration of the task type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What handlers have moved, wherever they run: as they say, and as it was measured."""
+"""The bytes that handlers have moved, in every executor: as reported, and as measured."""
 
 from __future__ import annotations
 
@@ -123,10 +123,10 @@ async def test_what_a_process_wrote_is_measured_where_the_machine_is_watched(tmp
     watched = await moved(handlers.writes, str(path), 8, resources=True)
     if watched is None or not watched.disk_write:
         pytest.skip("this system does not tell what a process writes")
-    # The file system adds a little of its own; a little may still be under way.
+    # The file system adds a little of its own; a little may not be written yet.
     assert 7 * BLOCK <= watched.disk_write <= 16 * BLOCK
     assert watched.net_tx == watched.net_rx == 0
-    assert await moved(handlers.writes, str(path), 8) is None, "nobody watches"
+    assert await moved(handlers.writes, str(path), 8) is None, "no sampler measures it"
 
 
 @in_processes
@@ -157,9 +157,9 @@ async def test_a_worker_that_is_killed_loses_what_it_had_said_and_nothing_else()
         record = await handle.wait()
         endings = [(await other.wait()).ending for other in others]
         mean = (await scheduler.stats("moving::dies_once")).avg_io
-    assert record.result == 1, "what it saved is kept"
+    assert record.result == 1, "saved state is kept"
     assert record.actual_io is not None
-    assert record.actual_io.disk_write == 99, "once, though it ran twice"
+    assert record.actual_io.disk_write == 99, "counted once, though it ran twice"
     assert mean is not None
     assert mean.disk_write == 99
     assert endings == ["completed"] * 3
@@ -204,11 +204,11 @@ async def test_budgets_of_children_travel_from_worker_processes(tmp_path: Path) 
     assert said.startswith(("SubmissionError", "ConfigError"))
 
 
-# Through the life of a task
+# Over several attempts
 
 
 class Life:
-    """A handler that does what it is told, attempt by attempt."""
+    """A handler that does what the test wants, attempt by attempt."""
 
     def __init__(self) -> None:
         self.domain = Domain("life")

@@ -1,4 +1,4 @@
-"""A series through clock steps, through time when nothing ran, and through restarts between any two steps."""
+"""A series across clock steps, downtime, and restarts between any two steps."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ async def test_a_clock_put_back_under_a_killed_occurrence_leaves_the_next_one_in
     await manual_clock.jump(-45)
     async with Scheduler(tmp_path / "tasks.db", **settings) as scheduler, scheduler.running():  # type: ignore[arg-type]
         await manual_clock.advance(60)
-    assert starts[2] - starts[1] <= 6, "what was interrupted goes on"
+    assert starts[2] - starts[1] <= 6, "the interrupted occurrence runs again"
     assert len(starts) == 4
     assert starts[3] - starts[2] <= 60
 
@@ -249,7 +249,7 @@ Step = Callable[[Scheduler], Awaitable[object]]
 
 
 async def _tell_story(file: Path, *, reopening: bool) -> tuple[list[str], list[tuple[int, str]], list[TaskRecord]]:
-    """The same steps, in one process or in one for each."""
+    """Run the same steps, in one process or in one process for each."""
     clock = ManualClock()
     domain = Domain("d")
     story: list[str] = []

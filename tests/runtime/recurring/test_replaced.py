@@ -1,4 +1,4 @@
-"""Duplicates of a series and what supersedes it: still one occurrence at a time."""
+"""Duplicates and replacements of a series: still one occurrence at a time."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_superseding_without_every_replaces_one_occurrence(
         await scheduler.pause_recurring(new.id)
         await scheduler.resume_recurring(new.id)
         await manual_clock.advance(100)
-    # While it waits, the one due at 10 is replaced; while it runs, the one due at 0.
+    # The occurrence due at 10 is replaced while it waits, the one due at 0 while it runs.
     assert starts == [(1, 0), (2, 5), *([(1, 10), (1, 20)] if at_work else [(1, 20)])]
 
 

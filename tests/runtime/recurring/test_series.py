@@ -1,4 +1,4 @@
-"""Recurring work: a grid without drift, one occurrence at a time, each a task of its own."""
+"""Recurring work: a grid without drift, one occurrence at a time, each a separate task."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_a_time_to_live_counts_from_when_an_occurrence_is_due(
         await manual_clock.advance(92.999)
         assert await endings(scheduler) == [(1, "completed")]
         await manual_clock.advance(0.001)
-        assert (await endings(scheduler))[-1][1] == "expired", "at its moment, though the slot is taken"
+        assert (await endings(scheduler))[-1][1] == "expired", "it expires on time, though the slot is taken"
         may_end.set()
         await manual_clock.advance(150)
     assert starts == [100, 300]

@@ -1,4 +1,4 @@
-"""A beat that comes while the last occurrence is active is skipped then, and announced then, once."""
+"""A beat during an active occurrence is skipped and announced at that moment, once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.both_engines import Engine
 
 
 class Heard:
-    """Notes when beats were said to be skipped: ``(seconds, task id, count)``."""
+    """Records when skipped beats were announced: ``(seconds, task id, count)``."""
 
     def __init__(self, scheduler: Scheduler, clock: ManualClock) -> None:
         self.skips: list[tuple[float, int, int]] = []
@@ -50,7 +50,7 @@ async def test_a_beat_is_skipped_and_announced_at_its_instant_while_the_last_occ
         await manual_clock.advance(9.999)
         assert heard.skips == []
         await manual_clock.advance(0.001)
-        assert heard.skips == [(10, 1, 1)], "at once, though the run lasts on"
+        assert heard.skips == [(10, 1, 1)], "at once, while the run continues"
         await manual_clock.advance(50)
     assert heard.skips == [(10, 1, 1), (20, 1, 1), (30, 1, 1)]
     assert starts == [0, 40, 50, 60]
@@ -137,7 +137,7 @@ async def test_nothing_is_skipped_after_the_last_run_or_while_the_series_is_paus
         assert heard.skips == []
         await scheduler.resume_recurring(paused.id)
         await manual_clock.advance(0)
-        assert [(at, count) for at, _, count in heard.skips] == [(32, 4)], "what passed during the pause"
+        assert [(at, count) for at, _, count in heard.skips] == [(32, 4)], "the beats during the pause"
         await manual_clock.advance(18)
     assert [(at, count) for at, _, count in heard.skips[1:]] == [(50, 1)]
     heard.end()

@@ -1,4 +1,4 @@
-"""A year of a series, with everything that goes wrong."""
+"""A year of a series, with random faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.raw_rows import raw
 
 
 class Year:
-    """A recurring task through a year of everything that goes wrong."""
+    """A recurring task through a year of random faults."""
 
     EVERY = timedelta(hours=6)
 
@@ -30,16 +30,16 @@ class Year:
         self.first_at = self.clock.now()
         self.domain = Domain("year")
         self.starts: dict[int, datetime] = {}
-        """When each occurrence first started; one may be interrupted before its handler says so."""
+        """When each occurrence first started; it may be interrupted before its handler records that."""
         self.due: dict[int, datetime] = {}
         self.attempts: list[tuple[int, int]] = []
         self.running = 0
         self.skipped = 0
         self.is_paused = False
         self.may_wait_from = 0.0
-        """Since when nothing but its time holds the next occurrence back."""
+        """Since when only its due time holds the next occurrence back."""
         self.has_cancelled = False
-        """Whether the next occurrence may be further away, since the one before it was cancelled."""
+        """True if the next occurrence may be further away, because the one before it was cancelled."""
         self.faults: list[str] = []
 
         @self.domain.task(retry=Retry.constant(2, 600))
@@ -52,12 +52,12 @@ class Year:
         self.running += 1
         try:
             id, due = ctx.task.id, ctx.task.run_at or self.first_at
-            # What a handler raises is only a failure of its task, so faults are noted here and judged later.
+            # An exception in a handler is only a failure of its task, so faults are recorded here and checked later.
             if self.running != 1:
                 self.faults.append(f"task {id} started beside another")
             if self.is_paused:
                 self.faults.append(f"task {id} started while its series was paused")
-            # One that was interrupted goes on as soon as it can, whatever the clock says by then.
+            # An interrupted occurrence runs again as soon as it can, whatever the clock shows then.
             if ctx.attempt == 1 and self.clock.now() < due:
                 self.faults.append(f"task {id} started early")
             self.attempts.append((id, ctx.attempt))
@@ -103,7 +103,7 @@ class Year:
             self.skipped += event.count
 
     async def step(self, scheduler: Scheduler) -> None:
-        # What is due has started before the clock is touched.
+        # Due tasks must have started before the clock is changed.
         await self.clock.advance(0)
         hours = self.random.choice([1, 5, 6, 7, 24, 60])
         match self.random.choice(["work"] * 6 + ["pause", "resume", "resume", "sleep", "back", "forth", "cancel"]):
@@ -130,13 +130,13 @@ class Year:
         self.count_beats()
 
     def count_beats(self) -> None:
-        """Every beat has been made or skipped once, and every skip was announced once."""
+        """Check that every beat was created or skipped once, and every skip announced once."""
         with raw(self.file) as connection:
             row = connection.execute("SELECT first_at, due_at, every_ms, runs FROM taskmill_series").fetchone()
         if row is not None:
             first_at, due_at, every_ms, runs = row
             assert (due_at - first_at) % every_ms == 0
-            assert (due_at - first_at) // every_ms + 1 == runs + self.skipped, "a beat was lost, or came twice"
+            assert (due_at - first_at) // every_ms + 1 == runs + self.skipped, "a beat was lost, or occurred twice"
 
     async def is_alive(self, scheduler: Scheduler) -> bool:
         return bool((await scheduler.snapshot()).schedules)
@@ -160,7 +160,7 @@ class Year:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_year_of_failures_pauses_suspends_and_clock_steps(tmp_path: Path, engine: Engine, seed: int) -> None:
-    # It opens and closes the store all the time, which takes connections to a server.
+    # It reopens the store all the time, which takes connections to a server.
     year = Year(tmp_path / "tasks.db", seed, max_runs=50 if engine.is_postgres else 500)
     try:
         await year.live()

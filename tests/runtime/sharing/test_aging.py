@@ -1,4 +1,4 @@
-"""Tasks of a real scheduler that grow more urgent as they wait, on the manual clock."""
+"""Tasks of a real scheduler become more urgent as they wait, on the manual clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGING = Aging(grace=10, interval=1, step=2, ceiling=64, urgent=64)
 
 
 class Shop:
-    """A domain with a task that holds its slot until it is let go, one that takes a second, and notes of all starts."""
+    """A domain with a task that runs until the test releases it, tasks that take a second or fail, and all starts."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.domain = domain = Domain("shop")
@@ -67,7 +67,7 @@ def shop(manual_clock: ManualClock) -> Shop:
 
 
 async def views(scheduler: Scheduler, id: int) -> set[int]:
-    """The effective priority of a waiting task as everyone gives it; one value if they agree."""
+    """Return the effective priority of a waiting task in all views; one value if they agree."""
     record, listed = await active(scheduler, id), await scheduler.tasks(status="pending")
     explained = await scheduler.explain(id)
     snapshot = (await scheduler.snapshot()).groups[record.group].next_priority
@@ -77,7 +77,7 @@ async def views(scheduler: Scheduler, id: int) -> set[int]:
 
 
 MOMENTS = [*range(1, 15), *range(20, 131, 5)]
-"""Seconds at which to look: each one around the end of the grace time, then one in five."""
+"""Seconds at which to check: each one around the end of the grace time, then one in five."""
 
 
 @pytest.mark.parametrize("base", [0, 63, 64, 65, 128, 192, 255])
@@ -233,7 +233,7 @@ async def test_a_pause_freezes_aging(
 async def test_no_stream_of_fresher_more_urgent_tasks_keeps_one_waiting_longer_than_max_wait(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, shop: Shop, groups: dict[str, Group], where: str
 ) -> None:
-    """Each second more tasks come than can run, all more urgent than the ceiling is: only the urgent line helps."""
+    """Each second more tasks arrive than can run, all more urgent than the ceiling: only the urgent level helps."""
     scheduler = await taskmill_scheduler(
         domains=[shop.domain], max_concurrency=2, aging=AGING, groups=groups, preempt_at=None
     )
@@ -249,7 +249,7 @@ async def test_no_stream_of_fresher_more_urgent_tasks_keeps_one_waiting_longer_t
         await scheduler.pause()
         await manual_clock.advance(5)
     (waited,) = [waited for id, _, waited in shop.starts if id == victim.id]
-    # The stream itself grows urgent after 11 s of waiting, so the one that waits longest is first among the urgent.
+    # The stream itself becomes urgent after 11 s, so the task that has waited longest is first among the urgent.
     assert waited <= bound + timedelta(seconds=1)
 
 

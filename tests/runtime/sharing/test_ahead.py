@@ -1,4 +1,4 @@
-"""``explain`` counts the tasks ahead: exactly as far as it counts, and it says where it has stopped."""
+"""``explain`` counts the tasks ahead exactly, up to a limit, and says if it has stopped there."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ domain = Domain("d")
 
 @domain.task
 async def work(n: int) -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 @domain.task(on_duplicate="supersede")
 async def other(n: int) -> None:
-    """A second type, whose tasks are replaced and keep their places."""
+    """Do nothing; tasks of this type are replaced and keep their places."""
 
 
 async def fill(scheduler: Scheduler, clock: ManualClock, seed: int, groups: int) -> None:
@@ -39,7 +39,7 @@ async def fill(scheduler: Scheduler, clock: ManualClock, seed: int, groups: int)
 
 
 def expected(asked: TaskRecord, tasks: list[TaskRecord], places: dict[int, int]) -> int:
-    """Count by the rule itself: more urgent tasks of all groups, and groups of equal urgency in turn."""
+    """Count by the definition: more urgent tasks of all groups, and groups of equal urgency in turn."""
     more, equal = 0, defaultdict[str, int](int)
     for task in tasks:
         if task.effective_priority < asked.effective_priority:

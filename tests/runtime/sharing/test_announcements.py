@@ -1,4 +1,4 @@
-"""Changes of shares are told at once, also while every slot is taken and nothing can start or end."""
+"""Changes of shares are announced at once, even while every slot is taken and nothing can start or end."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_group_that_joins_while_all_slots_are_taken_is_told_at_once(
 async def test_a_snapshot_and_an_explanation_tell_the_share_that_holds(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, held_by: str
 ) -> None:
-    """A group that is held back has no share beyond what runs, and the others have its slots."""
+    """A group that is held back has no share beyond its running tasks, and the others have its slots."""
     first, second = Domain("first"), Domain("second")
 
     @first.task(group="a")

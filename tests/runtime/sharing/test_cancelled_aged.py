@@ -1,4 +1,4 @@
-"""A task that had aged and was cancelled lends its urgency to no task behind it."""
+"""An aged task that was cancelled lends its urgency to no task behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corners where fairness could be lost: debts, returns, lent urgency, clock steps, pauses."""
+"""Corner cases of fairness: charges, returns, lent urgency, clock steps, pauses."""
 
 from __future__ import annotations
 

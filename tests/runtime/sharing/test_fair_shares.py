@@ -18,7 +18,7 @@ from taskmill.testing.plugin import SchedulerFactory
 
 
 class Works:
-    """A domain whose tasks take as many seconds as they are told, and who runs and who waits now."""
+    """A domain whose tasks take a given number of seconds, with the counts of running and waiting tasks."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.domain = Domain("works")
@@ -66,7 +66,7 @@ def works(manual_clock: ManualClock) -> Works:
 
 
 def heard(events: Listener[Any]) -> list[tuple[Any, ...]]:
-    """What was announced since the last call."""
+    """Return the events since the last call."""
     found: list[Event] = []
     while events._events:
         found.append(events._events.popleft())
@@ -133,7 +133,7 @@ async def test_a_lent_slot_is_returned_at_the_next_free_slot(
     async with scheduler.running():
         for lent, come in enumerate([0, 100, 0, 0]):
             if come:
-                # Half a second before the slots are free: nothing is taken away from who runs.
+                # Half a second before the slots are free: running tasks are not interrupted.
                 await works.submit(scheduler, "a", come)
                 await manual_clock.advance(0)
                 seen.append(dict(works.running))

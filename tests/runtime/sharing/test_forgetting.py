@@ -1,4 +1,4 @@
-"""Group names come and go; what has gone is not remembered."""
+"""Names of groups come and go; the dispatcher forgets those that are gone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.one_engine("what a dispatcher remembers is looked at")
 
 GONE = "gone-"
 FEW = 100
-"""A fixed number of names may be remembered; it does not grow with how many there were."""
+"""A fixed number of names may be remembered; it does not grow with the number of groups."""
 
 ROOMS = ("runtime", "dispatch", "policy", "model", "core.ports")
-"""Objects of these rooms are searched for names."""
+"""The packages whose objects are searched for names."""
 
 
 def remembered(scheduler: Scheduler) -> Counter[str]:
-    """How many names of groups are found in what the dispatcher keeps, by the attribute that holds them."""
+    """Return how many names of groups the dispatcher still holds, by the attribute that holds them."""
     found: Counter[str] = Counter()
     for where, text in _texts("dispatcher", scheduler._session.loop, set()):
         if text.startswith(GONE):
@@ -82,7 +82,7 @@ async def test_names_of_groups_that_came_and_went_are_not_kept(
         await scheduler.submit(work.options(group="stays").prepare())
         for wave in range(10):
             names = [f"{GONE}{wave}-{n}" for n in range(100)]
-            # Some of them may preempt, some grow urgent while they wait.
+            # Some of them may preempt, some become urgent while they wait.
             many = [work.options(group=name, priority=n % 3 * 60).prepare() for n, name in enumerate(names * 2)]
             await scheduler.submit_many(many)
             await manual_clock.advance(15)

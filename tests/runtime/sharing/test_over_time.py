@@ -1,6 +1,6 @@
-"""Over time: with more groups than slots each gets its part, whatever its tasks, its past or its name.
+"""Over time, with more groups than slots, each group gets its share, whatever its tasks, its past or its name.
 
-``TASKMILL_DISPATCHES`` sets how many starts the longest of these tests watches.
+``TASKMILL_DISPATCHES`` sets how many starts the longest of these tests makes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TYPE = "d::t"
 
 
 class Mill:
-    """Groups that never run out of tasks, whose length the group knows; time jumps from ending to ending."""
+    """Groups that never run out of tasks; each has its own length of task; time jumps from ending to ending."""
 
     def __init__(self, slots: int, groups: Mapping[str, Group], length: Callable[[str], int] = lambda _: 100) -> None:
         self.now = 0
@@ -72,7 +72,7 @@ class Mill:
         return picks
 
     def refuse(self) -> None:
-        """Tasks are picked, but the store does not start them."""
+        """Pick tasks, as in a turn whose starts the store refuses."""
         picks = self.picker.pick(self.slots, self.slots - len(self._ends), self.now)
         for pick in picks:
             self._load.end(pick.group, TYPE)
@@ -81,7 +81,7 @@ class Mill:
         self.picker.turn_over((), all_started=False)
 
     def pass_on(self) -> None:
-        """Until the next task ends."""
+        """Advance the time to the end of the next task."""
         self.now, _, pick = heappop(self._ends)
         length = self.length(pick.group)
         self.held_ms[pick.group] += length
@@ -97,7 +97,7 @@ class Mill:
             self.pass_on()
 
     def parts(self) -> dict[str, float]:
-        """What each group has had of all slots."""
+        """Return the fraction of all slot time that each group has had."""
         return {group: held / self.held_ms.total() for group, held in self.held_ms.items()}
 
 
@@ -105,7 +105,7 @@ def assert_by_weight(parts: Mapping[str, float], weights: Mapping[str, float], w
     total = sum(weights.values())
     off = {group: parts.get(group, 0) * total / weight for group, weight in weights.items()}
     worst = max(off, key=lambda group: abs(off[group] - 1))
-    assert abs(off[worst] - 1) <= within, f"{worst} had {off[worst]:.3f} of what it was due"
+    assert abs(off[worst] - 1) <= within, f"{worst} had {off[worst]:.3f} of its share"
 
 
 def test_each_of_500_groups_on_16_slots_gets_its_weight_within_5_percent() -> None:
@@ -132,7 +132,7 @@ def test_no_name_is_better_than_another() -> None:
 def test_groups_of_long_tasks_get_no_more_of_the_slots(slots: int) -> None:
     weights = {f"{kind} {number}": 1 + number % 3 for kind in ("short", "long", "endless") for number in range(20)}
     lengths = {"short": 50, "long": 500, "endless": 2_000}
-    # Shorter than the least that a start costs counts as that.
+    # A task shorter than the minimum charge counts as that.
     mill = Mill(slots, {name: Group(weight=w) for name, w in weights.items()}, lambda name: lengths[name.split()[0]])
     mill.keep_busy(*weights)
     mill.run(20_000)
@@ -169,14 +169,14 @@ def test_a_newcomer_is_served_within_one_round_however_long_the_others_were_ther
 
 
 def test_a_stream_of_newcomers_starves_nobody() -> None:
-    """Each newcomer is due at once and leaves after one task; those who stay get their turns all the same."""
+    """Each newcomer may start at once and leaves after one task; groups that stay still get their turns."""
     mill = Mill(4, {"steady": Group(weight=2)})
     mill.keep_busy("steady")
     for number in range(2_000):
         mill.submit(f"newcomer {number}")
         mill.fill()
         mill.pass_on()
-    # The newcomers that wait grow by one with each turn it has, and its part is that of one group among them.
+    # One more newcomer waits after each turn of the group, and its share is that of one group among them.
     assert mill.started["steady"] >= 60
 
 

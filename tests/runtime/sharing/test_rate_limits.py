@@ -71,7 +71,7 @@ async def test_group_and_type_limits_both_hold(taskmill_scheduler: SchedulerFact
         await work.options(group="g").submit("g")
     async with scheduler.running():
         await manual_clock.advance(20)
-    # The group lets one per second; the type has 4 at once and one more each 2 s.
+    # The group allows one per second; the type has 4 at once and one more each 2 s.
     assert _times(starts) == [0, 1, 2, 3, 4, 5]
 
 
@@ -155,7 +155,7 @@ async def test_a_change_is_no_new_burst(
         assert _times(starts) == [0, 0]
         await limit(RateLimit(1, 1, burst=20))
         await manual_clock.advance(2)
-        assert _times(starts[2:]) == [5.5, 6.5], "half a permit was there"
+        assert _times(starts[2:]) == [5.5, 6.5], "half a permit was left"
         await limit(RateLimit(1, 1000))
         await manual_clock.advance(400)
         assert len(starts) == 4
@@ -195,7 +195,7 @@ async def test_a_bucket_is_durable(manual_clock: ManualClock, tmp_path: Path) ->
             (rate,) = (await scheduler.snapshot()).rates
             assert (rate.kind, rate.name, rate.permits) == ("type", "d::work", 0)
         await manual_clock.advance(10)
-    assert _times(starts) == [0, 0, 0, 10, 20, 30, 40], "one burst, whatever was restarted"
+    assert _times(starts) == [0, 0, 0, 10, 20, 30, 40], "one burst, despite the restarts"
 
 
 async def test_a_limit_set_at_run_time_is_durable(manual_clock: ManualClock, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ async def test_a_limit_set_at_run_time_is_durable(manual_clock: ManualClock, tmp
     assert len(starts) == 3
 
 
-# What takes a permit
+# Which starts take a permit
 
 
 async def test_tasks_that_end_before_they_start_cost_no_permit(
@@ -308,7 +308,7 @@ async def test_whoever_waits_for_a_permit_costs_no_writes(
 ) -> None:
     domain, work, starts = _domain(manual_clock, RateLimit(1, 10))
     file = tmp_path / "tasks.db"
-    # What moves when anybody else commits.
+    # A value that changes with each commit of another connection.
     commits = "SELECT last_value FROM taskmill_change" if engine.is_postgres else "PRAGMA data_version"
     async with Scheduler(file, domains=[domain], clock=manual_clock) as scheduler:
         await scheduler.submit_many([work.options(group=f"g{n % 7}").prepare() for n in range(500)])
@@ -375,7 +375,7 @@ async def test_a_step_of_the_clock_stops_no_rate_and_is_no_more_than_a_burst(
     times = _times(starts)
     assert times[:2] == [0, 0]
     if step < 0:
-        assert times[2:] == [15, 25, 35, 45, 55], "what was there at the step is lost, at most one interval"
+        assert times[2:] == [15, 25, 35, 45, 55], "permits from before the step are lost, at most one interval"
     else:
         assert times[2:] == [5, 5, 15, 25, 35, 45, 55], "a full bucket, and no more"
 
@@ -391,5 +391,5 @@ async def test_a_bucket_from_the_future_does_not_stop_a_restarted_scheduler(
     await manual_clock.jump(-3600)
     async with Scheduler(file, domains=[domain], clock=manual_clock) as scheduler, scheduler.running():
         await manual_clock.advance(20)
-    # Where nodes share a bucket, none believes that it comes from the future until it was refused a permit.
+    # If nodes share a bucket, none considers it to be from the future until it was refused a permit.
     assert _times(starts) == ([0, 20] if engine.is_postgres else [0, 10, 20])

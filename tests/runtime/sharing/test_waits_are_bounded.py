@@ -1,4 +1,4 @@
-"""The whole backlog of a busy day, to its end: nobody waits longer than the urgent line and the slots allow."""
+"""A busy day's backlog is run to its end: no task waits longer than the urgent level and the slots allow."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from taskmill.testing.plugin import SchedulerFactory
 
 SLOTS = 6
 BACKLOG = 5_600
-"""Long enough that most of it is past the line before its turn comes."""
+"""So many tasks that most of them become urgent before they start."""
 SECOND = 1000
 
 
 class Wait(NamedTuple):
-    """When a task was queued, when it passed the urgent line or would have, and when it started; in milliseconds."""
+    """When a task was queued, when it became urgent or would have, and when it started; in milliseconds."""
 
     queued_at: int
     id: int
@@ -31,10 +31,10 @@ class Wait(NamedTuple):
 
 
 def overdue(waits: list[Wait]) -> list[Wait]:
-    """The tasks that waited past the line longer than it took until a slot was free for them.
+    """Return the tasks that waited, once urgent, longer than it took until a slot was free for them.
 
-    Tasks take one second each, so all slots are given back within a second; and before a task past the line only those
-    start that were queued before it.
+    Tasks take one second each, so all slots become free within a second; and before an urgent task only tasks start
+    that were queued before it.
     """
     found: list[Wait] = []
     starts: list[int] = []
@@ -47,7 +47,7 @@ def overdue(waits: list[Wait]) -> list[Wait]:
 
 
 def queue_jumpers(waits: list[Wait]) -> list[Wait]:
-    """The tasks that started before their line while others waited past theirs."""
+    """Return the tasks that started before they were urgent while urgent ones waited."""
     passed = sorted(wait.urgent_at for wait in waits if wait.is_late)
     relieved = sorted(wait.started_at for wait in waits if wait.is_late)
     return [
@@ -93,7 +93,7 @@ async def test_every_task_of_a_huge_backlog_starts_by_max_wait_and_the_next_slot
         await submit(f"maintenance {place}", 1, Priority.LOW)
     async with scheduler.running():
         for second in itertools.count(step=20):
-            # The user goes on synchronizing, and the other profile goes on finding changes.
+            # The user keeps synchronizing, and the other profile keeps finding changes.
             if second <= 400:
                 await submit("s3://prod", 20, Priority.HIGH)
             if second % 140 == 0 and second <= 700:
@@ -102,7 +102,7 @@ async def test_every_task_of_a_huge_backlog_starts_by_max_wait_and_the_next_slot
             if len(waits) == submitted:
                 break
     assert lines == {Priority.HIGH: 130 * SECOND, Priority.LOW: 290 * SECOND}
-    assert sum(wait.is_late for wait in waits) > BACKLOG // 2, "the line was reached"
+    assert sum(wait.is_late for wait in waits) > BACKLOG // 2, "most tasks became urgent"
     assert overdue(waits) == []
     assert queue_jumpers(waits) == []
 

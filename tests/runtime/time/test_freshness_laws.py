@@ -1,4 +1,4 @@
-"""Laws of freshness: retries never extend a deadline, nor do children; a replacement starts afresh."""
+"""Laws of deadlines: neither retries nor children extend one; a replacement has a new one."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_child_never_outlives_the_deadline_it_inherits(
         if child.ending == "completed":
             assert child.started_at is not None
             assert child.expires_at is not None
-            # What it is started for the last time may be its finalize; a leaf has none.
+            # Its last start may be that of its finalize; a leaf has none.
             assert child.started_at < child.expires_at or await scheduler.history(parent=child.id)
 
 

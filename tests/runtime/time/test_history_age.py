@@ -1,4 +1,4 @@
-"""History older than ``max_age`` goes while something dispatches, however few tasks end."""
+"""A dispatcher prunes history older than ``max_age``, however few tasks end."""
 
 from __future__ import annotations
 
@@ -128,4 +128,4 @@ async def test_an_idle_dispatcher_wakes_only_as_often_as_ages_demand(
             await manual_clock.advance(60)
         await manual_clock.advance(timedelta(days=30))
         assert await scheduler.count(status="completed") == 0
-        assert looks <= 4, "once at the start, and once for what grew too old"
+        assert looks <= 4, "once at the start, and once for the records that became too old"

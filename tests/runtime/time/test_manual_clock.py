@@ -1,4 +1,4 @@
-"""The manual clock keeps to its milliseconds, whatever floats are added up on the way."""
+"""The manual clock is exact to the millisecond, whatever floats are added to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_whoever_sleeps_for_a_sum_of_floats_wakes_at_its_millisecond_and_t
 
     async def sleep() -> None:
         for _ in range(50):
-            # 4.001 + 0.001 is a hair more than 4.002.
+            # 4.001 + 0.001 is slightly more than 4.002.
             await clock.sleep(0.001)
             await clock.sleep(1)
             woken.append(clock.now() - START)

@@ -1,4 +1,4 @@
-"""Past its deadline a task is expired for everyone who looks, whether or not something dispatches."""
+"""A task past its deadline is expired in every view, whether or not a scheduler dispatches."""
 
 from __future__ import annotations
 

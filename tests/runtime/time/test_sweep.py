@@ -1,4 +1,4 @@
-"""The sweep: what expires at one moment goes in one go, beside other work, and is told of."""
+"""The sweep ends all tasks that expire at one moment at once, beside other work, and announces them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_thousands_that_expire_at_one_moment_are_swept_in_one_go_while_oth
     handles = await scheduler.submit_many([stale.prepare(i) for i in range(STALE)])
     await scheduler.submit_many([lasting.options(run_after=3600).prepare(i) for i in range(LASTING)])
     await scheduler.submit_many([other.prepare(i) for i in range(OTHER)])
-    # The moment comes while nobody dispatches; from then on time stands still, so no timer can help.
+    # The deadline passes while no scheduler dispatches; from then on time stands still, so no timer can help.
     await manual_clock.advance(AGE)
     await scheduler.run_until_idle()
     over = True

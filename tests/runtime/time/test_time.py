@@ -74,7 +74,7 @@ async def test_a_step_of_the_wall_clock_neither_hurries_nor_delays_relative_work
         await manual_clock.advance(0.001)
         assert starts["relative"] == 60
         await manual_clock.advance(timedelta(hours=8))
-    # An instant means the wall clock: it comes sooner or later with the step.
+    # An instant is a time of the wall clock: a step brings it nearer or further away.
     assert starts["absolute"] == 4 * 3600 - step.total_seconds()
 
 
