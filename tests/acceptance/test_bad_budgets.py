@@ -276,7 +276,7 @@ def test_sources_of_pressure_may_come_from_any_iterable() -> None:
 # What travels
 
 
-async def test_a_budget_travels_with_those_who_submit_by_name(path: Path) -> None:
+async def test_a_budget_travels_with_a_submission_by_name(path: Path) -> None:
     domain = Domain("far")
 
     @domain.task(io=IoBudget(disk_write=7))

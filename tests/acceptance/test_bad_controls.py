@@ -207,7 +207,7 @@ async def test_an_id_is_an_int(scheduler: Scheduler, path: Path, id: Any) -> Non
 
 
 @pytest.mark.parametrize("id", [0, -1, 999, 2**70])
-async def test_an_id_that_nobody_has_is_not_found(scheduler: Scheduler, path: Path, id: int) -> None:
+async def test_an_unused_id_is_not_found(scheduler: Scheduler, path: Path, id: int) -> None:
     await refused(path, lambda: scheduler.set_priority(id, 5), TaskNotFound, str(id))
     await refused(path, lambda: scheduler.explain(id), TaskNotFound, str(id))
 

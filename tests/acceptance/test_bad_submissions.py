@@ -68,7 +68,7 @@ async def test_a_rejected_duplicate_in_a_batch_stores_none(scheduler: Scheduler,
         assert caught.value.existing_id == held.id
 
 
-async def test_a_refused_batch_does_not_harm_those_who_submit_at_the_same_time(scheduler: Scheduler) -> None:
+async def test_a_refused_batch_does_not_harm_submissions_at_the_same_time(scheduler: Scheduler) -> None:
     rejected = put.options(key="held", on_duplicate="reject")
     answers = await asyncio.gather(
         put.submit("before"),

@@ -26,7 +26,7 @@ async def test_an_id_is_an_int(scheduler: Scheduler, path: Path, id: Any) -> Non
 
 
 @pytest.mark.parametrize("id", [0, -1, 999, 2**63, 2**70, -(2**70)])
-async def test_an_id_that_nobody_has_is_not_found(scheduler: Scheduler, path: Path, id: int) -> None:
+async def test_an_unused_id_is_not_found(scheduler: Scheduler, path: Path, id: int) -> None:
     for verb in (scheduler.get, scheduler.cancel, scheduler.retry_dead, scheduler.wait):
         await refused(path, functools.partial(_call, verb, id), TaskNotFound, str(id))
 

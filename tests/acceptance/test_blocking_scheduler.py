@@ -129,7 +129,7 @@ def test_it_raises_the_errors_of_the_other(tmp_path: Path) -> None:
         assert failed.value.record.id == failing.id
 
 
-def test_a_call_that_waits_while_the_scheduler_closes_is_told_so(tmp_path: Path) -> None:
+def test_a_call_that_waits_while_the_scheduler_closes_raises_an_error(tmp_path: Path) -> None:
     domain, double = numbers()
     scheduler = blocking.Scheduler(tmp_path / "tasks.db", domains=[domain])
     scheduler.open()

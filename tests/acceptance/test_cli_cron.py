@@ -75,7 +75,7 @@ def test_on_a_terminal_of_any_width_every_column_is_there(here: Here, tmp_path: 
         assert word in said
 
 
-def test_what_nobody_has_started_is_due_since_its_occurrence(here: Here, tmp_path: Path) -> None:
+def test_a_task_that_was_never_started_is_due_since_its_occurrence(here: Here, tmp_path: Path) -> None:
     begin = datetime.now(UTC) - timedelta(hours=3)
     file = declare(tmp_path / "t.db", Cron("hourly", "59 * * * *", dict, 1), at=begin.replace(minute=30))
     assert "due since" in here("cron", file)

@@ -91,7 +91,7 @@ def test_a_server_on_which_things_were_forgotten(here: Here, server: str) -> Non
     assert said["lost tasks"][0] == "problem"
 
 
-def _wait_until_somebody_waits(store: str) -> None:
+def _wait_until_a_session_waits(store: str) -> None:
     with psycopg.connect(store, autocommit=True) as looking:
         while not looking.execute(
             "SELECT 1 FROM pg_locks WHERE relation = 'taskmill_writing'::regclass AND NOT granted"
@@ -99,7 +99,7 @@ def _wait_until_somebody_waits(store: str) -> None:
             time.sleep(0.01)
 
 
-def test_who_keeps_everybody_from_writing_is_named(
+def test_a_session_that_blocks_all_writers_is_named(
     here: Here, postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(postgres_store)
@@ -109,7 +109,7 @@ def test_who_keeps_everybody_from_writing_is_named(
         stuck = threading.Thread(target=waiting.execute, args=("LOCK TABLE taskmill_writing IN SHARE MODE",))
         stuck.start()
         try:
-            _wait_until_somebody_waits(postgres_store)
+            _wait_until_a_session_waits(postgres_store)
             pid = holding.info.backend_pid
             time.sleep(0.2)
             document = here.answer("doctor", postgres_store, code=1)

@@ -89,7 +89,7 @@ def test_tasks_without_a_group_are_a_group_too(here: Here, file: Path) -> None:
     assert groups(here, file)[""]["weight"] == 0.5
 
 
-def test_a_group_nobody_uses_can_be_set_but_is_told_apart(here: Here, file: Path) -> None:
+def test_an_unused_group_can_be_set_but_is_marked(here: Here, file: Path) -> None:
     assert "no task of it runs or waits now" in here("groups", file, "set", "s3://prd", "--weight", 2)
 
 

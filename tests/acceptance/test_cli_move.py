@@ -34,7 +34,7 @@ def test_a_file_goes_to_postgresql_and_back(here: Here, file: Path, postgres_sto
     assert "d.jpg" in here("show", file, 5)
 
 
-def test_programs_are_told_in_objects(here: Here, file: Path, target: Path) -> None:
+def test_programs_get_json_objects(here: Here, file: Path, target: Path) -> None:
     lines = [json.loads(line) for line in here("move", file, target, "--json").splitlines()]
     assert {"copying", "comparing", "moved"} == {line["event"] for line in lines}
     moved = lines[-1]

@@ -89,7 +89,7 @@ def node_here(store: Path, slots: int) -> Iterator[None]:
             yield
 
 
-def test_nobody_dispatches(here: Here, tmp_path: Path) -> None:
+def test_a_store_without_a_dispatcher_has_no_nodes(here: Here, tmp_path: Path) -> None:
     fill(tmp_path / "t.db", 1)
     assert "nothing dispatches" in here("nodes", tmp_path / "t.db")
     found = here.answer("nodes", tmp_path / "t.db")

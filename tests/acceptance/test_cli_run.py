@@ -93,7 +93,7 @@ def test_run_works_off_what_other_processes_submit_and_stops_on_sigterm(here: He
 
 
 @pytest.mark.one_engine("a file has one dispatcher, a database has many")
-def test_a_second_one_is_told_who_dispatches_the_file(app: Path) -> None:
+def test_a_second_one_learns_which_process_dispatches_the_file(app: Path) -> None:
     with blocking.Scheduler(app / "tasks.db") as first, first.running():
         second = taskmill("run", "app:scheduler", cwd=app)
     assert second.returncode == 1

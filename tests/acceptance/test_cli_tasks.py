@@ -144,7 +144,7 @@ async def test_show_names_the_neighbours_of_a_task_what_it_saved_and_why_it_wait
     assert document["explanation"]["holds"][0]["reason"] == "not_due"
 
 
-def test_an_id_nobody_has_is_refused(here: Here, template: Path) -> None:
+def test_an_unused_id_is_refused(here: Here, template: Path) -> None:
     assert here.refusal("show", template, 99, code=1) == "no task has the id 99"
 
 

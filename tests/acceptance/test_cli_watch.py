@@ -86,7 +86,7 @@ def submit(folder: Path, type: str, **payload: object) -> int:
 # A task that has ended
 
 
-def test_a_task_that_has_ended_is_told_at_once_and_the_exit_code_says_how(here: Here, template: Path) -> None:
+def test_a_task_that_has_ended_is_reported_at_once_and_the_exit_code_says_how(here: Here, template: Path) -> None:
     assert "task 1 sync::send the first: completed in " in here("watch", template, 1)
     assert "task 2 sync::lose: failed after " in here("watch", template, 2, code=1)
     broken = here("watch", template, 3, code=1)

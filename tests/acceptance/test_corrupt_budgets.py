@@ -50,7 +50,7 @@ def _domain(ran: list[int]) -> Domain:
 @pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
 @pytest.mark.parametrize("name", ["work::write", "work::blind"])
 @pytest.mark.parametrize("value", DAMAGE)
-async def test_a_budget_that_cannot_be_read_stops_nobody_else(
+async def test_a_budget_that_cannot_be_read_stops_no_other_task(
     path: Path, value: object, name: str, watched: bool
 ) -> None:
     ran: list[int] = []

@@ -129,7 +129,7 @@ def test_a_blocking_scheduler_is_provided_with_state_too() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="worker processes need POSIX")
-async def test_a_handler_in_a_process_is_told_that_state_stays_in_the_schedulers_process() -> None:
+async def test_a_handler_in_a_process_learns_that_state_stays_in_the_schedulers_process() -> None:
     async with Scheduler(domains=[process_state.domain]) as scheduler:
         scheduler.provide(process_state.Service())
         handle = await process_state.ask.submit()

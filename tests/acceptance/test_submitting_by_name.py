@@ -49,7 +49,7 @@ async def test_a_process_without_the_handler_submits_as_its_owner_would(tmp_path
         assert await handle.result() == 6
 
 
-async def test_key_true_of_a_type_counts_for_those_who_submit_by_name(tmp_path: Path) -> None:
+async def test_key_true_of_a_type_counts_for_submissions_by_name(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     async with Scheduler(path, domains=[_owner()]) as owner, Scheduler(path) as stranger:
         first = await owner.submit(Submission("far::unique", {"n": 1}))
@@ -136,7 +136,7 @@ def test_check_must_be_true_or_false() -> None:
         Submission("far::work", check=0)  # type: ignore[arg-type]
 
 
-async def test_changed_defaults_reach_those_who_submit_by_name(tmp_path: Path) -> None:
+async def test_changed_defaults_reach_submissions_by_name(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
 
     def owner(priority: int) -> Domain:

@@ -103,7 +103,7 @@ def test_a_series_keeps_its_pace_whatever_happens_to_the_wall_clock(store: str) 
 
 
 @pytest.mark.parametrize("step", [-DAY, -EVERY * 10, DAY])
-def test_a_series_goes_on_at_once_after_a_kill_and_a_step_while_nothing_ran(store: str, step: float) -> None:
+def test_a_series_continues_at_once_after_a_kill_and_a_step_while_nothing_ran(store: str, step: float) -> None:
     with victim(store) as first:
         for _ in range(3):
             first.hear("tick")

@@ -124,7 +124,7 @@ async def test_caps_and_rates_of_another_process_hold_from_when_they_were_set(tm
         stopped(child)
 
 
-async def test_a_kill_amid_controls_leaves_them_whole(tmp_path: Path, stack: ExitStack) -> None:
+async def test_a_kill_amid_controls_leaves_them_intact(tmp_path: Path, stack: ExitStack) -> None:
     file = tmp_path / "tasks.db"
     chance = random.Random(SEED)
     async with opened(str(file)) as scheduler:

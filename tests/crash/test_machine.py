@@ -64,7 +64,9 @@ async def test_after_a_kill_capacity_is_known_and_nothing_is_lost(
     assert after.limits == (), "no task is held any more, and none is reported as held"
 
 
-def test_another_process_is_told_why_tasks_wait_for_the_machine(victim: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_another_process_can_explain_why_tasks_wait_for_the_machine(
+    victim: subprocess.Popen[str], tmp_path: Path
+) -> None:
     file = tmp_path / "tasks.db"
     tasks = {task["id"]: task for task in answer("ls", file)}
     waiting = [id for id, task in tasks.items() if task["status"] == "pending"]
@@ -77,7 +79,7 @@ def test_another_process_is_told_why_tasks_wait_for_the_machine(victim: subproce
     assert "at most 0.50" in text
 
 
-def test_who_is_dead_holds_nobody_back(victim: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_dead_dispatcher_holds_no_task_back(victim: subprocess.Popen[str], tmp_path: Path) -> None:
     file = tmp_path / "tasks.db"
     victim.kill()
     victim.wait()

@@ -111,7 +111,7 @@ def test_a_second_dispatcher_is_refused_until_the_first_is_gone(tmp_path: Path) 
         them.check()
 
 
-def test_who_only_opens_the_file_keeps_nobody_from_dispatching(tmp_path: Path) -> None:
+def test_opening_the_file_keeps_no_other_process_from_dispatching(tmp_path: Path) -> None:
     with kept_when_it_fails(tmp_path, SEED) as journal, ExitStack() as stack:
         them = Neighbourhood(tmp_path, journal, stack)
         openers = [them.start("open"), them.start("open"), them.start("run")]

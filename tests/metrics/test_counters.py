@@ -35,7 +35,7 @@ async def test_submissions_starts_and_endings_are_counted_by_kind(
     assert counts == [4, 3, 1, 1]
 
 
-async def test_counts_are_the_same_whether_or_not_somebody_listens(taskmill_scheduler: SchedulerFactory) -> None:
+async def test_counts_are_the_same_with_and_without_listeners(taskmill_scheduler: SchedulerFactory) -> None:
     async def counted(listens: bool) -> dict[tuple[str, ...], float]:
         domain = Domain("d")
 

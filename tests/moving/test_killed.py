@@ -95,7 +95,7 @@ def test_a_move_that_is_killed_again_and_again_comes_to_its_end(
 
 
 @pytest.mark.parametrize("moment", range(1, LAST_MOMENTS + 1))
-def test_whoever_dies_while_handing_over_leaves_one_queue(
+def test_a_kill_during_the_handover_leaves_one_queue(
     tmp_path: Path, postgres_store: str, book: Book, moment: int
 ) -> None:
     file = tmp_path / "tasks.db"

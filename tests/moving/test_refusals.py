@@ -62,7 +62,7 @@ async def test_a_cluster_that_is_dispatched_does_not_move(postgres_store: str, t
     await asyncio.to_thread(move, postgres_store, tmp_path / "other.db")
 
 
-async def test_nothing_moves_to_where_somebody_dispatches(file: Path, postgres_store: str, book: Book) -> None:
+async def test_nothing_moves_to_a_store_with_a_dispatcher(file: Path, postgres_store: str, book: Book) -> None:
     async with scheduler_on(postgres_store, book) as scheduler, scheduler.running():
         with pytest.raises(AlreadyRunning, match="is dispatched by"):
             await asyncio.to_thread(move, file, postgres_store)

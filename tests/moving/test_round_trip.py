@@ -101,7 +101,7 @@ def test_what_was_running_when_its_process_died_runs_again_in_the_other_store(
     nothing_ran_twice(book)
 
 
-def test_ids_go_on_above_the_highest_that_was_ever_given(file: Path, postgres_store: str, book: Book) -> None:
+def test_ids_continue_above_the_highest_that_was_ever_given(file: Path, postgres_store: str, book: Book) -> None:
     async def last_id(store: str | Path, *, prune: bool) -> int:
         async with scheduler_on(store, book) as scheduler:
             handle = await work.options(every=60).submit("last")
@@ -142,7 +142,7 @@ async def _opened(store: str, book: Book) -> None:
         return
 
 
-def test_progress_is_told_from_the_first_row_to_the_last(
+def test_progress_is_reported_from_the_first_row_to_the_last(
     file: Path, postgres_store: str, book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(file, book, 8)

@@ -29,7 +29,7 @@ def book(tmp_path: Path) -> Book:
     return Book(tmp_path / "book")
 
 
-async def test_whoever_had_it_open_can_read_but_change_nothing(ends: tuple[str, str], book: Book) -> None:
+async def test_a_scheduler_that_had_it_open_can_read_but_change_nothing(ends: tuple[str, str], book: Book) -> None:
     source, target = ends
     async with scheduler_on(source, book) as scheduler:
         handle = await work.options(key="a").submit("a")
@@ -59,7 +59,7 @@ async def test_a_standby_finds_that_the_queue_has_gone(ends: tuple[str, str], bo
             await standby.run(standby=True)
 
 
-async def test_a_target_is_closed_to_everybody_until_it_is_whole(ends: tuple[str, str], book: Book) -> None:
+async def test_a_target_cannot_be_used_until_it_is_complete(ends: tuple[str, str], book: Book) -> None:
     source, target = ends
     await asyncio.to_thread(fill_it, source, book, 1, 20)
     async with scheduler_on(target, book) as early:
@@ -105,13 +105,13 @@ async def test_a_submission_that_was_not_committed_yet_is_waited_for(
         with psycopg.connect(postgres_store) as connection:
             handle = await scheduler.submit(work.prepare("late"), connection=connection)
             moving = asyncio.create_task(asyncio.to_thread(move, postgres_store, tmp_path / "tasks.db"))
-            await _until_somebody_waits(postgres_store)
+            await _until_a_session_waits(postgres_store)
             connection.commit()
         await moving
     assert [row["id"] for row in rows_of(tmp_path / "tasks.db")["taskmill_task"]] == [handle.id]
 
 
-async def _until_somebody_waits(address: str) -> None:
+async def _until_a_session_waits(address: str) -> None:
     with psycopg.connect(address, autocommit=True) as connection:
         while not connection.execute(
             "SELECT 1 FROM pg_locks WHERE NOT granted"

@@ -39,7 +39,7 @@ def planned(*request: NewTask, first_id: int = 10, keys: Keys | None = None, **s
 
 
 @given(st.sampled_from(Ending), st.sampled_from(OnDependencyFailure), st.booleans())
-def test_only_success_and_those_who_do_not_mind_go_on(
+def test_a_dependency_is_met_by_success_or_if_its_failure_is_ignored_or_contained(
     ending: Ending, policy: OnDependencyFailure, contained: bool
 ) -> None:
     answer = answer_ending(ending, policy, contained=contained)
@@ -116,7 +116,7 @@ def test_a_request_is_stored_whole_or_refused_whole(
         assert plan.fresh[id - 200].status is (Status.BLOCKED if waits else Status.PENDING)
 
 
-def test_a_dependency_nobody_knows_is_refused() -> None:
+def test_an_unknown_dependency_is_refused() -> None:
     for on in (0, -3, 10, 11, 99):
         (answer,) = planned(task(on)).answers
         assert isinstance(answer, InvalidDependency)
@@ -125,7 +125,7 @@ def test_a_dependency_nobody_knows_is_refused() -> None:
     assert "pruned" in str(pruned)
 
 
-def test_one_that_was_pruned_does_not_matter_to_those_who_ignore_failure() -> None:
+def test_a_pruned_dependency_does_not_matter_if_failure_is_ignored() -> None:
     plan = planned(task(4, policy=IGNORE))
     assert plan.edges == [(10, 4, False)]
     assert plan.fresh[0].status is Status.PENDING

@@ -29,7 +29,7 @@ def test_a_running_task_is_held_by_nothing() -> None:
     assert (explained.holds, explained.status) == ([], "running"), "a pause does not concern it"
 
 
-def test_age_is_told_with_its_next_step_and_the_deadline_with_what_is_left() -> None:
+def test_age_is_explained_with_its_next_step_and_the_deadline_with_the_time_left() -> None:
     aging = Aging(grace=10, interval=10, step=5)
     explained = asked({"expires_at": NOON + 3 * MINUTE}, running(other=8), Declared(aging=aging))
     assert str(explained) == (
@@ -39,7 +39,7 @@ def test_age_is_told_with_its_next_step_and_the_deadline_with_what_is_left() -> 
     assert explained.effective_priority == 103
 
 
-def test_urgency_by_inheritance_is_told() -> None:
+def test_inherited_urgency_is_explained() -> None:
     explained = asked({"urgency": 5}, running(other=8))
     assert "Priority 5 (its own is 128)." in str(explained)
 
@@ -58,7 +58,7 @@ def test_age_and_deadline_stand_still_with_the_first_of_several_pauses() -> None
     assert "more urgent" not in str(explained)
 
 
-def test_a_pause_that_is_over_holds_nobody_and_its_time_counts_for_nobody() -> None:
+def test_a_pause_that_is_over_holds_no_task_and_its_time_is_ignored() -> None:
     explained = asked(
         {"expires_at": NOON + 1000},
         None,
@@ -147,7 +147,7 @@ def test_pressure_and_io_hold_a_task_that_no_node_can_start() -> None:
     assert reasons(pressed, pressed) == ["pressure"]
 
 
-def test_who_made_way_for_pressure_returns_when_one_node_lets_it() -> None:
+def test_a_task_preempted_for_pressure_returns_when_one_node_lets_it() -> None:
     away = {"status": Status.PAUSED, "preempted": 2, "paused_at": NOON, "attempt": 1}
 
     def detail(*machines: Machine) -> str:

@@ -63,7 +63,7 @@ def test_a_tree_is_stopped_whole_and_each_member_once(members: list[Member], dat
 
 
 @given(trees(), st.data())
-def test_nobody_ends_or_runs_its_hook_before_its_children_have_ended(
+def test_no_task_ends_or_runs_its_hook_before_its_children_have_ended(
     members: list[Member], data: st.DataObject
 ) -> None:
     """For any roots, in any order, including a root below another."""
@@ -120,7 +120,7 @@ def test_expiry_takes_what_rests_and_stops_only_those_that_asked_for_it(
     st.booleans(),
     st.booleans(),
 )
-def test_a_waiting_parent_without_children_always_goes_on(
+def test_a_waiting_parent_without_children_always_continues(
     status: Status, stop: StopReason | None, finalizing: bool, hook_left: bool
 ) -> None:
     step = next_step(status, stop, finalizing=finalizing, hook_left=hook_left)

@@ -50,7 +50,7 @@ def test_a_task_larger_than_the_window_runs_alone() -> None:
     assert _starts([IoBudget(10**12)], [IoBudget(disk_read=1)], HUNDRED) == [False]
 
 
-def test_small_tasks_never_overtake_a_large_one_on_its_axis_for_ever() -> None:
+def test_small_tasks_never_overtake_a_large_one_on_its_axis_forever() -> None:
     running = [IoBudget(50), IoBudget(50)]
     large, small = IoBudget(150), IoBudget(10)
     assert _starts([large, small, small], running, HUNDRED) == [False, False, False]
@@ -58,7 +58,7 @@ def test_small_tasks_never_overtake_a_large_one_on_its_axis_for_ever() -> None:
     assert _starts([large, small, small], [], HUNDRED) == [True, True, False]
 
 
-def test_who_waits_on_one_axis_keeps_its_room_on_the_others() -> None:
+def test_a_task_that_waits_on_one_axis_keeps_its_room_on_the_others() -> None:
     both = IoBudget(disk_read=100, net_tx=100)
     running = [IoBudget(disk_read=100)]
     tasks = [both, IoBudget(net_tx=60), IoBudget(net_tx=1), IoBudget(disk_write=150), None]
@@ -74,7 +74,7 @@ def test_a_task_without_a_budget_is_never_held(
 
 
 @given(some_budgets, some_budgets)
-def test_what_is_not_known_holds_nobody_back(queue: list[IoBudget | None], running: list[IoBudget | None]) -> None:
+def test_an_unknown_capacity_holds_no_task_back(queue: list[IoBudget | None], running: list[IoBudget | None]) -> None:
     assert all(_starts(queue, running, UNKNOWN_CAPACITY))
 
 
@@ -163,7 +163,7 @@ def test_the_load_is_the_sum_of_what_runs(changes: list[tuple[bool, IoBudget | N
     [IoBudget(net_tx=1), IoBudget(net_tx=1), IoBudget(disk_write=1)],
     [IoBudget(disk_write=1, net_tx=1)],
 )
-def test_who_is_behind_is_held_without_being_asked_and_stays_behind(
+def test_a_task_behind_a_held_one_is_held_without_a_check_and_stays_behind(
     capacity: Capacity, running: list[IoBudget | None], queue: list[IoBudget | None], others: list[IoBudget | None]
 ) -> None:
     gate = IoRoom(capacity, IoLoad(running))

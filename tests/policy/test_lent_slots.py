@@ -30,7 +30,7 @@ def test_a_group_with_few_tasks_lends_the_rest_of_its_share() -> None:
     assert _lent(16, {"a": Demand(0, 50_000, 3, 12), "b": Demand(0, 3, 1, 6, 2)}) == {"a": 2}
 
 
-def test_nothing_is_lent_where_everyone_can_use_its_share() -> None:
+def test_nothing_is_lent_if_every_group_can_use_its_share() -> None:
     assert _lent(16, {"a": Demand(0, 50_000, 3, 12), "b": Demand(0, 200, 1, 6, 2)}) == {}
     assert _lent(16, {"a": Demand(0, 50_000, 3), "b": Demand(0, 200)}) == {}
 

@@ -42,7 +42,7 @@ preemptors = st.lists(st.integers(0, 5).map(UrgentTask), max_size=8).map(sorted)
 
 
 @given(preemptors, crowds())
-def test_everyone_who_makes_way_is_less_urgent_than_whom_it_makes_way_for(
+def test_a_victim_is_less_urgent_than_its_preemptor(
     pressing: list[UrgentTask], crowd: list[tuple[Claimed, bool]]
 ) -> None:
     chosen = victims(pressing, crowd)
@@ -57,7 +57,7 @@ def test_everyone_who_makes_way_is_less_urgent_than_whom_it_makes_way_for(
 
 
 @given(preemptors, crowds())
-def test_the_least_urgent_then_the_youngest_make_way(
+def test_the_least_urgent_then_the_youngest_are_preempted(
     pressing: list[UrgentTask], crowd: list[tuple[Claimed, bool]]
 ) -> None:
     chosen = victims(pressing, crowd)
@@ -69,7 +69,7 @@ def test_the_least_urgent_then_the_youngest_make_way(
 
 
 @given(preemptors, crowds())
-def test_as_many_make_way_as_can_and_must(pressing: list[UrgentTask], crowd: list[tuple[Claimed, bool]]) -> None:
+def test_as_many_are_preempted_as_can_and_must(pressing: list[UrgentTask], crowd: list[tuple[Claimed, bool]]) -> None:
     chosen = victims(pressing, crowd)
     stopping = sum(asked for _, asked in crowd)
     left = pressing[stopping + len(chosen) :]
@@ -86,7 +86,7 @@ def test_the_order_in_which_tasks_run_does_not_matter(
     assert victims(pressing, shuffled) == victims(pressing, crowd)
 
 
-def test_nobody_presses_nobody_makes_way() -> None:
+def test_without_a_preemptor_no_task_is_preempted() -> None:
     assert victims([], [(running(1, 255), False)]) == []
     assert victims([UrgentTask(0)], []) == []
     assert victims([UrgentTask(0)], [(running(1, 0), False)]) == []
@@ -105,7 +105,7 @@ amounts = st.sampled_from([0, 0, 30, 90, 150, 1000]).map(lambda mb: IoBudget(dis
     st.lists(st.tuples(st.integers(0, 5), amounts), max_size=5),
     st.lists(st.tuples(st.integers(0, 5), amounts, st.booleans()), max_size=8),
 )
-def test_nobody_makes_way_in_vain_for_one_whose_io_does_not_fit(
+def test_no_task_is_preempted_in_vain_for_one_whose_io_does_not_fit(
     waiting: list[tuple[int, IoBudget | None]], crowd: list[tuple[int, IoBudget | None, bool]]
 ) -> None:
     pressing = sorted((UrgentTask(*each) for each in waiting), key=lambda presser: presser.effective)
@@ -123,7 +123,7 @@ def test_nobody_makes_way_in_vain_for_one_whose_io_does_not_fit(
     assert victims(pressing, tasks) == victims([UrgentTask(each.effective) for each in pressing], tasks)
 
 
-def test_the_one_whose_going_makes_room_makes_way() -> None:
+def test_the_task_whose_end_makes_room_is_preempted() -> None:
     write = IoBudget(disk_write=100 * MB)
     quiet, writes = running(1, 255), msgspec.structs.replace(running(2, 192), budget=write)
     crowd, load = [(quiet, False), (writes, False)], IoLoad([write])
@@ -132,7 +132,7 @@ def test_the_one_whose_going_makes_room_makes_way() -> None:
     assert victims([UrgentTask(192, write)], crowd, CAPACITY, load) == []
 
 
-def test_nobody_makes_way_for_one_that_stands_behind_another_for_room() -> None:
+def test_no_task_is_preempted_for_one_that_is_behind_another_for_room() -> None:
     large, small = IoBudget(disk_write=150 * MB), IoBudget(disk_write=30 * MB)
     writes = msgspec.structs.replace(running(2, 0), budget=small)
     crowd, load = [(running(1, 0), True), (writes, False), (running(3, 1), False)], IoLoad([small])
@@ -167,7 +167,7 @@ def sorted_asks(asks: list[tuple[int, str, bool, set[int] | None]]) -> list[tupl
 
 
 @given(clusters())
-def test_a_task_makes_way_once_for_a_more_urgent_one_that_its_node_can_run(
+def test_a_task_is_preempted_once_for_a_more_urgent_one_that_its_node_can_run(
     cluster: tuple[list[Ask], list[Runner], dict[int, Host]],
 ) -> None:
     asks, running, nodes = cluster
@@ -187,7 +187,7 @@ def test_a_task_makes_way_once_for_a_more_urgent_one_that_its_node_can_run(
 
 
 @given(clusters())
-def test_asking_again_after_the_marks_are_made_asks_nobody_else(
+def test_asking_again_after_the_marks_are_made_chooses_no_other_task(
     cluster: tuple[list[Ask], list[Runner], dict[int, Host]],
 ) -> None:
     """Every node asks for the same task. If no hooks run beside the slots, the first answer serves all nodes."""
@@ -202,7 +202,7 @@ def test_asking_again_after_the_marks_are_made_asks_nobody_else(
 
 
 @given(clusters())
-def test_the_least_urgent_of_all_nodes_then_the_youngest_makes_way(
+def test_the_least_urgent_of_all_nodes_then_the_youngest_is_preempted(
     cluster: tuple[list[Ask], list[Runner], dict[int, Host]],
 ) -> None:
     asks, running, nodes = cluster

@@ -133,7 +133,7 @@ def test_the_default_throttles_low_above_half_and_normal_above_three_quarters() 
     assert ThrottlePolicy([]).by_urgency == ()
 
 
-def test_tasks_return_a_little_below_the_pressure_at_which_they_make_way() -> None:
+def test_tasks_return_a_little_below_the_pressure_at_which_they_are_preempted() -> None:
     assert ThrottlePolicy(preempt_above=0.9).resume_below == pytest.approx(0.8)
     assert ThrottlePolicy(preempt_above=0.05).resume_below == 0
     assert ThrottlePolicy().resume_below is None

@@ -160,7 +160,7 @@ STORED = Declared(max_concurrency=5)
         (Declared(), None, False, Declared()),
     ],
 )
-def test_the_declaration_of_whoever_dispatches_counts(
+def test_the_declaration_of_the_dispatcher_counts(
     own: Declared, stored: Declared | None, is_dispatched: bool, counts: Declared
 ) -> None:
     assert declared_here(own, Controls(1, stored), is_dispatched=is_dispatched) is counts or counts == Declared()

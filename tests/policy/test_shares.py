@@ -53,7 +53,7 @@ def test_all_slots_are_given_unless_demand_or_caps_are_less(slots: int, demand: 
 
 
 @given(slot_counts, demands)
-def test_nobody_gets_or_may_hold_more_than_cap_or_demand(slots: int, demand: dict[str, Demand]) -> None:
+def test_no_group_gets_or_may_hold_more_than_cap_or_demand(slots: int, demand: dict[str, Demand]) -> None:
     for name, share in allocate(slots, demand).items():
         assert 0 <= share.slots <= demand[name].bound
         assert 0 <= share.limit <= demand[name].bound

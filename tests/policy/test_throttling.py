@@ -114,7 +114,7 @@ def test_the_highest_pressure_counts_and_nonsense_does_not(said: list[object]) -
 
 
 @given(policies(), shares, priorities)
-def test_nobody_makes_way_for_pressure_who_would_be_started_at_it(
+def test_no_task_is_preempted_for_a_pressure_at_which_it_would_start(
     policy: ThrottlePolicy, pressure: float, effective: int
 ) -> None:
     if makes_way(policy, effective, pressure):
@@ -125,7 +125,7 @@ def test_nobody_makes_way_for_pressure_who_would_be_started_at_it(
         assert not makes_way(policy, effective, pressure)
 
 
-def test_tasks_that_made_way_return_with_a_gap() -> None:
+def test_preempted_tasks_return_with_a_gap() -> None:
     policy = ThrottlePolicy(preempt_above=0.9, resume_below=0.6)
     assert makes_way(policy, Priority.NORMAL, 0.91)
     assert not makes_way(policy, Priority.HIGH, 1.0)

@@ -106,7 +106,7 @@ async def test_a_connection_in_autocommit_mode_commits_at_once(scheduler: Schedu
         assert await scheduler.count() == 2
 
 
-async def test_the_loop_goes_on_while_others_keep_the_caller_waiting(
+async def test_the_loop_continues_while_others_keep_the_caller_waiting(
     scheduler: Scheduler, connection: Connection, postgres_store: str
 ) -> None:
     with psycopg.connect(postgres_store) as other:
@@ -121,7 +121,7 @@ async def test_the_loop_goes_on_while_others_keep_the_caller_waiting(
     assert await scheduler.count() == 1
 
 
-async def test_whoever_is_cancelled_keeps_a_connection_that_works(
+async def test_a_cancelled_caller_keeps_a_working_connection(
     scheduler: Scheduler, connection: Connection, postgres_store: str
 ) -> None:
     await connection.execute("INSERT INTO orders VALUES (1)")
@@ -154,7 +154,7 @@ async def test_connections_that_cannot_be_used_are_refused(
         scheduler.submit_through(connection, await scheduler.resolve([_work(1)]))
 
 
-def test_code_without_a_loop_is_told_which_kind_it_can_use(postgres_store: str) -> None:
+def test_code_without_a_loop_learns_which_kind_it_can_use(postgres_store: str) -> None:
     async def connect() -> Connection:
         return await psycopg.AsyncConnection.connect(postgres_store)
 
@@ -166,7 +166,7 @@ def test_code_without_a_loop_is_told_which_kind_it_can_use(postgres_store: str) 
 
 
 @pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
-async def test_a_transaction_that_sees_the_past_cannot_tell_who_holds_a_key(
+async def test_a_transaction_that_sees_the_past_cannot_know_the_holder_of_a_key(
     scheduler: Scheduler, connection: Connection, level: psycopg.IsolationLevel
 ) -> None:
     """The holder that it sees may have ended; then nothing would be stored, and nothing would run."""
@@ -181,7 +181,7 @@ async def test_a_transaction_that_sees_the_past_cannot_tell_who_holds_a_key(
     assert await scheduler.count() == 1
 
 
-async def test_nobody_waits_for_ever_for_another_callers_transaction(
+async def test_no_caller_waits_forever_for_another_callers_transaction(
     scheduler: Scheduler, connection: Connection, postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(callers, "PATIENCE_MS", 100)

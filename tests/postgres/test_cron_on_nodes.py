@@ -55,7 +55,7 @@ async def test_a_node_that_declares_no_cron_tasks_leaves_those_of_others_alone(p
     assert ([each.type for each in found], list(left)) == (["cron::tick"], [])
 
 
-async def test_whoever_finds_that_its_cron_task_was_forgotten_says_so(
+async def test_a_node_whose_cron_task_was_removed_logs_that(
     postgres_store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock(datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC))

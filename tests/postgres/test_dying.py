@@ -131,7 +131,7 @@ async def test_what_a_callers_transaction_stores_runs_once_it_commits(postgres_s
             assert await handle.result(timeout=5) == 1
 
 
-async def test_a_node_that_nobody_hears_stops_what_it_runs_before_others_begin_it(
+async def test_a_cut_off_node_stops_its_tasks_before_others_begin_them(
     own_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _shorten_lease(monkeypatch, 4.0)

@@ -62,7 +62,7 @@ async def test_a_node_beats_in_a_program_with_more_than_a_thousand_open_files(po
                 assert await _until(lambda: _seen_at(connection) > entered)
 
 
-async def test_a_number_that_a_crash_has_taken_back_keeps_nobody_from_beating(postgres_store: str) -> None:
+async def test_a_number_that_a_crash_has_taken_back_does_not_stop_the_heartbeat(postgres_store: str) -> None:
     """A caller's transaction was open when the server crashed: its number will be given to another transaction."""
     async with _node(postgres_store) as store:
         with (
@@ -79,7 +79,7 @@ async def test_a_number_that_a_crash_has_taken_back_keeps_nobody_from_beating(po
             assert await _until(lambda: not store._heartbeat._watched)
 
 
-async def test_who_has_lost_the_server_takes_nobody_for_dead(
+async def test_a_node_that_has_lost_the_server_declares_no_node_dead(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer may reconnect before the heartbeat, at a time when no node could be seen alive."""
@@ -106,7 +106,7 @@ async def test_who_has_lost_the_server_takes_nobody_for_dead(
     assert left == (2,)
 
 
-async def test_whoever_gives_up_while_it_opens_leaves_no_thread_and_no_connection(postgres_store: str) -> None:
+async def test_a_cancelled_open_leaves_no_thread_and_no_connection(postgres_store: str) -> None:
     async with _node(postgres_store):
         threads = set(threading.enumerate())
         with psycopg.connect(postgres_store, autocommit=True) as connection:
@@ -143,7 +143,7 @@ async def test_a_long_transaction_of_its_own_that_holds_its_row_is_not_taken_for
     assert not caplog.records
 
 
-async def test_whoever_buries_a_node_says_which(
+async def test_a_node_that_is_declared_dead_is_logged(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with _node(postgres_store) as store:

@@ -72,7 +72,7 @@ async def test_a_task_waits_for_the_pressure_only_while_it_is_high_on_every_node
         assert [each.machine.pressures for each in await store.machines()] == [{"cpu": 0.9}]
 
 
-async def test_a_node_that_does_not_watch_its_machine_holds_nobody(postgres_store: str) -> None:
+async def test_a_node_that_does_not_watch_its_machine_holds_no_task(postgres_store: str) -> None:
     pressed = PlayedMachine()
     pressed.pressures["cpu"] = 0.9
     async with (

@@ -35,7 +35,7 @@ def _domain(began: list[float]) -> Domain:
     return domain
 
 
-async def test_idle_nodes_do_not_wake_each_other_for_ever(postgres_store: str) -> None:
+async def test_idle_nodes_do_not_wake_each_other_forever(postgres_store: str) -> None:
     began: list[float] = []
     one, two = (Scheduler(postgres_store, domains=[_domain(began)]) for _ in range(2))
     async with one, two, one.running(), two.running():

@@ -65,7 +65,7 @@ async def test_a_dead_node_is_shown_with_its_tasks_and_looking_changes_nothing(
         assert (await looking.get(handle.id)).attempt == 1
 
 
-async def test_who_has_stopped_knows_at_once_that_nobody_dispatches(postgres_store: str) -> None:
+async def test_a_stopped_scheduler_knows_at_once_that_no_node_dispatches(postgres_store: str) -> None:
     short = Domain("short")
 
     @short.task
@@ -84,7 +84,7 @@ async def test_who_has_stopped_knows_at_once_that_nobody_dispatches(postgres_sto
     assert seen == [(False, 3, ["no_dispatcher"]), (False, 4, ["no_dispatcher"])]
 
 
-async def test_a_node_that_has_left_tasks_behind_is_shown_until_somebody_returns_them(postgres_store: str) -> None:
+async def test_a_node_that_has_left_tasks_behind_is_shown_until_they_are_returned(postgres_store: str) -> None:
     store = PostgresStore(postgres_store, "full", SystemClock())
     await store.open()
     right = await store.acquire_dispatch()

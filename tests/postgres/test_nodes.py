@@ -55,7 +55,7 @@ async def test_a_task_is_claimed_by_one_node(open_node: OpenStore) -> None:
     assert sorted(claimed) == ids
 
 
-async def test_ids_of_one_request_follow_each_other_whoever_else_submits(open_node: OpenStore) -> None:
+async def test_ids_of_one_request_are_consecutive_whatever_else_is_submitted(open_node: OpenStore) -> None:
     stores = await asyncio.gather(*(open_node() for _ in range(3)))
 
     def request(i: int) -> list[NewTask]:
@@ -143,7 +143,7 @@ async def test_what_one_node_commits_another_hears_of(open_node: OpenStore) -> N
 # Nodes that die
 
 
-async def test_the_tasks_of_a_live_node_are_nobody_elses(open_node: OpenStore) -> None:
+async def test_the_tasks_of_a_live_node_belong_to_no_other(open_node: OpenStore) -> None:
     one, two = await open_node(), await open_node()
     right = await one.acquire_dispatch()
     (id,) = await add(one, new_task())

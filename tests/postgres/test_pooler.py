@@ -110,7 +110,7 @@ async def _use(address: str) -> None:
             await scheduler.snapshot()
 
 
-async def test_a_node_that_relies_on_sessions_is_told_how_not_to(postgres_store: str) -> None:
+async def test_a_node_that_relies_on_sessions_gets_advice(postgres_store: str) -> None:
     with Pooler(postgres_store) as pooler:
         with pytest.raises(StoreError, match="add notifications=off to the address"):
             await _use(pooler.plain_address)
@@ -143,7 +143,7 @@ async def test_nodes_that_were_started_together_do_not_ask_together() -> None:
     assert max(pauses) <= heartbeat.BEAT
 
 
-async def test_without_notifications_nobody_listens_and_nobody_tells(postgres_store: str) -> None:
+async def test_without_notifications_no_node_listens_and_none_notifies(postgres_store: str) -> None:
     store = PostgresStore(f"{postgres_store}&notifications=off", "full", SystemClock())
     await store.open()
     try:

@@ -151,7 +151,7 @@ async def test_a_reader_looks_and_nothing_else(places: Places) -> None:
 
 
 @pytest.mark.parametrize("role", ["reader", "producer", "worker"])
-async def test_nobody_but_the_owner_makes_or_changes_tables(places: Places, role: str) -> None:
+async def test_only_the_owner_makes_or_changes_tables(places: Places, role: str) -> None:
     for statement in (
         "CREATE TABLE queue.mine (n int)",
         "ALTER TABLE queue.taskmill_task ADD COLUMN n int",
@@ -163,14 +163,14 @@ async def test_nobody_but_the_owner_makes_or_changes_tables(places: Places, role
             connection.execute(statement.encode())
 
 
-async def test_tables_that_are_missing_are_not_made_by_who_may_not(places: Places) -> None:
+async def test_missing_tables_are_not_made_by_a_role_that_may_not(places: Places) -> None:
     elsewhere = places.of("worker").replace("%3Dqueue", "%3Dother")
     places.run("CREATE SCHEMA IF NOT EXISTS other; GRANT USAGE ON SCHEMA other TO queue_reader")
     with pytest.raises(StoreError, match="may not do that: permission denied for schema other"):
         await _open_once(elsewhere)
 
 
-async def test_who_submits_by_name_needs_no_more(places: Places) -> None:
+async def test_a_role_that_submits_by_name_needs_no_more(places: Places) -> None:
     async with Scheduler(places.of("producer")) as producer:
         handle = await producer.submit(Submission("d::work", {"n": 1}))
         assert (await producer.get(handle.id)).type == "d::work"

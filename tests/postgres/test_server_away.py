@@ -62,7 +62,7 @@ async def test_a_commit_that_is_cut_off_is_done_once(
         await store.close()
 
 
-async def test_reading_goes_on_with_another_connection(postgres_store: str, postgres_server: str) -> None:
+async def test_reading_continues_with_another_connection(postgres_store: str, postgres_server: str) -> None:
     store = PostgresStore(postgres_store, "full", SystemClock())
     await store.open()
     try:

@@ -72,7 +72,7 @@ async def _open(stack: AsyncExitStack, *nodes: _Node, running: bool = True) -> N
 # Idle
 
 
-async def test_idle_is_not_who_waits_for_another_node(postgres_store: str, stack: AsyncExitStack) -> None:
+async def test_a_node_that_waits_for_another_is_not_idle(postgres_store: str, stack: AsyncExitStack) -> None:
     busy, idle = _Node(postgres_store, "long"), _Node(postgres_store)
     async with stack:
         await _open(stack, busy)
@@ -100,7 +100,7 @@ async def test_what_only_another_node_can_run_is_waited_for(postgres_store: str,
     assert len(able.ended) == 50
 
 
-async def test_what_nobody_can_run_or_may_run_now_keeps_nobody_waiting(
+async def test_tasks_that_no_node_can_or_may_run_now_do_not_prevent_idle(
     postgres_store: str, stack: AsyncExitStack
 ) -> None:
     able, unable = _Node(postgres_store, "short"), _Node(postgres_store, "other", "gone")
@@ -158,7 +158,7 @@ async def test_both_are_idle_when_all_is_done_and_neither_before(postgres_store:
 # Preemption
 
 
-async def test_one_node_makes_way_for_one_urgent_task(postgres_store: str, stack: AsyncExitStack) -> None:
+async def test_one_node_preempts_for_one_urgent_task(postgres_store: str, stack: AsyncExitStack) -> None:
     nodes = [_Node(postgres_store, "reluctant", "short urgent") for _ in range(3)]
     async with stack:
         await _open(stack, *nodes)
@@ -179,7 +179,7 @@ async def test_one_node_makes_way_for_one_urgent_task(postgres_store: str, stack
     assert sum(len(node.ended) for node in nodes) == 4
 
 
-async def test_the_least_urgent_makes_way_wherever_it_runs(postgres_store: str, stack: AsyncExitStack) -> None:
+async def test_the_least_urgent_is_preempted_wherever_it_runs(postgres_store: str, stack: AsyncExitStack) -> None:
     nodes = [_Node(postgres_store, "long", "short urgent") for _ in range(2)]
 
     def begun(id: int) -> int:
@@ -206,7 +206,9 @@ async def test_the_least_urgent_makes_way_wherever_it_runs(postgres_store: str, 
             node.go_on.set()
 
 
-async def test_a_task_makes_way_only_where_the_urgent_one_can_run(postgres_store: str, stack: AsyncExitStack) -> None:
+async def test_a_task_is_preempted_only_where_the_urgent_one_can_run(
+    postgres_store: str, stack: AsyncExitStack
+) -> None:
     able, other = _Node(postgres_store, "long", "short urgent"), _Node(postgres_store, "other")
     async with stack:
         await _open(stack, able, other)
@@ -223,7 +225,7 @@ async def test_a_task_makes_way_only_where_the_urgent_one_can_run(postgres_store
     assert len(other.begun) == 1
 
 
-async def test_a_node_makes_way_at_once_though_it_hears_of_nothing_else_meanwhile(
+async def test_a_node_preempts_at_once_though_it_gets_no_other_notification(
     postgres_store: str, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No node polls by itself before the test is over.
@@ -250,7 +252,7 @@ async def test_a_node_makes_way_at_once_though_it_hears_of_nothing_else_meanwhil
     assert max(took) < PATIENCE_MS / 1000, took
 
 
-async def test_nobody_makes_way_while_a_slot_is_free_elsewhere(postgres_store: str, stack: AsyncExitStack) -> None:
+async def test_no_task_is_preempted_while_a_slot_is_free_elsewhere(postgres_store: str, stack: AsyncExitStack) -> None:
     full, free = _Node(postgres_store, "long", "short urgent"), _Node(postgres_store, "short urgent")
     async with stack:
         await _open(stack, full, free)
@@ -265,7 +267,7 @@ async def test_nobody_makes_way_while_a_slot_is_free_elsewhere(postgres_store: s
     assert len(free.ended) == 10
 
 
-async def test_nobody_makes_way_before_it_has_looked_for_nodes_of_which_it_has_not_heard(
+async def test_no_task_is_preempted_before_a_check_for_nodes_that_are_not_known_yet(
     postgres_store: str, stack: AsyncExitStack
 ) -> None:
     full, free = _Node(postgres_store, "long", "short urgent"), _Node(postgres_store, "short urgent")
@@ -284,7 +286,7 @@ async def test_nobody_makes_way_before_it_has_looked_for_nodes_of_which_it_has_n
     assert [name for name, _ in full.begun] == ["long"]
 
 
-async def test_who_made_way_runs_on_where_a_slot_is_free(postgres_store: str, stack: AsyncExitStack) -> None:
+async def test_a_preempted_task_continues_where_a_slot_is_free(postgres_store: str, stack: AsyncExitStack) -> None:
     first, second = _Node(postgres_store, "long", "urgent"), _Node(postgres_store, "long")
     async with stack:
         await _open(stack, first)

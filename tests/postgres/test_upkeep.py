@@ -43,7 +43,7 @@ async def _made(address: str) -> PostgresStore:
     return store
 
 
-async def test_the_server_is_told_when_to_clean_up_each_table(postgres_store: str) -> None:
+async def test_each_table_has_settings_for_autovacuum(postgres_store: str) -> None:
     await (await _made(postgres_store)).close()
     with psycopg.connect(postgres_store) as connection:
         rows = connection.execute(

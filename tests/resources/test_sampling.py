@@ -42,7 +42,7 @@ def test_rates_are_what_was_counted_over_the_time_that_passed() -> None:
     assert counters.rates() == {"a": (10, 0), "b": (0.5, 2)}
 
 
-def test_whoever_asks_too_soon_waits_once_and_then_gets_the_last_rates() -> None:
+def test_a_call_that_is_too_soon_waits_once_and_later_ones_get_the_last_rates() -> None:
     seconds, counts, slept = Seconds(), dict[str, tuple[float, ...]](a=(0,)), list[float]()
 
     def sleep(span: float) -> None:

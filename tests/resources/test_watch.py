@@ -78,7 +78,7 @@ async def test_readings_are_smoothed_and_pressure_is_as_it_was_said(manual_clock
     ]
 
 
-async def test_the_scheduler_is_told_when_something_has_changed_and_only_then(manual_clock: ManualClock) -> None:
+async def test_the_scheduler_is_notified_when_something_has_changed_and_only_then(manual_clock: ManualClock) -> None:
     told, said = [], [0.0]
     source = Pressure("mine", lambda: said[0])
     async with watching(manual_clock, sources=[source], changed=lambda: told.append(manual_clock.monotonic())):
@@ -209,7 +209,7 @@ async def test_a_source_that_does_not_answer_holds_up_neither_the_loop_nor_work_
     ]
 
 
-async def test_the_loop_goes_on_while_a_source_is_asked(manual_clock: ManualClock) -> None:
+async def test_the_loop_continues_while_a_source_is_read(manual_clock: ManualClock) -> None:
     asked, gate = threading.Event(), threading.Event()
 
     def patient() -> float:

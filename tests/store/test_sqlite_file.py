@@ -259,7 +259,7 @@ async def test_what_is_durable_survives_without_closing(path: str) -> None:
     await store.close()
 
 
-async def test_with_full_durability_nobody_is_answered_before_the_disk_has_it(
+async def test_with_full_durability_no_call_returns_before_the_disk_has_it(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_sync, synced = threading.Event(), threading.Event()
@@ -318,7 +318,7 @@ def test_connections_never_copy_the_log_back_by_themselves_nor_map_the_file(path
     connection.close()
 
 
-async def test_endings_nobody_waits_for_reach_the_disk_within_a_moment(
+async def test_endings_that_no_caller_awaits_reach_the_disk_within_a_moment(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced = asyncio.Event()

@@ -278,7 +278,7 @@ async def test_authorize_decides(tmp_path: Path, answer: Any, reads: int, change
 
 
 @pytest.mark.parametrize("answer", ["yes", 1, object(), "full"])
-async def test_an_unclear_answer_of_authorize_lets_nobody_in(tmp_path: Path, answer: Any) -> None:
+async def test_an_unclear_answer_of_authorize_denies_access(tmp_path: Path, answer: Any) -> None:
     async with (
         scheduler_of(str(tmp_path / "tasks.db")) as scheduler,
         over(dashboard(scheduler, authorize=lambda request: answer)) as client,

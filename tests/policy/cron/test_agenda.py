@@ -38,7 +38,7 @@ def test_what_was_replaced_does_not_pile_up() -> None:
     assert agenda.earliest() == 9_990
 
 
-def test_nobody_is_taken_twice() -> None:
+def test_no_name_is_taken_twice() -> None:
     agenda = Agenda()
     agenda.put("a", 5)
     agenda.put("a", 3)

@@ -97,7 +97,7 @@ def test_a_name_stands_once() -> None:
 @pytest.mark.parametrize(
     ("expression", "field"), [("60 * * * *", "minute"), ("@daily", "expression"), (None, "expression")]
 )
-def test_a_wrong_expression_is_told_with_its_cause(expression: object, field: str) -> None:
+def test_a_wrong_expression_is_reported_with_its_cause(expression: object, field: str) -> None:
     error = refusal(("fine", HOURLY, tidy, 1), ("a", expression, tidy, 1))
     assert (error.index, error.name) == (1, "a")
     assert isinstance(error.__cause__, InvalidCronExpression)

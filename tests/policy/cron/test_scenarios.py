@@ -65,7 +65,7 @@ def test_an_empty_list_is_a_life_without_work() -> None:
 # Restarts
 
 
-def test_six_occurrences_missed_in_twelve_hours_run_once_and_the_schedule_goes_on() -> None:
+def test_six_occurrences_missed_in_twelve_hours_run_once_and_the_schedule_continues() -> None:
     world = world_at(2026, 6, 1, 0, 30)
     every_two_hours = ("a", "0 0,2,4,6,8,10,12,14,16,18,20,22 * * *", 60)
     world.initialize(every_two_hours)

@@ -158,7 +158,7 @@ def test_what_is_not_posix_is_refused_in_its_field(field: str, place: int, reaso
         ("0 0 30-31 2 *", "never matches"),
     ],
 )
-def test_what_is_wrong_with_the_whole_is_told_of_the_whole(text: str, reason: str) -> None:
+def test_an_error_of_the_whole_expression_is_reported_for_the_whole(text: str, reason: str) -> None:
     error = refusal(text)
     assert error.field == "expression"
     assert reason in error.reason

@@ -70,7 +70,7 @@ def pairs(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(pairs())
-def test_expressions_that_are_told_alike_mean_the_same_and_the_other_way_round(pair: tuple[str, str]) -> None:
+def test_expressions_have_the_same_words_exactly_if_they_mean_the_same(pair: tuple[str, str]) -> None:
     if not all(map(is_possible, pair)):
         return
     first, second = pair

@@ -46,7 +46,7 @@ class Hanging:
         return Reading()
 
 
-async def test_who_does_not_answer_at_first_keeps_tasks_waiting_for_a_second_and_counts_when_it_does(
+async def test_a_source_that_is_slow_at_first_delays_tasks_for_a_second_and_counts_when_it_answers(
     gate: Gate, clock: ManualClock, stuck: threading.Event
 ) -> None:
     async with a_scheduler(gate, clock, pressure=[Hanging(stuck)]) as scheduler:
@@ -70,7 +70,7 @@ async def test_who_does_not_answer_at_first_keeps_tasks_waiting_for_a_second_and
     assert pressed == ["first", "urgent"]
 
 
-async def test_budgets_count_from_the_first_start_on_though_nobody_has_answered(
+async def test_budgets_count_from_the_first_start_on_before_any_source_has_answered(
     gate: Gate, clock: ManualClock, stuck: threading.Event
 ) -> None:
     async with a_scheduler(gate, clock, resources=Resources(Hanging(stuck), capacity=CAPACITY)) as scheduler:
@@ -87,7 +87,7 @@ async def test_budgets_count_from_the_first_start_on_though_nobody_has_answered(
 
 
 @pytest.mark.parametrize("kind", ["pressure", "resources"])
-async def test_who_never_answers_delays_neither_start_nor_stop_on_the_real_clock(
+async def test_a_source_that_never_answers_delays_neither_start_nor_stop_on_the_real_clock(
     stuck: threading.Event, kind: str
 ) -> None:
     domain = Domain("d")
@@ -144,7 +144,7 @@ WRONG: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_a_source_that_says_nothing_sensible_holds_nobody_until_it_does(
+async def test_a_source_with_invalid_values_holds_no_task_until_they_are_valid(
     machine: PlayedMachine, gate: Gate, clock: ManualClock, wrong: Callable[[], Any]
 ) -> None:
     says: list[Callable[[], Any]] = [lambda: 1.0]
@@ -290,7 +290,7 @@ async def test_on_the_real_clock_tasks_wait_for_the_pressure_and_start_when_it_f
     assert results == list(range(10))
 
 
-async def test_a_task_that_is_being_started_while_the_pressure_rises_makes_way_as_well(
+async def test_a_task_that_is_being_started_while_the_pressure_rises_is_preempted_too(
     machine: PlayedMachine, gate: Gate, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     throttle = ThrottlePolicy([(Priority.LOW, 0.5)], preempt_above=0.8)
@@ -317,7 +317,7 @@ async def test_a_task_that_is_being_started_while_the_pressure_rises_makes_way_a
     assert (pressed, after) == (["paused"], ["running"])
 
 
-async def test_progress_and_io_of_a_task_that_made_way_for_pressure_are_kept(
+async def test_progress_and_io_of_a_task_preempted_for_pressure_are_kept(
     machine: PlayedMachine, clock: ManualClock
 ) -> None:
     domain = Domain("d")

@@ -110,7 +110,7 @@ async def test_what_one_group_waits_for_idles_no_slot_of_another(
     assert len(gate.started) == 10
 
 
-async def test_with_one_slot_budgets_never_hold_anybody(machine: PlayedMachine, gate: Gate, clock: ManualClock) -> None:
+async def test_with_one_slot_budgets_never_hold_a_task(machine: PlayedMachine, gate: Gate, clock: ManualClock) -> None:
     async with a_scheduler(gate, clock, resources=machine.resources(CAPACITY), max_concurrency=1) as scheduler:
         for i in range(4):
             await submit(scheduler, str(i), 10_000)
@@ -121,7 +121,7 @@ async def test_with_one_slot_budgets_never_hold_anybody(machine: PlayedMachine, 
 
 
 @pytest.mark.parametrize("mb", [100, 161, 10_000])
-async def test_nobody_makes_way_for_an_urgent_task_that_would_not_fit_all_the_same(
+async def test_no_task_is_preempted_for_an_urgent_one_that_would_not_fit_anyway(
     machine: PlayedMachine, gate: Gate, clock: ManualClock, mb: int
 ) -> None:
     async with (
@@ -149,7 +149,7 @@ async def test_nobody_makes_way_for_an_urgent_task_that_would_not_fit_all_the_sa
     assert then == ["running", "running"]
 
 
-async def test_whose_going_makes_room_makes_way_for_an_urgent_task(
+async def test_the_task_whose_end_makes_room_is_preempted_for_an_urgent_one(
     machine: PlayedMachine, gate: Gate, clock: ManualClock
 ) -> None:
     async with (
@@ -170,7 +170,7 @@ async def test_whose_going_makes_room_makes_way_for_an_urgent_task(
     assert after == ["running", "running", "completed"]
 
 
-async def test_a_pause_while_tasks_wait_for_room_loses_nobody(
+async def test_a_pause_while_tasks_wait_for_room_loses_no_task(
     machine: PlayedMachine, gate: Gate, clock: ManualClock
 ) -> None:
     async with (
@@ -248,7 +248,7 @@ async def test_until_idle_gives_up_in_time_while_the_pressure_does_not_fall(
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["ended", "killed"])
-async def test_what_was_seen_before_holds_nobody_where_nobody_watches(
+async def test_old_readings_hold_no_task_if_nothing_measures(
     machine: PlayedMachine, gate: Gate, clock: ManualClock, tmp_path: Path, killed: bool
 ) -> None:
     file = tmp_path / "tasks.db"

@@ -130,7 +130,7 @@ def ready(world: World) -> list[tuple[Lane, Place]]:
 
 @settings(max_examples=100)
 @given(declarations, fronts, courteous_stories)
-def test_nobody_starts_who_waits_for_the_pressure_to_fall_or_does_not_fit(
+def test_no_task_starts_that_waits_for_the_pressure_to_fall_or_does_not_fit(
     declared: Declared, front: int, story: list[Step]
 ) -> None:
     world = World(declared, front_size=front)

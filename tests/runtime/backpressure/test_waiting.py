@@ -107,7 +107,7 @@ async def test_one_task_may_always_run_however_large(machine: PlayedMachine, gat
     assert started == ["huge"]
 
 
-async def test_an_idle_disk_of_unknown_speed_holds_nobody(
+async def test_an_idle_disk_of_unknown_speed_holds_no_task(
     machine: PlayedMachine, gate: Gate, clock: ManualClock
 ) -> None:
     async with (
@@ -179,7 +179,7 @@ async def test_what_a_type_moves_is_learned_and_used(
     assert most == 1, "two of them would not fit"
 
 
-async def test_under_high_pressure_running_tasks_make_way_and_return_when_it_has_fallen_far_enough(
+async def test_high_pressure_preempts_running_tasks_until_it_has_fallen_far_enough(
     machine: PlayedMachine, gate: Gate, clock: ManualClock
 ) -> None:
     throttle = ThrottlePolicy([(Priority.LOW, 0.5)], preempt_above=0.9, resume_below=0.6)
@@ -210,7 +210,7 @@ async def test_under_high_pressure_running_tasks_make_way_and_return_when_it_has
     assert event.task_id == low
 
 
-async def test_who_made_way_for_pressure_returns_when_it_falls_whoever_else_runs(
+async def test_a_task_preempted_for_pressure_returns_when_it_falls_whatever_else_runs(
     machine: PlayedMachine, gate: Gate, clock: ManualClock
 ) -> None:
     throttle = ThrottlePolicy([(Priority.LOW, 0.5)], preempt_above=0.9)

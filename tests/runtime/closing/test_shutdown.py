@@ -80,7 +80,7 @@ async def test_what_does_not_end_returns_to_the_queue_without_cost_and_runs_agai
 
 
 @pytest.mark.one_engine("a file has one dispatcher; for nodes that linger see tests/postgres/test_lingering.py")
-async def test_a_thread_that_cannot_be_stopped_delays_nobody_but_keeps_the_right_to_dispatch(
+async def test_a_thread_that_cannot_be_stopped_delays_no_close_but_keeps_the_right_to_dispatch(
     tmp_path: Path, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")

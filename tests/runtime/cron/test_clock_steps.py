@@ -51,7 +51,7 @@ async def test_the_system_clock_looks_up_although_nothing_wakes_it(monkeypatch: 
     assert not early
 
 
-async def test_a_step_back_that_the_store_refuses_to_hear_of_is_told_again_within_a_second(
+async def test_a_step_back_that_the_store_refuses_is_reported_again_within_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench, told = Bench(TEN + timedelta(minutes=1)), list[tuple[int, str]]()

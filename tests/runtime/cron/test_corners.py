@@ -110,7 +110,7 @@ async def test_a_firing_whose_key_is_held_is_left_to_the_holder() -> None:
     assert (a.runs, a.last_outcome, b.runs, b.last_outcome) == (1, "succeeded", 0, None), "b never fired"
 
 
-async def test_whoever_supersedes_a_firing_ends_it_and_the_next_occurrence_runs() -> None:
+async def test_superseding_a_firing_ends_it_and_the_next_occurrence_runs() -> None:
     bench, domain = Bench(), Domain("d")
     fails = [True]
 
@@ -131,7 +131,7 @@ async def test_whoever_supersedes_a_firing_ends_it_and_the_next_occurrence_runs(
     assert (schedule.runs, schedule.last_outcome) == (2, "succeeded")
 
 
-async def test_two_cron_tasks_that_replace_each_other_by_key_both_go_on() -> None:
+async def test_two_cron_tasks_that_replace_each_other_by_key_both_continue() -> None:
     bench, domain = Bench(), Domain("d")
 
     @domain.task(key="k", on_duplicate="supersede")
@@ -167,7 +167,7 @@ async def test_a_paused_scheduler_fires_once_and_runs_when_it_is_resumed() -> No
     )
 
 
-async def test_a_preempted_run_goes_on_and_is_not_fired_again() -> None:
+async def test_a_preempted_run_continues_and_is_not_fired_again() -> None:
     bench, domain = Bench(), Domain("d")
 
     @domain.task

@@ -91,7 +91,7 @@ async def test_stop_never_raises_what_is_wrong_with_initialize(tmp_path: Path) -
 
 
 @pytest.mark.one_engine("a file has one dispatcher; for nodes that share cron see tests/cluster")
-async def test_a_second_one_on_the_file_is_told_so_and_the_first_goes_on(tmp_path: Path) -> None:
+async def test_a_second_one_on_the_file_is_refused_and_the_first_continues(tmp_path: Path) -> None:
     bench, file = Bench(), tmp_path / "t.db"
     first, second = CronScheduler(file, bench.clock), CronScheduler(file, bench.clock)
     await first.initialize([("tick", EACH_MINUTE, bench.handler(), 1)])
@@ -222,7 +222,7 @@ async def test_a_bad_timeout_is_refused_and_nothing_stops(timeout: Any) -> None:
     assert bench.starts == ["10:00:00", "10:01:00"]
 
 
-async def test_whoever_gives_up_waiting_for_stop_does_not_undo_it() -> None:
+async def test_giving_up_the_wait_for_stop_does_not_undo_it() -> None:
     bench = Bench()
     cron = CronScheduler(":memory:", bench.clock)
     await cron.initialize([("tick", EACH_MINUTE, bench.handler(100), 1)])

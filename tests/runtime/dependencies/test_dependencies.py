@@ -94,7 +94,7 @@ async def test_a_handle_an_id_and_many_of_both(taskmill_scheduler: SchedulerFact
 # Failures
 
 
-async def test_cancel_falls_through_fail_stops_and_ignore_goes_on(
+async def test_cancel_falls_through_fail_stops_and_ignore_continues(
     taskmill_scheduler: SchedulerFactory, any_store: str, works: Works
 ) -> None:
     scheduler = await taskmill_scheduler(store=any_store, domains=[works.domain])
@@ -127,7 +127,7 @@ async def test_every_ending_but_success_is_a_failure(
     assert await states(scheduler, first, second) == [how, "dependency_failed"]
 
 
-async def test_who_depends_on_two_fails_with_either(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+async def test_a_dependent_of_two_tasks_fails_with_either(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
     scheduler = await taskmill_scheduler(domains=[works.domain])
     good, bad = await works.note.submit("good"), await works.note.submit("bad")
     both = await works.note.options(depends_on=[good, bad]).submit("both")
@@ -171,7 +171,9 @@ async def test_the_most_urgent_of_one_batch_counts(taskmill_scheduler: Scheduler
         assert await urgency(scheduler, blocker) == 3
 
 
-async def test_an_inherited_urgency_decides_who_starts(taskmill_scheduler: SchedulerFactory, works: Works) -> None:
+async def test_an_inherited_urgency_decides_which_task_starts(
+    taskmill_scheduler: SchedulerFactory, works: Works
+) -> None:
     scheduler = await taskmill_scheduler(domains=[works.domain], max_concurrency=1)
     await works.note.options(priority=100).submit("other")
     blocker = await works.note.options(priority=200).submit("blocker")

@@ -59,7 +59,7 @@ async def settle(stage: Stage, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("again", [1, 3])
-async def test_who_ignores_failures_waits_for_the_old_attempt_when_the_replacement_is_cancelled(
+async def test_a_dependent_that_ignores_failures_waits_for_the_old_attempt_of_a_cancelled_replacement(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, again: int
 ) -> None:
     stage = Stage()
@@ -130,7 +130,7 @@ async def test_a_contained_failure_of_the_next_in_line_is_no_failure_once_the_ol
     assert ending == "completed"
 
 
-async def test_who_asks_later_for_an_attempt_that_is_being_replaced_hears_that_it_was(
+async def test_a_later_dependent_of_an_attempt_that_is_being_replaced_fails(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     stage = Stage()
@@ -146,7 +146,7 @@ async def test_who_asks_later_for_an_attempt_that_is_being_replaced_hears_that_i
     assert ending == "dependency_failed"
 
 
-async def test_all_ending_at_once_leaves_nobody_waiting(
+async def test_all_ending_at_once_leaves_no_task_waiting(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     stage = Stage()

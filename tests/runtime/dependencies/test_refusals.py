@@ -99,7 +99,7 @@ async def test_one_that_has_ended(taskmill_scheduler: SchedulerFactory, works: W
 # Cycles through other links
 
 
-async def test_a_child_cannot_wait_for_whoever_waits_for_its_parent(
+async def test_a_child_cannot_wait_for_a_task_that_waits_for_its_parent(
     taskmill_scheduler: SchedulerFactory, works: Works
 ) -> None:
     refused: list[int] = []
@@ -131,7 +131,7 @@ async def test_a_child_cannot_wait_for_whoever_waits_for_its_parent(
     assert works.ran == ["after"]
 
 
-async def test_a_replacement_cannot_wait_for_whoever_waits_for_what_it_replaces(
+async def test_a_replacement_cannot_wait_for_a_dependent_of_the_replaced_task(
     taskmill_scheduler: SchedulerFactory, works: Works
 ) -> None:
     scheduler = await taskmill_scheduler(domains=[works.domain])

@@ -185,7 +185,7 @@ async def test_a_parent_that_was_revived_reads_of_the_children_of_its_new_run_on
     assert seen == [1, 1]
 
 
-async def test_a_finalize_that_nobody_here_can_run_does_not_expire(
+async def test_a_finalize_without_a_handler_here_does_not_expire(
     taskmill_scheduler: SchedulerFactory, tmp_path: Path, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")

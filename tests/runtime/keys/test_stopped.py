@@ -48,7 +48,7 @@ async def test_a_new_task_of_a_key_waits_for_a_cancelled_one_that_has_not_ended(
     assert (await ended(scheduler, first.id)).ending == "cancelled"
 
 
-async def test_a_dead_letter_comes_back_behind_whoever_is_still_being_stopped_with_its_key(
+async def test_a_revived_dead_letter_waits_for_a_stopping_task_with_its_key(
     taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")

@@ -188,7 +188,7 @@ async def test_a_handler_that_ignores_cancellation_is_ended_and_a_thread_is_wait
     assert set(most) == {1}
 
 
-async def test_a_replaced_attempt_that_loses_its_process_still_makes_way(tmp_path: Path) -> None:
+async def test_a_replaced_attempt_that_loses_its_process_is_still_superseded(tmp_path: Path) -> None:
     domain = Domain("d")
     happened: list[str] = []
 

@@ -202,7 +202,7 @@ async def test_a_pause_and_a_resume_of_another_process_count(two: Two) -> None:
     await paused.wait(timeout=10)
 
 
-async def test_a_series_that_another_process_resumes_goes_on(two: Two) -> None:
+async def test_a_series_that_another_process_resumes_continues(two: Two) -> None:
     two.go_on.set()
     first = await two.here.submit(two.step.options(every=0.05).prepare("again"))
     await first.wait(timeout=10)

@@ -9,7 +9,7 @@ from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
 
 
-async def test_running_and_waiting_tasks_are_spoken_of_in_whole_sentences(
+async def test_running_and_waiting_tasks_are_explained_in_whole_sentences(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")

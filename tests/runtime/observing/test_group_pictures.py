@@ -43,7 +43,7 @@ async def test_a_snapshot_says_until_when_a_group_is_paused(
     assert (groups["open"].paused, groups["open"].paused_until) == (True, None)
 
 
-async def test_a_pause_whose_time_is_over_is_none_though_nobody_dispatches(
+async def test_a_pause_whose_time_is_over_is_none_without_a_dispatcher(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     scheduler = await taskmill_scheduler(domains=[domain])

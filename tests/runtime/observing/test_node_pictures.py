@@ -27,7 +27,7 @@ async def _when_running(scheduler: Scheduler, count: int) -> Snapshot:
         return picture
 
 
-async def test_nobody_dispatches_a_store_that_is_only_open(any_store: str) -> None:
+async def test_a_store_that_is_only_open_has_no_dispatcher(any_store: str) -> None:
     async with Scheduler(any_store, domains=[domain]) as scheduler:
         await work.submit()
         assert (await scheduler.snapshot()).nodes == []
@@ -57,7 +57,7 @@ async def test_a_scheduler_that_has_stopped_is_no_node(any_store: str) -> None:
                 await asyncio.sleep(0.02)
 
 
-async def test_who_only_looks_sees_the_node_that_is_elsewhere(any_store: str) -> None:
+async def test_a_reader_sees_the_node_that_is_elsewhere(any_store: str) -> None:
     if any_store == ":memory:":
         return
     async with (

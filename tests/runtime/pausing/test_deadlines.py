@@ -34,7 +34,7 @@ def _domain(clock: ManualClock) -> tuple[Domain, Any, list[float]]:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_what_is_past_its_deadline_in_a_pause_keeps_nobody_from_being_idle(
+async def test_a_paused_task_past_its_deadline_does_not_prevent_idle(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, scope: str
 ) -> None:
     domain, work, starts = _domain(manual_clock)

@@ -39,7 +39,7 @@ def _domain() -> tuple[Domain, Callable[[Scheduler], Awaitable[Handle[None]]]]:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_verb_that_ends_an_overdue_pause_announces_that_the_group_goes_on_once_and_first(
+async def test_a_verb_that_ends_an_overdue_pause_announces_the_resume_once_and_first(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, verb: str
 ) -> None:
     domain, recurring = _domain()
@@ -62,7 +62,7 @@ async def test_a_verb_that_ends_an_overdue_pause_announces_that_the_group_goes_o
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_verb_announces_no_end_of_a_pause_that_goes_on(
+async def test_a_verb_announces_no_end_of_a_pause_that_lasts(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, verb: str
 ) -> None:
     domain, recurring = _domain()

@@ -59,7 +59,7 @@ async def test_nothing_starts_while_paused_and_everything_after(
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_what_runs_goes_on_and_what_it_releases_waits(
+async def test_running_tasks_continue_and_the_tasks_they_release_wait(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, scope: str
 ) -> None:
     domain, work, starts = _domain(manual_clock)
@@ -109,7 +109,9 @@ async def test_a_pause_is_seen_wherever_one_looks(
     assert (snapshot.paused, snapshot.paused_groups, snapshot.paused_domains) == (False, [], [])
 
 
-async def test_other_groups_and_domains_go_on(taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock) -> None:
+async def test_other_groups_and_domains_continue(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
+) -> None:
     domain, work, starts = _domain(manual_clock)
     other = Domain("other")
 
@@ -331,7 +333,7 @@ async def test_a_running_task_of_a_paused_group_can_be_cancelled_and_superseded(
 # Restarts
 
 
-async def test_pauses_survive_a_restart_and_end_while_nobody_runs(manual_clock: ManualClock, tmp_path: Path) -> None:
+async def test_pauses_survive_a_restart_and_end_without_a_dispatcher(manual_clock: ManualClock, tmp_path: Path) -> None:
     domain, work, starts = _domain(manual_clock)
     file = tmp_path / "tasks.db"
 

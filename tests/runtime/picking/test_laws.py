@@ -141,7 +141,7 @@ def test_shares_are_those_of_a_picker_that_looks_afresh(declared: Declared, stor
 
 @settings(max_examples=100)
 @given(declarations, stories, st.permutations(GROUPS))
-def test_neither_names_nor_the_order_of_arrival_in_memory_decide_who_may_start(
+def test_neither_names_nor_the_order_of_arrival_in_memory_decide_which_task_starts(
     declared: Declared, story: list[Step], order: list[str]
 ) -> None:
     world = World(declared)

@@ -143,7 +143,7 @@ async def test_a_timeout_counts_for_each_attempt_alone(
     assert (await ended(scheduler, low.id)).ending == "completed", "5 s and 5 s, each within 6"
 
 
-async def test_a_deadline_that_passes_while_it_makes_way_does_not_matter(
+async def test_a_deadline_that_passes_during_preemption_does_not_matter(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     work = Work(manual_clock)
@@ -156,7 +156,7 @@ async def test_a_deadline_that_passes_while_it_makes_way_does_not_matter(
     assert (await ended(scheduler, low.id)).ending == "completed", "it was started in time"
 
 
-async def test_children_and_parents_and_finalize_can_make_way(
+async def test_children_and_parents_and_finalize_can_be_preempted(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")

@@ -11,7 +11,7 @@ from tests.runtime.preempting.work import Work
 from tests.runtime.records import active
 
 
-async def test_of_equals_the_youngest_makes_way(
+async def test_of_equals_the_youngest_is_preempted(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     work = Work(manual_clock)
@@ -28,7 +28,7 @@ async def test_of_equals_the_youngest_makes_way(
 @pytest.mark.parametrize(
     ("running", "urgent", "makes_way"), [(0, 0, False), (5, 5, False), (5, 4, False), (6, 5, True)]
 )
-async def test_nobody_makes_way_for_a_task_that_is_not_more_urgent(
+async def test_no_task_is_preempted_for_one_that_is_not_more_urgent(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, running: int, urgent: int, makes_way: bool
 ) -> None:
     work = Work(manual_clock)
@@ -55,7 +55,7 @@ async def test_without_a_line_nothing_preempts(taskmill_scheduler: SchedulerFact
     assert work.of("start") == [("idle", 0), ("critical", 10)]
 
 
-async def test_a_free_slot_is_taken_before_anybody_makes_way(
+async def test_a_free_slot_is_taken_before_a_task_is_preempted(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     work = Work(manual_clock)
@@ -86,7 +86,7 @@ async def test_a_task_whose_priority_is_raised_preempts(
     assert work.of("start") == [("running", 0), ("waiting", 1), ("running", 3)]
 
 
-async def test_a_running_task_whose_priority_is_raised_does_not_make_way(
+async def test_a_running_task_whose_priority_is_raised_is_not_preempted(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     work = Work(manual_clock)
@@ -100,7 +100,7 @@ async def test_a_running_task_whose_priority_is_raised_does_not_make_way(
     assert work.of("stop") == []
 
 
-async def test_who_has_aged_to_the_line_preempts(
+async def test_a_task_that_has_aged_to_the_line_preempts(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     work = Work(manual_clock)
@@ -122,7 +122,7 @@ async def test_who_has_aged_to_the_line_preempts(
     assert (before, stopped) == ([], [("running", 5)])
 
 
-async def test_shares_do_not_hold_back_who_may_preempt(
+async def test_shares_do_not_hold_back_a_preemptor(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     work = Work(manual_clock)
@@ -152,7 +152,7 @@ async def _crowd(scheduler: Scheduler, work: Work, clock: ManualClock) -> None:
     ("limit", "starts"),
     [("scheduler", 0), ("domain", 0), ("group", 0), ("cap", 1), ("domain cap", 1), ("rate", 1), ("type rate", 1)],
 )
-async def test_only_as_many_make_way_as_can_start(
+async def test_only_as_many_are_preempted_as_can_start(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, limit: str, starts: int
 ) -> None:
     from taskmill import RateLimit

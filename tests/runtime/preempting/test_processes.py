@@ -16,7 +16,7 @@ from tests.runtime.records import ended
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="worker processes need POSIX")
 
 
-async def test_a_handler_in_a_process_makes_way_and_runs_on(tmp_path: Path) -> None:
+async def test_a_handler_in_a_process_is_preempted_and_continues(tmp_path: Path) -> None:
     async with Scheduler(tmp_path / "tasks.db", domains=[domain], max_concurrency=1, shutdown_grace=0) as scheduler:
         events = scheduler.events(TaskProgressed, TaskPreempted)
         handle = await slow.submit()

@@ -15,7 +15,7 @@ from tests.runtime.preempting.work import Work
 from tests.runtime.records import active, ended, endings
 
 
-async def test_the_least_urgent_makes_way_keeps_what_it_saved_and_returns(
+async def test_the_least_urgent_is_preempted_keeps_its_saved_state_and_returns(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
 ) -> None:
     work = Work(manual_clock)
@@ -48,7 +48,7 @@ async def test_the_least_urgent_makes_way_keeps_what_it_saved_and_returns(
 # Returning
 
 
-async def test_who_made_way_returns_only_when_no_preemptor_waits_or_runs(
+async def test_a_preempted_task_returns_only_when_no_preemptor_waits_or_runs(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     work = Work(manual_clock)
@@ -70,7 +70,7 @@ async def test_who_made_way_returns_only_when_no_preemptor_waits_or_runs(
 
 
 @pytest.mark.parametrize("held_by", ["group rate", "type rate", "group pause", "domain pause"])
-async def test_a_preemptor_that_may_not_start_keeps_nobody_paused_and_gets_its_slot_when_it_may(
+async def test_a_preemptor_that_may_not_start_keeps_no_task_paused_and_gets_its_slot_when_it_may(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, held_by: str
 ) -> None:
     work, urgent = Work(manual_clock), Domain("u")
@@ -136,7 +136,7 @@ async def test_a_stream_of_preemptors_that_come_and_go_stops_a_task_at_most_once
     assert work.of("end")[-1] == ("low", 14), "it lost no finished second"
 
 
-async def test_who_returns_comes_before_those_who_have_waited_less(
+async def test_a_returning_task_comes_before_tasks_that_have_waited_less(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     work = Work(manual_clock)
@@ -159,7 +159,7 @@ async def test_who_returns_comes_before_those_who_have_waited_less(
 # Verbs on preempted tasks
 
 
-async def test_who_made_way_can_be_cancelled_and_superseded(
+async def test_a_preempted_task_can_be_cancelled_and_superseded(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
 ) -> None:
     work = Work(manual_clock)
@@ -186,7 +186,7 @@ async def test_who_made_way_can_be_cancelled_and_superseded(
     assert work.of("start")[-1] == ("new", 6)
 
 
-async def test_who_made_way_before_a_restart_returns_after_it(manual_clock: ManualClock, tmp_path: Path) -> None:
+async def test_a_task_preempted_before_a_restart_returns_after_it(manual_clock: ManualClock, tmp_path: Path) -> None:
     work = Work(manual_clock)
     file = tmp_path / "tasks.db"
 
@@ -209,7 +209,7 @@ async def test_who_made_way_before_a_restart_returns_after_it(manual_clock: Manu
     assert [name for name, _ in work.of("start")] == ["low", "critical", "critical", "low"]
 
 
-async def test_run_until_idle_waits_for_those_who_made_way(
+async def test_run_until_idle_waits_for_preempted_tasks(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     work = Work(manual_clock)
@@ -223,7 +223,7 @@ async def test_run_until_idle_waits_for_those_who_made_way(
     assert [name for name, _ in work.of("end")] == ["critical", "low"]
 
 
-async def test_who_made_way_into_a_paused_group_waits_there_and_idle_is_idle(
+async def test_a_preempted_task_of_a_paused_group_waits_and_the_scheduler_is_idle(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     work = Work(manual_clock)

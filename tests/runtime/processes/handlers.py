@@ -147,7 +147,7 @@ def spin_and_ignore_signals(ctx: Context) -> None:
 
 
 @work.task(run_in="process")
-async def wait_for_ever(ctx: Context) -> None:
+async def wait_forever(ctx: Context) -> None:
     ctx.progress(0.1)
     await asyncio.Event().wait()
 

@@ -219,7 +219,7 @@ async def test_a_worker_that_cannot_be_started_is_no_failure_of_the_task(
 # Interrupting
 
 
-@pytest.mark.parametrize("task", [handlers.spin, handlers.wait_for_ever])
+@pytest.mark.parametrize("task", [handlers.spin, handlers.wait_forever])
 async def test_interrupting_ends_a_handler_that_does_not_listen(executor: ProcessExecutor, task: Any) -> None:
     call = start(executor, task)
     await call.link.first_report()
@@ -303,7 +303,7 @@ async def test_a_crash_is_noticed_though_a_forked_process_holds_the_socket(execu
     assert outcome == Crashed("the worker process died with exit status 4")
 
 
-async def test_workers_inherit_the_right_to_dispatch_and_pass_it_to_nobody(
+async def test_workers_inherit_the_right_to_dispatch_and_pass_it_on_to_no_child(
     clock: CountingClock, pipe: tuple[FileIO, FileIO]
 ) -> None:
     reader, writer = pipe
@@ -347,7 +347,7 @@ async def test_workers_die_with_their_scheduler(tmp_path: Path, pipe: tuple[File
 
             async def main():
                 executor = ProcessExecutor(CountingClock(), lambda: [int(sys.argv[1])])
-                calls = [start(executor, task) for task in (handlers.spin, handlers.wait_for_ever)]
+                calls = [start(executor, task) for task in (handlers.spin, handlers.wait_forever)]
                 await outcome_of(executor, handlers.process_id)
                 for call in calls:
                     await call.link.first_report()

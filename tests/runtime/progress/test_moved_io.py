@@ -90,7 +90,7 @@ async def test_what_is_said_on_the_loop_and_in_threads_adds_up() -> None:
     ]
 
 
-async def test_what_is_said_after_the_end_counts_for_nobody() -> None:
+async def test_reports_after_the_end_are_ignored() -> None:
     domain = Domain("d")
     left_behind: list[Context] = []
 

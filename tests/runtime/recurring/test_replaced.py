@@ -150,7 +150,7 @@ async def test_the_next_occurrence_waits_until_the_last_has_really_stopped(
     assert happened == ["start 1", "abort 1", "start 1"]
 
 
-async def test_the_next_occurrence_waits_for_whoever_is_still_being_stopped_with_its_key(
+async def test_the_next_occurrence_waits_for_a_stopping_task_with_its_key(
     taskmill_scheduler: SchedulerFactory, any_store: str, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")

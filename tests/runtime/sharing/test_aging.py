@@ -81,7 +81,7 @@ MOMENTS = [*range(1, 15), *range(20, 131, 5)]
 
 
 @pytest.mark.parametrize("base", [0, 63, 64, 65, 128, 192, 255])
-async def test_effective_priority_only_grows_never_past_the_ceiling_and_everyone_gives_the_same(
+async def test_effective_priority_only_grows_never_past_the_ceiling_and_all_views_agree(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, shop: Shop, base: int
 ) -> None:
     scheduler = await taskmill_scheduler(domains=[shop.domain], max_concurrency=1, aging=AGING, preempt_at=None)
@@ -110,7 +110,7 @@ async def test_effective_priority_only_grows_never_past_the_ceiling_and_everyone
     assert (await ended(scheduler, handle.id)).priority == base
 
 
-async def test_a_retry_goes_on_aging_and_a_submission_anew_does_not(
+async def test_a_retry_continues_aging_and_a_new_submission_does_not(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, shop: Shop
 ) -> None:
     scheduler = await taskmill_scheduler(domains=[shop.domain], aging=AGING)

@@ -21,7 +21,7 @@ def told(events: Sequence[Event]) -> dict[str, tuple[int, int, str]]:
     }
 
 
-async def test_a_weight_set_while_all_slots_are_taken_is_told_at_once(
+async def test_a_weight_set_while_all_slots_are_taken_is_announced_at_once(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")
@@ -44,7 +44,7 @@ async def test_a_weight_set_while_all_slots_are_taken_is_told_at_once(
     assert told(events) == {"a": (6, 4, "weight_change"), "b": (2, 4, "weight_change")}
 
 
-async def test_a_group_that_joins_while_all_slots_are_taken_is_told_at_once(
+async def test_a_group_that_joins_while_all_slots_are_taken_is_announced_at_once(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")

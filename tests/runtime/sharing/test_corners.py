@@ -45,7 +45,7 @@ def test_a_debt_does_not_grow_with_the_groups_that_happen_to_be_there_when_it_is
     assert minutes >= 30
 
 
-async def test_who_made_way_returns_before_less_urgent_work_that_goes_on_starting(
+async def test_a_preempted_task_returns_before_less_urgent_work_that_keeps_starting(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")
@@ -100,7 +100,7 @@ async def test_tasks_ahead_are_counted_while_another_group_is_paused(
     assert found[1] >= 3
 
 
-async def test_who_runs_for_a_more_urgent_task_does_not_make_way(
+async def test_a_dependency_of_a_more_urgent_task_is_not_preempted(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")
@@ -129,7 +129,7 @@ async def test_who_runs_for_a_more_urgent_task_does_not_make_way(
     assert (kept, still_kept, shown) == ([], [], 0)
 
 
-async def test_each_line_is_told_once_whatever_pauses_and_clock_steps_come_between(
+async def test_each_line_is_announced_once_whatever_pauses_and_clock_steps_come_between(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:
     domain = Domain("d")

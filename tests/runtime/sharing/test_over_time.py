@@ -141,7 +141,7 @@ def test_groups_of_long_tasks_get_no_more_of_the_slots(slots: int) -> None:
     assert_by_weight({name: part / total for name, part in parts.items()}, weights, 0.12)
 
 
-def test_who_was_idle_gains_nothing_by_it() -> None:
+def test_an_idle_group_gains_nothing_by_it() -> None:
     names = [f"g{number}" for number in range(20)]
     mill = Mill(4, {name: Group(weight=2) for name in [*names, "idler"]})
     mill.keep_busy(*names)
@@ -168,7 +168,7 @@ def test_a_newcomer_is_served_within_one_round_however_long_the_others_were_ther
     assert mill.started.total() - before <= len(names) + mill.slots
 
 
-def test_a_stream_of_newcomers_starves_nobody() -> None:
+def test_a_stream_of_newcomers_starves_no_group() -> None:
     """Each newcomer may start at once and leaves after one task; groups that stay still get their turns."""
     mill = Mill(4, {"steady": Group(weight=2)})
     mill.keep_busy("steady")

@@ -303,9 +303,7 @@ async def test_hooks_take_no_permit_and_wait_for_none(
     assert seen == [("first", 0), ("undo first", 5), ("second", 10)]
 
 
-async def test_whoever_waits_for_a_permit_costs_no_writes(
-    manual_clock: ManualClock, tmp_path: Path, engine: Engine
-) -> None:
+async def test_waiting_for_a_permit_costs_no_writes(manual_clock: ManualClock, tmp_path: Path, engine: Engine) -> None:
     domain, work, starts = _domain(manual_clock, RateLimit(1, 10))
     file = tmp_path / "tasks.db"
     # A value that changes with each commit of another connection.

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.one_engine("no store is opened")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-async def test_whoever_sleeps_for_a_sum_of_floats_wakes_at_its_millisecond_and_time_stays_on_the_grid() -> None:
+async def test_a_sleep_for_a_sum_of_floats_ends_at_its_millisecond_and_time_stays_on_the_grid() -> None:
     clock = ManualClock(START)
     woken: list[timedelta] = []
 

@@ -207,7 +207,7 @@ async def test_a_task_that_has_started_does_not_expire_while_it_runs(
         assert (await slow.options(ttl=None).submit()).kind == "inserted"
 
 
-async def test_a_waiter_is_told_of_the_deadline_though_nothing_dispatches(
+async def test_a_waiter_learns_of_the_deadline_though_nothing_dispatches(
     scheduler: Scheduler, manual_clock: ManualClock
 ) -> None:
     handle = await work.options(ttl=10).submit(1)

@@ -17,7 +17,7 @@ AGE = timedelta(seconds=30)
 
 
 @pytest.mark.parametrize("priority", [Priority.LOW, Priority.NORMAL, Priority.HIGH])
-async def test_thousands_that_expire_at_one_moment_are_swept_in_one_go_while_other_work_goes_on(
+async def test_thousands_that_expire_at_one_moment_are_swept_at_once_while_other_work_continues(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, priority: Priority
 ) -> None:
     domain = Domain("d")

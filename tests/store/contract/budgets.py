@@ -52,7 +52,7 @@ class Budgets:
         (task,) = await claim(store, id)
         assert task.io == STORED
 
-    async def test_a_delayed_retry_and_one_that_made_way_return_with_their_budgets(self, store: Store) -> None:
+    async def test_a_delayed_retry_and_a_preempted_task_return_with_their_budgets(self, store: Store) -> None:
         later, paused = await add(store, new_task(io=STORED), new_task(io=LEARN))
         one, two = await claim(store, later, paused)
         await commit_moved(store, one, TryAgain("e", NOW + 1000), None)

@@ -327,7 +327,7 @@ class Controls:
 
     # Preemption
 
-    async def test_whoever_made_way_is_paused_without_cost_and_returns_to_its_place(self, store: Store) -> None:
+    async def test_a_preempted_task_is_paused_without_a_retry_and_returns_to_its_place(self, store: Store) -> None:
         (id,) = await add(store, new_task(expires_at=NOW + 1000))
         (task,) = await claim(store, id)
         await store.save(id, task.attempt, '{"part":3}')
@@ -351,7 +351,7 @@ class Controls:
         assert result.commit.pauses_ended == [G]
         assert await store.end_pauses(NOW + 60) == []
 
-    async def test_whoever_made_way_still_does_after_a_recovery(self, store: Store) -> None:
+    async def test_a_preempted_task_stays_preempted_after_a_recovery(self, store: Store) -> None:
         made_way, running = await add(store, new_task(), new_task())
         task, _ = await claim(store, made_way, running)
         await store.turn(Turn(now=NOW, judged=[Judged(task, MakeWay(), 1)]))
@@ -359,7 +359,7 @@ class Controls:
         assert (await active(store, made_way)).status == Status.PAUSED
         assert (await store.turn(Turn(now=NOW, look=Look(survey=True)))).has_preempted
 
-    async def test_whoever_made_way_can_be_cancelled_and_replaced(self, store: Store) -> None:
+    async def test_a_preempted_task_can_be_cancelled_and_replaced(self, store: Store) -> None:
         await store.publish_types({TYPE: '{"has_on_cancel":false}'})
         cancelled, replaced = await add(store, new_task(key="a"), new_task(key="b"))
         for task in await claim(store, cancelled, replaced):

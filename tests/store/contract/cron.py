@@ -103,7 +103,7 @@ class CronTasks:
         if isinstance(verdict, TryAgain):
             assert told.retry_at == verdict.due_at
 
-    async def test_who_makes_way_is_still_at_work(self, store: Store) -> None:
+    async def test_a_preempted_firing_still_counts_as_running(self, store: Store) -> None:
         await begin(store, declaration())
         (fired,) = (await fire(store)).fired
         assert await judge(store, fired.id, MakeWay(), DAWN + 10) == []
@@ -214,7 +214,7 @@ class CronTasks:
         refused = await fire(store, DAWN + MINUTE, "a", "b", key="k", on_duplicate=OnDuplicate.REJECT)
         assert ([one.name for one in refused.fired], [name for name, _ in refused.left]) == (["a"], ["b"])
 
-    async def test_whoever_takes_the_key_of_a_firing_ends_it(self, store: Store) -> None:
+    async def test_taking_the_key_of_a_firing_ends_it(self, store: Store) -> None:
         await begin(store, declaration())
         await fire(store, key="k")
         await add(store, new_task(key="k", on_duplicate=OnDuplicate.SUPERSEDE))

@@ -66,7 +66,7 @@ class StoringAndClaiming:
         assert caught.value.existing_id == id
         assert await store.count(Filters()) == 1
 
-    async def test_the_watcher_is_told_of_every_commit(self, store: Store) -> None:
+    async def test_the_watcher_is_notified_of_every_commit(self, store: Store) -> None:
         told: list[tuple[int, int]] = []
 
         def watch(arrived: Commit) -> None:
