@@ -110,7 +110,7 @@ class FamilyRows:
             first, every = self._grid.setdefault(id, (series["first_at"], series["every_ms"]))
             self._expect(active[id] == 1, f"series {id} has {active[id]} active occurrences")
             self._expect(made[id] == series["runs"], f"series {id} counts {series['runs']} occurrences of {made[id]}")
-            self._expect(series["runs"] <= (series["max_runs"] or FOREVER), f"series {id} goes on: {series}")
+            self._expect(series["runs"] <= (series["max_runs"] or FOREVER), f"series {id} does not end: {series}")
             self._expect((series["due_at"] - first) % every == 0, f"series {id} has left its grid: {series}")
 
 

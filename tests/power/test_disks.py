@@ -140,7 +140,7 @@ def test_after_a_failed_sync_the_next_one_does_not_write_the_pages(tmp_path: Pat
         assert fails() == 5
         assert fails() is None
         late = f; f = other
-        assert fails() == 5, "each descriptor is told once"
+        assert fails() == 5, "each descriptor gets the error once"
         assert fails() is None
         f = late
         os.pwrite(f, b'b' * 4096, 4096)

@@ -90,12 +90,12 @@ of_machine: list[st.SearchStrategy[Step]] = [
     indices.map(ends),
     indices.map(ends),
 ]
-courteous_steps = st.one_of(steps, st.sampled_from(of_machine).flatmap(lambda kind: kind))
-courteous_stories = st.builds(
+machine_steps = st.one_of(steps, st.sampled_from(of_machine).flatmap(lambda kind: kind))
+machine_stories = st.builds(
     lambda first, backlog, story: [sees(first), *backlog, *story],
     looks,
     st.lists(st.one_of(with_budgets, submissions), min_size=4, max_size=8),
-    st.lists(courteous_steps, min_size=10, max_size=20),
+    st.lists(machine_steps, min_size=10, max_size=20),
 )
 
 
@@ -129,7 +129,7 @@ def ready(world: World) -> list[tuple[Lane, Place]]:
 
 
 @settings(max_examples=100)
-@given(declarations, fronts, courteous_stories)
+@given(declarations, fronts, machine_stories)
 def test_no_task_starts_that_waits_for_the_pressure_to_fall_or_does_not_fit(
     declared: Declared, front: int, story: list[Step]
 ) -> None:
@@ -147,7 +147,7 @@ def test_no_task_starts_that_waits_for_the_pressure_to_fall_or_does_not_fit(
 
 
 @settings(max_examples=100)
-@given(declarations, fronts, courteous_stories)
+@given(declarations, fronts, machine_stories)
 def test_no_task_is_held_on_an_axis_where_it_has_no_budget_and_one_always_runs(
     declared: Declared, front: int, story: list[Step]
 ) -> None:
@@ -179,7 +179,7 @@ def test_no_task_is_held_on_an_axis_where_it_has_no_budget_and_one_always_runs(
 
 
 @settings(max_examples=75)
-@given(declarations, fronts, courteous_stories)
+@given(declarations, fronts, machine_stories)
 def test_every_queue_drains_when_the_pressure_has_fallen(declared: Declared, front: int, story: list[Step]) -> None:
     world = World(declared, front_size=front)
     for step in story:

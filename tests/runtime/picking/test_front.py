@@ -43,46 +43,46 @@ class Disk:
 @settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 30))
 def test_every_waiting_task_is_found_in_order(random_: random.Random, rounds: int) -> None:
-    disk, glimpse = Disk(), Front()
+    disk, front = Disk(), Front()
     now = 0
     for _ in range(rounds):
         action = random_.choice(["add", "many", "old", "due", "take", "take", "foreign", "stale"])
         lane = random_.choice(LANES)
         now += random_.randint(0, 3)
         if action == "add":
-            glimpse.add(lane, disk.add(lane, now))
+            front.add(lane, disk.add(lane, now))
         elif action == "many":
             for _ in range(random_.randint(1, 1500)):
-                glimpse.add(lane, disk.add(lane, now))
+                front.add(lane, disk.add(lane, now))
         elif action == "old":
-            glimpse.add(lane, disk.add(lane, random_.randint(0, now)))
+            front.add(lane, disk.add(lane, random_.randint(0, now)))
         elif action == "due":
-            promote(disk, glimpse, [(random_.choice(LANES), random_.randint(0, now)) for _ in range(5)])
+            promote(disk, front, [(random_.choice(LANES), random_.randint(0, now)) for _ in range(5)])
         elif action == "foreign":
             disk.add(lane, now)
-            glimpse.survey([known for known in LANES if disk.rows[known]])
-            glimpse.doubt([known for known in LANES if disk.rows[known]])
+            front.survey([known for known in LANES if disk.rows[known]])
+            front.doubt([known for known in LANES if disk.rows[known]])
         elif action == "stale" and disk.rows[lane]:
             del disk.rows[lane][random_.randrange(len(disk.rows[lane]))]
         else:
-            take(disk, glimpse, random_.randint(1, 300))
-        nothing_is_unseen(disk, glimpse)
+            take(disk, front, random_.randint(1, 300))
+        nothing_is_unseen(disk, front)
     while any(disk.rows.values()):
-        take(disk, glimpse, 500)
+        take(disk, front, 500)
 
 
-def promote(disk: Disk, glimpse: Front, due: list[tuple[Lane, int]]) -> None:
+def promote(disk: Disk, front: Front, due: list[tuple[Lane, int]]) -> None:
     """Let tasks come due in a turn that also reads lanes; the lanes it reads include them already."""
     places = [(lane, disk.add(lane, queued_at)) for lane, queued_at in due]
-    glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()}, FRONT)
+    front.read({lane: disk.front(lane) for lane in front.unread()}, FRONT)
     for lane, place in places:
-        glimpse.add(lane, place)
+        front.add(lane, place)
 
 
-def nothing_is_unseen(disk: Disk, glimpse: Front) -> None:
+def nothing_is_unseen(disk: Disk, front: Front) -> None:
     """Check that each lane is known completely, or up to its last known place, or is about to be read."""
     for lane, rows in disk.rows.items():
-        known = glimpse.of(lane.group).get(lane)
+        known = front.of(lane.group).get(lane)
         if known is None:
             assert not rows, "tasks wait in a lane that is not known"
             continue
@@ -94,24 +94,21 @@ def nothing_is_unseen(disk: Disk, glimpse: Front) -> None:
         elif known.places:
             assert seen.issuperset(row for row in rows if row <= known.places[-1])
         else:
-            assert lane in glimpse.unread()
+            assert lane in front.unread()
 
 
-def take(disk: Disk, glimpse: Front, count: int) -> None:
+def take(disk: Disk, front: Front, count: int) -> None:
     """Claim up to ``count`` tasks as the dispatcher does; each must be the most urgent one."""
     for _ in range(count):
-        glimpse.read({lane: disk.front(lane) for lane in glimpse.unread()}, FRONT)
+        front.read({lane: disk.front(lane) for lane in front.unread()}, FRONT)
         heads = [
-            (lane, known.places[0])
-            for lanes in glimpse.groups.values()
-            for lane, known in lanes.items()
-            if known.places
+            (lane, known.places[0]) for lanes in front.groups.values() for lane, known in lanes.items() if known.places
         ]
         if not heads:
             assert not any(disk.rows.values()), "tasks wait on disk that the front does not know"
             return
         lane, place = min(heads, key=lambda head: rank(*head))
-        glimpse.take(lane, place)
+        front.take(lane, place)
         if not disk.holds(lane, place):
             continue  # stale; the claim finds nothing
         best = min(rank(other, disk.rows[other][0]) for other in LANES if disk.rows[other])
@@ -129,10 +126,10 @@ def test_memory_stays_bounded() -> None:
 
 
 def test_memory_stays_bounded_with_many_lanes() -> None:
-    glimpse = Front()
+    front = Front()
     for n in range(400_000):
-        glimpse.add(Lane(f"g{n % 3000}", 1, "d::t"), Place(n, n, n))
-    in_sight = sum(len(known.places) for lanes in glimpse.groups.values() for known in lanes.values())
-    assert glimpse.lane_count == 3000
+        front.add(Lane(f"g{n % 3000}", 1, "d::t"), Place(n, n, n))
+    in_sight = sum(len(known.places) for lanes in front.groups.values() for known in lanes.values())
+    assert front.lane_count == 3000
     assert in_sight <= 4 * MOST_IN_SIGHT
     assert in_sight < 400_000
