@@ -145,9 +145,7 @@ def test_bytes_of_a_budget_are_whole_numbers_that_are_not_too_large(axis: str, v
 
 @pytest.mark.parametrize("axis", AXES)
 @pytest.mark.parametrize("value", BAD_BYTES, ids=ids(BAD_BYTES))
-async def test_what_a_handler_says_it_moved_is_judged_by_name_and_counts_nothing(
-    path: Path, axis: str, value: Any
-) -> None:
+async def test_a_wrong_report_of_io_is_refused_by_name_and_counts_nothing(path: Path, axis: str, value: Any) -> None:
     domain = Domain("d")
     caught: list[BaseException] = []
     amounts: dict[str, Any] = {axis: value}

@@ -71,7 +71,7 @@ async def test_run_after_and_run_at_exclude_each_other(scheduler: Scheduler, pat
         assert "run_at" in str(wrong)
 
 
-async def test_of_run_after_and_run_at_said_one_after_the_other_the_last_counts(path: Path) -> None:
+async def test_the_last_of_run_after_and_run_at_counts(path: Path) -> None:
     clock = ManualClock()
     at = clock.now() + timedelta(days=1)
     async with Scheduler(path, domains=[box], clock=clock):
@@ -157,7 +157,7 @@ async def test_tags_merged_from_several_levels_keep_to_the_limit(path: Path) -> 
     ],
 )
 @pytest.mark.one_engine("it is refused before the store is asked")
-async def test_what_an_options_function_returns_is_checked_like_the_option(
+async def test_the_result_of_an_options_function_is_checked_like_the_option(
     path: Path, option: str, function: Callable[..., Any], error: type[Exception]
 ) -> None:
     domain = Domain("computed")

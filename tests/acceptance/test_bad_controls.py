@@ -156,7 +156,7 @@ async def test_a_name_is_a_text(scheduler: Scheduler, path: Path, value: Any) ->
     await refused(path, lambda: scheduler.set_rate_limit(value, None), ConfigError, "type")
 
 
-async def test_what_is_named_must_exist(scheduler: Scheduler, path: Path) -> None:
+async def test_a_named_domain_or_type_must_exist(scheduler: Scheduler, path: Path) -> None:
     nothing = scheduler.domain("nothing")
     await refused(path, nothing.pause, ConfigError, "nothing")
     await refused(path, nothing.resume, ConfigError, "nothing")

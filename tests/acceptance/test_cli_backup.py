@@ -149,7 +149,7 @@ def test_ids_of_rolled_back_transactions_are_not_given_again_by_a_copy(file: Pat
 
 
 @pytest.mark.parametrize("bad", [5, "", None, b"x", "a\0b"])
-def test_what_is_no_file_name_is_refused(file: Path, bad: object) -> None:
+def test_a_value_that_is_no_file_name_is_refused(file: Path, bad: object) -> None:
     with pytest.raises(ConfigError, match="file must be a file name"):
         back_up(file, bad)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="store must be a file name"):

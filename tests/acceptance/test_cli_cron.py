@@ -81,7 +81,7 @@ def test_a_task_that_was_never_started_is_due_since_its_occurrence(here: Here, t
     assert "due since" in here("cron", file)
 
 
-async def test_what_runs_is_said_to_run(here: Here, tmp_path: Path) -> None:
+async def test_a_running_cron_task_is_shown_as_running(here: Here, tmp_path: Path) -> None:
     file, running, may_end = tmp_path / "t.db", asyncio.Event(), asyncio.Event()
 
     async def work() -> None:

@@ -148,7 +148,7 @@ WELL: dict[str, Any] = {
 OLD = {"seconds": 4000.0, "pid": 7, "application": "", "user": "ann", "state": "idle in transaction"}
 
 
-def test_what_is_well_is_so() -> None:
+def test_a_sound_server_is_reported_as_such() -> None:
     assert {finding.level for finding in judge_server(WELL)} == {"ok"}
 
 
@@ -188,13 +188,13 @@ def test_what_is_well_is_so() -> None:
         ("connections", 95, "note", "soon be refused"),
     ],
 )
-def test_what_is_not_well_is_said_with_what_to_do(fact: str, value: object, level: str, words: str) -> None:
+def test_problems_are_reported_with_advice(fact: str, value: object, level: str, words: str) -> None:
     bad = [finding for finding in judge_server({**WELL, fact: value}) if finding.level != "ok"]
     assert [finding.level for finding in bad] == [level]
     assert words in bad[0].text
 
 
-def test_what_a_user_may_not_see_is_said() -> None:
+def test_the_doctor_says_what_a_user_may_not_see() -> None:
     (oldest,) = [
         each for each in judge_server({**WELL, "sees_all_sessions": False}) if each.subject == "oldest transaction"
     ]

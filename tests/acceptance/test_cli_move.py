@@ -45,7 +45,7 @@ def test_programs_get_json_objects(here: Here, file: Path, target: Path) -> None
     assert again["before"]
 
 
-def test_what_was_moved_says_where_it_is(here: Here, file: Path, target: Path) -> None:
+def test_a_moved_store_says_where_it_is(here: Here, file: Path, target: Path) -> None:
     here("move", file, target)
     for command in (("status", file), ("cancel", file, 4), ("doctor", file)):
         said = here.refusal(*command, code=1)

@@ -182,9 +182,7 @@ def test_arguments_have_the_types_of_the_signature(here: Here, file: Path) -> No
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
 )
-def test_what_cannot_be_stored_is_refused_and_nothing_is_stored(
-    here: Here, file: Path, words: list[str], said: str
-) -> None:
+def test_a_submission_that_cannot_be_stored_is_refused(here: Here, file: Path, words: list[str], said: str) -> None:
     assert said in here.refusal("submit", file, *words, code=2)
     assert here.answer("ls", file) == []
 

@@ -105,7 +105,7 @@ def test_a_program_reads_how_a_task_ended(here: Here, template: Path) -> None:
     assert json.loads(here("watch", template, 2, "--json", code=1))["error"].endswith("b.jpg is gone")
 
 
-def test_what_cannot_be_watched_is_refused(here: Here, template: Path) -> None:
+def test_wrong_ids_to_watch_are_refused(here: Here, template: Path) -> None:
     assert here.refusal("watch", template, 99, code=1) == "no task has the id 99"
     assert "one id" in here.refusal("watch", template, 1, 2, code=2)
     assert "whole number" in here.refusal("watch", template, "four", code=2)

@@ -73,7 +73,7 @@ async def test_a_function_gets_decoded_values_and_none_means_no_key() -> None:
         assert [(await work.submit(Point(0))).kind for _ in range(2)] == ["inserted"] * 2
 
 
-async def test_what_the_call_says_beats_what_a_function_computes() -> None:
+async def test_an_option_of_the_call_beats_a_computed_one() -> None:
     domain = Domain("beaten", group="domain", priority=9)
 
     @domain.task(key=lambda a: f"k{a}", group=lambda a: f"g{a}", priority=lambda a: a)

@@ -87,7 +87,7 @@ async def test_reading_a_budget_that_cannot_be_read_says_which_task_it_is(
 
 
 @pytest.mark.parametrize("value", DAMAGE)
-async def test_what_cannot_be_read_of_the_machine_is_seen_again(path: Path, value: object) -> None:
+async def test_an_unreadable_reading_of_the_machine_is_measured_again(path: Path, value: object) -> None:
     ran: list[int] = []
     domain = _domain(ran)
     for _ in range(2):
@@ -106,9 +106,7 @@ async def test_what_cannot_be_read_of_the_machine_is_seen_again(path: Path, valu
 
 @pytest.mark.parametrize("column", ["runs", "disk_write"])
 @pytest.mark.parametrize("value", [-3, 0, 2**62, 2**63 - 1, -(2**63)])
-async def test_what_cannot_be_read_of_what_tasks_have_moved_stops_nothing(
-    path: Path, column: str, value: object
-) -> None:
+async def test_unreadable_io_of_tasks_stops_nothing(path: Path, column: str, value: object) -> None:
     ran: list[int] = []
     domain = _domain(ran)
     resources = Resources(Idle(), capacity=CAPACITY)

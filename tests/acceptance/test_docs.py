@@ -217,7 +217,7 @@ def test_every_option_is_in_the_reference() -> None:
     assert wanted - words_in_code(REFERENCE / "options.md") == set()
 
 
-def test_what_handlers_use_is_in_the_reference() -> None:
+def test_the_names_that_handlers_use_are_in_the_reference() -> None:
     wanted = public_names(Context) | public_names(Task) - {"type", "domain"}
     assert wanted - words_in_code(REFERENCE / "handlers.md") == set()
 

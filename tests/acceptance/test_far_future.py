@@ -31,7 +31,7 @@ async def work() -> None: ...
         ({"run_at": datetime(1, 1, 1, tzinfo=EAST), "every": 60}, "run_at"),
     ],
 )
-async def test_what_ends_after_the_last_year_is_refused(options: dict[str, Any], name: str) -> None:
+async def test_a_duration_beyond_the_last_year_is_refused(options: dict[str, Any], name: str) -> None:
     async with Scheduler(domains=[far], clock=ManualClock(NEAR_THE_END)) as scheduler:
         with pytest.raises(SubmissionError, match=f"^{name} .*9999"):
             await work.options(**options).submit()

@@ -65,7 +65,7 @@ async def test_opening_to_read_changes_nothing(tmp_path: Path, with_handlers: bo
     assert contents(path) == before
 
 
-async def test_what_was_left_running_returns_when_dispatching_starts(tmp_path: Path) -> None:
+async def test_tasks_left_running_return_when_dispatching_starts(tmp_path: Path) -> None:
     domain = Domain("d")
     path, id = await _left_by_a_killed_dispatcher(domain, tmp_path)
     async with Scheduler(path) as reader, Scheduler(path, domains=[domain]) as scheduler:

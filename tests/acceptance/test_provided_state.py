@@ -71,7 +71,7 @@ async def test_a_subclass_of_the_domain_comes_before_one_of_the_scheduler() -> N
         assert await _answer(scheduler, ask) == "domain"
 
 
-async def test_what_one_scheduler_is_given_another_one_does_not_have() -> None:
+async def test_state_of_one_scheduler_is_not_in_another() -> None:
     domain, ask = _domain()
     async with Scheduler(domains=[domain]) as first, Scheduler(domains=[domain]) as second:
         first.provide(Service("first"), domain=domain)

@@ -61,7 +61,7 @@ def test_an_unknown_setting_is_refused_by_its_name(make: Callable[..., Any]) -> 
 
 
 @pytest.mark.one_engine("it is refused before there is a store")
-def test_what_was_probably_meant_is_named() -> None:
+def test_the_error_names_a_similar_setting() -> None:
     with pytest.raises(ConfigError, match=r"Scheduler has no setting 'max_concurency'; did you mean max_concurrency\?"):
         Scheduler(max_concurency=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(ConfigError, match="Group has no setting 'colour'; it has weight, cap, min_slots, rate"):

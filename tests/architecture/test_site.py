@@ -86,7 +86,7 @@ def test_links_across_the_border_of_docs_are_adapted(site: ModuleType) -> None:
         '<pre class="mermaid">',
     ],
 )
-def test_what_is_loaded_from_another_origin_is_found(site: ModuleType, element: str) -> None:
+def test_anything_loaded_from_another_origin_is_found(site: ModuleType, element: str) -> None:
     assert site.LOADED.search(element)
 
 

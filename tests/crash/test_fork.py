@@ -95,7 +95,7 @@ async def test_a_killed_dispatcher_is_replaced_while_its_forked_child_lives(tmp_
 
 
 @pytest.mark.parametrize("how", ["in_a_thread", "in_a_worker"])
-async def test_what_a_handler_forks_does_not_keep_the_right_to_dispatch(tmp_path: Path, how: str) -> None:
+async def test_a_process_forked_by_a_handler_does_not_keep_the_right_to_dispatch(tmp_path: Path, how: str) -> None:
     with victim(str(tmp_path / "tasks.db"), "run", how) as forked:
         forked.kill()
         await _takes_over(tmp_path / "tasks.db")

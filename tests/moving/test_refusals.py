@@ -223,7 +223,7 @@ def _break_off(source: Path, target: str) -> None:
         move(source, target, watch=watch)
 
 
-def test_what_was_moved_is_not_moved_elsewhere_nor_opened_again(
+def test_a_moved_store_is_not_moved_elsewhere_nor_opened_again(
     file: Path, tmp_path: Path, postgres_store: str, book: Book
 ) -> None:
     move(file, postgres_store)

@@ -87,9 +87,7 @@ def test_a_queue_moves_between_two_files(file: Path, tmp_path: Path, book: Book)
     assert (tmp_path / "other.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_was_running_when_its_process_died_runs_again_in_the_other_store(
-    file: Path, postgres_store: str, book: Book
-) -> None:
+def test_a_task_whose_process_died_runs_again_in_the_other_store(file: Path, postgres_store: str, book: Book) -> None:
     filled(file, book, 6)
     orphans = leave_running(file)
     assert orphans

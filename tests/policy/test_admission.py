@@ -81,7 +81,7 @@ def test_under_another_picture_no_cap_and_no_share_is_exceeded(plan: Admission, 
 
 
 @given(plans, elsewheres)
-def test_what_nothing_limits_starts_whatever_the_others_do(plan: Admission, elsewhere: Elsewhere) -> None:
+def test_a_task_without_limits_starts_whatever_the_others_do(plan: Admission, elsewhere: Elsewhere) -> None:
     free = plan._replace(caps={}, domain_caps={}, demands=None)
     assert admitted(free, elsewhere, {}) == [start.id for start in plan.starts]
 

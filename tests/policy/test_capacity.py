@@ -47,7 +47,7 @@ def test_a_machine_that_is_idle_changes_nothing(seen: list[tuple[Reading, IoLoad
 
 
 @given(capacities, readings, loads)
-def test_what_was_seen_was_sustained(known: Capacity, seen: Reading, load: IoLoad) -> None:
+def test_an_observed_rate_counts_as_sustained(known: Capacity, seen: Reading, load: IoLoad) -> None:
     after = learned(known, seen, load)
     for rate, before, now, floor in zip(seen.rates, known.rates, after.rates, IDLE_BELOW, strict=True):
         if rate >= floor:
@@ -137,7 +137,7 @@ def test_only_a_change_by_a_tenth_is_worth_a_write() -> None:
     assert not is_news(UNKNOWN_CAPACITY, UNKNOWN_CAPACITY)
 
 
-def test_what_was_given_counts_per_axis_and_the_system_has_the_last_word() -> None:
+def test_configured_values_count_per_axis_and_limits_of_the_system_come_first() -> None:
     known = Capacity(disk_read=100.0, disk_write=50.0)
     assert capacity_in_use(known, None) == known
     assert capacity_in_use(known, IoBudget(disk_read=10)) == Capacity(disk_read=10.0, disk_write=50.0)
@@ -165,7 +165,7 @@ def test_the_first_runs_are_known_by_their_mean(seen: list[IoBudget]) -> None:
 
 
 @given(st.lists(budgets, min_size=1, max_size=120))
-def test_what_is_expected_lies_between_the_least_and_the_most_seen(seen: list[IoBudget]) -> None:
+def test_the_expected_io_is_between_the_least_and_the_most_seen(seen: list[IoBudget]) -> None:
     known = None
     for actual in seen:
         known = learned_io(known, actual)
@@ -205,7 +205,7 @@ def test_a_guess_grows_with_time_and_never_says_that_a_task_is_done(elapsed: flo
     assert guess.eta is None or guess.eta > timedelta()
 
 
-def test_what_a_task_says_itself_is_no_guess() -> None:
+def test_reported_progress_is_not_replaced_by_an_estimate() -> None:
     minute = timedelta(minutes=1)
     own = TaskProgress(fraction=0.2, message="copying")
     assert extrapolated(own, minute, minute) is own

@@ -40,7 +40,7 @@ def holding(**ids: int) -> dict[Name, Holder]:
     return {("d::t", key): Holder(id, Status.RUNNING, 1, queued_at=1) for key, id in ids.items()}
 
 
-def test_what_is_awaited_through_others_of_the_request_is_found() -> None:
+def test_a_task_awaited_through_others_of_the_request_is_found() -> None:
     request = [task(ref="a", key="k"), task(7, key="k"), task("a", ref="b")]
     assert tie(request, {}).awaited == {7}
     assert tie([task(7, ref="a"), task("a", parent=PARENT)], {}).closes_cycle([(7, 8), (8, PARENT)])

@@ -82,7 +82,9 @@ def test_no_task_ends_or_runs_its_hook_before_its_children_have_ended(
 
 
 @given(trees(), st.data())
-def test_what_runs_is_asked_and_what_has_no_hook_left_ends(members: list[Member], data: st.DataObject) -> None:
+def test_running_tasks_are_asked_to_stop_and_tasks_without_a_hook_end(
+    members: list[Member], data: st.DataObject
+) -> None:
     roots = some_roots(data, members)
     plan = plan_stop(members, roots)
     known = {member.id: member for member in members}

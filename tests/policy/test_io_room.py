@@ -95,7 +95,7 @@ def test_a_task_is_held_only_by_an_axis_that_it_uses_and_others_use_before_it(
 
 
 @given(some_budgets, some_budgets, capacities)
-def test_what_runs_together_fits_or_is_one_task_on_its_axis(
+def test_tasks_that_run_together_fit_or_are_alone_on_their_axis(
     queue: list[IoBudget | None], running: list[IoBudget | None], capacity: Capacity
 ) -> None:
     starts = _starts(queue, running, capacity)

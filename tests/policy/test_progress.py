@@ -26,7 +26,7 @@ def test_the_rate_lies_between_the_slowest_and_the_fastest_step(steps: list[tupl
         assert min(momentary) * 0.999 <= progress.rate <= max(momentary) * 1.001
 
 
-def test_to_tell_how_much_there_is_shows_no_rate() -> None:
+def test_a_report_of_the_total_shows_no_rate() -> None:
     told = advanced(None, ProgressReport(fraction=0.0, done_bytes=0, total_bytes=5000), 1.0)
     assert (told.rate, told.eta_ms) == (None, None)
     assert advanced(told, ProgressReport(done_bytes=1000, total_bytes=5000), 2.0).rate == 500.0

@@ -99,7 +99,7 @@ def test_a_change_outlives_every_declaration_but_one_about_the_same_thing(
 
 
 @given(declarations, st.dictionaries(scopes, changes))
-def test_what_holds_is_what_was_changed_else_what_is_declared(declared: Declared, made: dict[Scope, Change]) -> None:
+def test_a_change_counts_and_else_the_declaration(declared: Declared, made: dict[Scope, Change]) -> None:
     made = {
         scope: change
         for scope, change in made.items()

@@ -55,7 +55,7 @@ def test_whatever_a_sampler_says_the_result_makes_sense(said: list[Reading]) -> 
 
 
 @given(readings, st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 1e300]))
-def test_what_cannot_be_true_changes_nothing(before: Reading, wrong: float) -> None:
+def test_impossible_readings_change_nothing(before: Reading, wrong: float) -> None:
     assert smoothed(before, Reading(math.nan, wrong, wrong, wrong, wrong, before.disk_busy)) == before
 
 

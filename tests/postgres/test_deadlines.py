@@ -9,7 +9,7 @@ import psycopg
 from taskmill import Domain, HistoryRecord, Scheduler
 
 
-async def test_what_expires_while_its_claim_waits_for_others_is_not_started(postgres_store: str) -> None:
+async def test_a_task_that_expires_while_its_claim_waits_is_not_started(postgres_store: str) -> None:
     domain = Domain("d")
     may_end = asyncio.Event()
     started: list[str] = []

@@ -50,7 +50,7 @@ async def test_the_tasks_of_a_killed_node_run_elsewhere(
 
 
 @pytest.mark.parametrize("node", [None, 0, 999_999], ids=["no node", "one that had stopped", "an unknown node"])
-async def test_what_runs_under_no_node_that_is_known_returns_while_nodes_live(
+async def test_a_running_task_of_an_unknown_node_returns_while_other_nodes_live(
     postgres_store: str, node: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "LOOK_ANYWAY", 2)
@@ -120,7 +120,7 @@ async def test_a_node_that_runs_again_leaves_no_trace_of_its_first_run(postgres_
         assert connection.execute("SELECT count(*) FROM taskmill_node").fetchone() == (0,)
 
 
-async def test_what_a_callers_transaction_stores_runs_once_it_commits(postgres_store: str, tmp_path: Path) -> None:
+async def test_a_task_stored_in_a_callers_transaction_runs_once_it_commits(postgres_store: str, tmp_path: Path) -> None:
     async with Scheduler(postgres_store, domains=[domain]) as scheduler, scheduler.running():
         with psycopg.connect(postgres_store) as connection:
             handle = await scheduler.submit(note.prepare(str(tmp_path), forever=False), connection=connection)

@@ -93,7 +93,7 @@ async def test_a_turn_that_was_held_up_does_not_set_back_a_bucket_from_which_oth
     assert (meanwhile, len((await late).claimed), await _started(nodes.two, ids[4:])) == (2, 0, 0)
 
 
-async def test_what_a_turn_that_was_held_up_takes_is_taken_when_its_tasks_start(nodes: _Nodes) -> None:
+async def test_a_delayed_turn_takes_its_permits_when_its_tasks_start(nodes: _Nodes) -> None:
     ids = await add(nodes.one, *(new_task(group="g") for _ in range(4)))
     late = await _held_up(nodes, _plan(ids[:2], NOW))
     nodes.go_on()

@@ -11,7 +11,7 @@ from taskmill.store.sql.connection import Connection
 
 
 @pytest.mark.parametrize("level", ["repeatable%5C%20read", "serializable"])
-async def test_what_others_change_meanwhile_is_no_reason_to_begin_anew(postgres_store: str, level: str) -> None:
+async def test_a_concurrent_change_does_not_restart_the_transaction(postgres_store: str, level: str) -> None:
     store = PostgresStore(f"{postgres_store}%20-cdefault_transaction_isolation%3D{level}", "full", SystemClock())
     await store.open()
     tries = 0

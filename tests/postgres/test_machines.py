@@ -91,9 +91,7 @@ async def test_a_node_that_does_not_watch_its_machine_holds_no_task(postgres_sto
         await waiting.result(timeout=LONG)
 
 
-async def test_what_a_dead_node_has_seen_counts_for_nothing(
-    postgres_store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_readings_of_a_dead_node_are_ignored(postgres_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "LEASE", 5.0)
     pressed = PlayedMachine()
     pressed.pressures["cpu"] = 0.9
@@ -110,7 +108,7 @@ async def test_what_a_dead_node_has_seen_counts_for_nothing(
         await _comes_true(the_living_are_known)
 
 
-async def test_what_was_learned_of_a_machine_is_remembered_for_its_next_node(postgres_store: str) -> None:
+async def test_the_learned_capacity_of_a_machine_is_kept_for_its_next_node(postgres_store: str) -> None:
     learned = Machine(known=Capacity(disk_write=5e6))
     async with _node(postgres_store, PlayedMachine()) as node:
         await node._store.note_machine(learned)

@@ -61,7 +61,7 @@ async def test_idle_nodes_do_not_wake_each_other_forever(postgres_store: str) ->
     assert all(later - earlier <= 2 for earlier, later in zip(turns, more, strict=True)), (turns, more)
 
 
-async def test_what_a_producer_submits_reaches_an_idle_node_by_notification(
+async def test_a_submission_reaches_an_idle_node_by_notification(
     postgres_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No node polls by itself before the test is over.
@@ -195,7 +195,7 @@ async def test_a_long_transaction_of_a_caller_elsewhere_is_found_without_a_surve
 
 
 @pytest.mark.usefixtures("no_surveys_anyway")
-async def test_what_one_node_releases_another_starts_without_a_survey(postgres_store: str) -> None:
+async def test_a_task_that_one_node_releases_starts_on_another_without_a_survey(postgres_store: str) -> None:
     one, two = _Node(postgres_store, "long"), _Node(postgres_store, "dependent")
     async with _running(one, two):
         first = await one.scheduler.submit(Submission("d::long", {}))
@@ -210,7 +210,7 @@ async def test_what_one_node_releases_another_starts_without_a_survey(postgres_s
 
 
 @pytest.mark.usefixtures("no_surveys_anyway")
-async def test_what_fails_on_one_node_another_tries_again_without_a_survey(postgres_store: str) -> None:
+async def test_a_task_that_fails_on_one_node_is_retried_on_another_without_a_survey(postgres_store: str) -> None:
     one, two = _Node(postgres_store, "flaky", "long"), _Node(postgres_store, "flaky")
     one.fail = asyncio.Event()
     async with _running(one):
@@ -225,7 +225,7 @@ async def test_what_fails_on_one_node_another_tries_again_without_a_survey(postg
 
 
 @pytest.mark.usefixtures("no_surveys_anyway")
-async def test_what_ends_on_one_node_leads_to_no_survey_on_another(postgres_store: str) -> None:
+async def test_an_ending_on_one_node_leads_to_no_survey_on_another(postgres_store: str) -> None:
     one, two = _Node(postgres_store, "short", slots=4), _Node(postgres_store, "other")
     async with _running(one, two):
         for _ in range(5):

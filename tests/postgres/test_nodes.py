@@ -125,7 +125,7 @@ async def test_a_dependency_that_ends_while_its_dependent_is_stored_is_not_waite
         assert [task.id for task in await claim(one, *dependent)] == dependent
 
 
-async def test_what_one_node_commits_another_hears_of(open_node: OpenStore) -> None:
+async def test_a_commit_of_one_node_is_noticed_by_another(open_node: OpenStore) -> None:
     one, two = await open_node(), await open_node()
     await two.foreign_changes()
     await add(one, new_task())
@@ -178,7 +178,7 @@ async def test_the_tasks_of_a_dead_node_return_and_its_late_word_counts_for_noth
 # Inside a transaction of the caller's own
 
 
-async def test_what_is_submitted_in_a_transaction_exists_when_that_commits(
+async def test_a_task_submitted_in_a_transaction_exists_when_that_commits(
     open_node: OpenStore, postgres_store: str
 ) -> None:
     store = await open_node()

@@ -94,7 +94,7 @@ async def test_two_nodes_run_everything_through_a_pooler(postgres_store: str) ->
     assert 1 <= len(fired) <= 2
 
 
-async def test_what_a_caller_stores_in_its_own_transaction_is_seen(postgres_store: str) -> None:
+async def test_a_task_stored_in_a_callers_transaction_is_seen(postgres_store: str) -> None:
     with Pooler(postgres_store) as pooler:
         async with Scheduler(pooler.address, domains=[domain]) as scheduler, scheduler.running():
             with psycopg.connect(pooler.plain_address, prepare_threshold=None) as connection:

@@ -106,7 +106,7 @@ def test_an_existing_server_is_used_if_one_is_named(monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "meet").exists()
 
 
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(ENVIRONMENT, raising=False)
     monkeypatch.setattr(server, "WHEEL", "no_such_wheel")
     with pytest.raises(server.ServerUnavailable, match="install the extra `dev`"), shared_server(tmp_path):

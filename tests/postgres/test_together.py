@@ -89,7 +89,7 @@ async def test_a_node_that_waits_for_another_is_not_idle(postgres_store: str, st
         assert await idle.scheduler.count() == 0
 
 
-async def test_what_only_another_node_can_run_is_waited_for(postgres_store: str, stack: AsyncExitStack) -> None:
+async def test_tasks_that_only_another_node_can_run_are_awaited(postgres_store: str, stack: AsyncExitStack) -> None:
     able, unable = _Node(postgres_store, "short"), _Node(postgres_store, "other")
     async with stack:
         await _open(stack, able)

@@ -108,7 +108,7 @@ async def test_history_is_pruned_in_bites_and_the_room_is_used_again(own_server:
     assert sizes[-1] <= 1.1 * sizes[3], sizes
 
 
-async def test_what_sessions_have_counted_is_one_row_again_when_a_node_enters(postgres_store: str) -> None:
+async def test_the_counters_of_sessions_are_merged_when_a_node_enters(postgres_store: str) -> None:
     store = await _made(postgres_store)
     try:
         with psycopg.connect(postgres_store, autocommit=True) as connection:

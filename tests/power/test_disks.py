@@ -58,7 +58,7 @@ def test_a_synced_file_in_a_synced_folder_is_on_every_disk(tmp_path: Path) -> No
     assert recorded.disks(*WAYS) == [{"f": b"a" * 5000}] * CHANCES * len(WAYS)
 
 
-def test_what_was_not_synced_may_be_lost_kept_or_torn_by_sectors(tmp_path: Path) -> None:
+def test_unsynced_writes_may_be_lost_kept_or_torn_by_sectors(tmp_path: Path) -> None:
     written = b"".join(bytes([65 + number]) * SECTOR for number in range(20))
     recorded = Recorded(
         tmp_path, f"os.write(f, bytes({len(written)})); os.fsync(f); os.fsync(folder); os.pwrite(f, {written!r}, 0)"
@@ -188,7 +188,7 @@ def test_the_order_of_several_threads_and_processes_is_kept(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("deed", ["import mmap; os.ftruncate(f, 9); mmap.mmap(f, 9)", "os.mkdir('d')"])
-def test_what_cannot_be_recorded_is_refused(tmp_path: Path, deed: str) -> None:
+def test_a_call_that_cannot_be_recorded_is_refused(tmp_path: Path, deed: str) -> None:
     recorded = Recorded(tmp_path, deed)
     with pytest.raises(ValueError, match="cannot be recorded"):
         recorded.disks("kept")

@@ -33,7 +33,7 @@ def test_an_interpreter_is_asked_for_its_version() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="the programs are shell scripts")
 @pytest.mark.parametrize("text", ["exit 127", "echo 3 12 1 candidate cpython", "echo 3 12 1 final pypy", "echo hello"])
-def test_what_is_no_released_interpreter_is_passed_over(tmp_path: Path, text: str) -> None:
+def test_a_program_that_is_no_released_interpreter_is_skipped(tmp_path: Path, text: str) -> None:
     assert examined(executable(tmp_path / "python3.12", text)) is None
 
 

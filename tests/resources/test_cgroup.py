@@ -76,7 +76,7 @@ def test_only_reading_may_be_limited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "max", "100000", "0 0", "-1 100000", "１００ 100", "x y", "\xff"])
-def test_what_makes_no_sense_is_no_limit(tmp_path: Path, text: str) -> None:
+def test_a_nonsensical_value_is_no_limit(tmp_path: Path, text: str) -> None:
     files = {"cpu_max": text, "cpu_stat": "usage_usec 1", "memory_max": text, "io_max": text}
     group = Cgroup(_group(tmp_path, **files), tmp_path)
     assert (group.cpu(), group.memory(), group.io()) == (None, None, None)

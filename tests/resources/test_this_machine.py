@@ -136,7 +136,7 @@ def test_our_own_control_group_is_read() -> None:
         assert (group.cpu(), group.memory(), group.io()) == (None, None, None)
 
 
-def test_what_a_process_moves_is_seen_from_outside(tmp_path: Path) -> None:
+def test_the_io_of_a_process_is_seen_from_outside(tmp_path: Path) -> None:
     if process_io(os.getpid()) is None:
         pytest.skip("this system does not count IO by process")
     program = (

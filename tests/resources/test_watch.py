@@ -106,7 +106,7 @@ async def test_capacity_that_was_given_or_remembered_is_there_from_the_start(man
     assert watch.capacity == Capacity(disk_read=10.0, net_tx=6.0)
 
 
-async def test_what_runs_shows_that_a_disk_became_slower(manual_clock: ManualClock) -> None:
+async def test_running_tasks_show_that_a_disk_became_slower(manual_clock: ManualClock) -> None:
     load = IoLoad()
     sampler = Scripted(Reading(disk_read=40 * MB))
     known = Capacity(disk_read=100 * MB)

@@ -102,7 +102,7 @@ async def _opened(path: Path) -> SqliteStore:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
-async def test_what_is_acknowledged_after_a_failed_sync_survives_a_power_cut(
+async def test_a_task_acknowledged_after_a_failed_sync_survives_a_power_cut(
     path: Path, tmp_path: Path, disk: Disk, number: int
 ) -> None:
     store = await _opened(path)
@@ -128,7 +128,7 @@ async def test_a_request_whose_sync_fails_is_acknowledged_once_the_log_is_on_the
     await store.close()
 
 
-async def test_what_a_store_finds_in_the_log_is_written_again_before_anything_is_acknowledged(
+async def test_the_log_that_a_store_finds_is_written_again_before_anything_is_acknowledged(
     path: Path, tmp_path: Path, disk: Disk
 ) -> None:
     """The process with the failed sync may be dead, and a descriptor that is opened later does not report it."""

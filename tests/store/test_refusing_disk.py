@@ -89,7 +89,7 @@ def disk(tmp_path: Path) -> Iterator[ThinDisk]:
         yield disk
 
 
-async def test_what_is_acknowledged_after_a_sync_that_the_disk_refused_survives_a_power_cut(
+async def test_a_task_acknowledged_after_a_sync_that_the_disk_refused_survives_a_power_cut(
     disk: ThinDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, refused = asyncio.get_running_loop(), asyncio.Event()

@@ -247,7 +247,7 @@ async def test_the_log_is_copied_back_and_stays_bounded(path: str) -> None:
     await store.close()
 
 
-async def test_what_is_durable_survives_without_closing(path: str) -> None:
+async def test_a_durable_task_survives_without_closing(path: str) -> None:
     """A second connection sees everything acknowledged, as a process after a kill would."""
     store = SqliteStore(path, "full", SystemClock())
     await store.open()

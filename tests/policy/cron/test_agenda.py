@@ -30,7 +30,7 @@ def test_it_is_a_mapping_that_knows_its_earliest(acts: list[tuple[str, int | Non
         assert len(agenda) == len(plain)
 
 
-def test_what_was_replaced_does_not_pile_up() -> None:
+def test_replaced_entries_do_not_pile_up() -> None:
     agenda = Agenda()
     for turn in range(10_000):
         agenda.put(f"task {turn % 10}", turn)

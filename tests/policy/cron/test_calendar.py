@@ -107,7 +107,7 @@ def test_at_the_ends_of_time_answers_exist_in_utc_or_are_refused(zone: ZoneInfo,
 
 
 @pytest.mark.parametrize("given", [datetime(2026, 1, 1), "2026-01-01", None, date(2026, 1, 1), 1767225600])
-def test_what_is_no_instant_is_refused_by_the_name_of_the_argument(given: datetime) -> None:
+def test_a_value_that_is_no_instant_is_refused_by_the_name_of_the_argument(given: datetime) -> None:
     for search, name in ((EVERY_MINUTE.next, "after"), (EVERY_MINUTE.previous, "at"), (EVERY_MINUTE.matches, "at")):
         with pytest.raises(ConfigError, match=f"^{name} must be an aware datetime"):
             search(given)

@@ -84,7 +84,7 @@ def test_the_next_moment_is_the_first_at_which_the_task_is_due(case: tuple[CronS
 
 
 @given(states(), offsets)
-def test_what_runs_is_not_due_and_what_has_started_is_not_due_again(
+def test_a_running_task_is_not_due_and_a_started_occurrence_is_not_due_again(
     case: tuple[CronState, CronExpression], away: int
 ) -> None:
     state, expression = case
@@ -140,7 +140,7 @@ def test_attempts_are_counted_until_the_next_firing() -> None:
     assert following.firing == Firing(occurrence=NOON + HOUR, attempt=1)
 
 
-def test_what_passes_while_a_run_waits_for_a_slot_is_settled_by_that_run() -> None:
+def test_occurrences_that_pass_while_a_run_waits_for_a_slot_are_settled_by_that_run() -> None:
     waiting = started(new_state("a", HOURLY, 0, NOON, ZONE), HOURLY, Due(Reason.OCCURRENCE, NOON), NOON, ZONE)
     began = NOON + 2 * HOUR + 5
     assert due(succeeded(waiting, began), HOURLY, began, ZONE) == Due(Reason.OCCURRENCE, NOON + 2 * HOUR)
@@ -150,7 +150,7 @@ def test_what_passes_while_a_run_waits_for_a_slot_is_settled_by_that_run() -> No
     assert next_moment(succeeded(running, began), HOURLY, ZONE) == NOON + 3 * HOUR
 
 
-def test_what_gave_up_or_was_cancelled_waits_for_its_next_occurrence() -> None:
+def test_a_task_that_gave_up_or_was_cancelled_waits_for_its_next_occurrence() -> None:
     running = started(new_state("a", HOURLY, 0, NOON, ZONE), HOURLY, Due(Reason.OCCURRENCE, NOON), NOON, ZONE)
     for ended in (gave_up(running, NOON + 5), cancelled(running), cancelled(failed(running, NOON + 5))):
         assert ended.firing is None
@@ -159,7 +159,7 @@ def test_what_gave_up_or_was_cancelled_waits_for_its_next_occurrence() -> None:
     assert cancelled(running).last_outcome is RunOutcome.CANCELLED
 
 
-def test_what_was_interrupted_is_due_at_once_for_the_same_occurrence() -> None:
+def test_an_interrupted_run_is_due_at_once_for_the_same_occurrence() -> None:
     running = started(new_state("a", HOURLY, 3600_000, NOON, ZONE), HOURLY, Due(Reason.OCCURRENCE, NOON), NOON, ZONE)
     assert due(interrupted(running, NOON + 5), HOURLY, NOON + 5, ZONE) == Due(Reason.RESTART, NOON)
 
@@ -178,7 +178,7 @@ def test_a_retry_of_nothing_is_refused() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 24 * 60), min_size=1, max_size=60, unique=True))
 @example([*range(0, 34, 2), 1])
-def test_what_ran_is_remembered_in_stretches_and_the_oldest_gaps_are_forgotten_first(hours: list[int]) -> None:
+def test_runs_are_remembered_in_stretches_and_the_oldest_gaps_are_forgotten_first(hours: list[int]) -> None:
     state = new_state("a", HOURLY, 0, NOON - HOUR, ZONE)
     for hour in hours:
         at = NOON + hour * HOUR

@@ -179,7 +179,7 @@ def with_defaults(path: str = "a", *rest: str, **more: str) -> None: ...
     "handler",
     [tidy, with_defaults, lambda: None, Callable(), functools.partial(print, "x"), print, time.time, Callable],
 )
-def test_what_can_be_called_without_arguments_is_a_handler(handler: object) -> None:
+def test_anything_callable_without_arguments_is_a_handler(handler: object) -> None:
     assert handler_refusal(handler) is None
 
 
@@ -209,7 +209,7 @@ async def yields_slowly() -> AsyncIterator[int]:
         (yields_slowly, "handler must be a plain function or a coroutine function, not a generator"),
     ],
 )
-def test_what_cannot_is_refused_with_the_reason(handler: object, reason: str) -> None:
+def test_an_unusable_handler_is_refused_with_the_reason(handler: object, reason: str) -> None:
     said = handler_refusal(handler)
     assert said is not None
     assert said.replace("missing a required keyword-only argument", "missing a required argument") == reason

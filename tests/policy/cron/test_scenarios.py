@@ -82,7 +82,7 @@ def test_six_occurrences_missed_in_twelve_hours_run_once_and_the_schedule_contin
     ]
 
 
-def test_what_was_declared_but_had_not_run_yet_is_missed_like_anything_else() -> None:
+def test_a_task_that_had_not_run_yet_misses_occurrences_like_any_other() -> None:
     world = world_at(2026, 6, 1, 10)
     world.initialize(("a", "0 12 * * *", 60))
     world.stop()
@@ -191,7 +191,7 @@ def test_a_retry_survives_a_restart_and_runs_at_once_if_its_time_has_passed() ->
 
 
 @pytest.mark.parametrize("succeeds", [True, False])
-def test_what_passes_during_a_run_runs_once_as_soon_as_that_ends(succeeds: bool) -> None:
+def test_occurrences_that_pass_during_a_run_run_once_as_soon_as_it_ends(succeeds: bool) -> None:
     world = world_at(2026, 6, 1, 12, plans=(Plan(150 * SECOND, succeeds), SUCCEEDS, SUCCEEDS, SUCCEEDS))
     world.initialize(("a", "* * * * *", 3600))
     world.let_pass(4 * MINUTE)
@@ -213,7 +213,7 @@ def test_different_tasks_run_side_by_side() -> None:
 # Processes that die
 
 
-def test_what_ran_when_its_process_died_starts_again_at_once() -> None:
+def test_a_run_whose_process_died_starts_again_at_once() -> None:
     world = world_at(2026, 6, 1, 12, plans=(Plan(HOUR, True), SUCCEEDS))
     world.initialize(("a", "0 12 * * *", 3600))
     world.let_pass(MINUTE)
@@ -249,7 +249,7 @@ def test_the_third_crash_ends_the_firing_but_not_the_task() -> None:
     assert told(world)[3:] == ["01 13:00 occurrence"]
 
 
-def test_what_stop_cuts_short_starts_again_at_no_cost() -> None:
+def test_a_run_that_stop_cuts_short_starts_again_without_a_retry() -> None:
     world = world_at(2026, 6, 1, 12, plans=(Plan(HOUR, True),))
     for _ in range(5):
         world.initialize(("a", "0 12 * * *", 60))
@@ -295,7 +295,7 @@ def test_a_clock_that_was_a_day_ahead_for_a_moment_costs_one_run_and_no_silence(
     assert found[-2:] == ["02 11:00 occurrence", "02 13:00 occurrence"], "noon of the 2nd has run already"
 
 
-def test_of_what_was_missed_the_latest_that_has_not_run_is_the_one_that_runs() -> None:
+def test_the_latest_missed_occurrence_that_has_not_run_is_the_one_that_runs() -> None:
     world = world_at(2026, 6, 1, 11, 59, 30)
     world.initialize(("a", "0 * * * *", 60))
     world.let_pass(MINUTE)
@@ -316,7 +316,7 @@ def test_a_step_forward_or_a_suspend_runs_what_was_missed_once_within_a_minute()
     assert told(world) == ["01 18:01:20 occurrence of 01 17:30", "01 18:30 occurrence"]
 
 
-def test_what_is_stored_about_the_future_does_not_keep_a_task_waiting() -> None:
+def test_a_stored_instant_in_the_future_does_not_keep_a_task_waiting() -> None:
     world = world_at(2030, 6, 1, 12)
     world.initialize(("a", "0 * * * *", 60))
     world.stop()

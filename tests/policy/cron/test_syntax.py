@@ -133,7 +133,7 @@ def test_any_text_is_understood_or_refused_with_field_and_reason(text: str) -> N
         ("1\x0b2", 0, "only spaces and tabs"),
     ],
 )
-def test_what_is_not_posix_is_refused_in_its_field(field: str, place: int, reason: str) -> None:
+def test_syntax_beyond_posix_is_refused_in_its_field(field: str, place: int, reason: str) -> None:
     parts = ["1", "1", "1", "1", "*"]
     parts[place] = field
     error = refusal(" ".join(parts))
@@ -165,7 +165,7 @@ def test_an_error_of_the_whole_expression_is_reported_for_the_whole(text: str, r
 
 
 @pytest.mark.parametrize("given", [None, 5, b"* * * * *", ["*"] * 5])
-def test_what_is_not_text_is_refused(given: object) -> None:
+def test_a_value_that_is_not_text_is_refused(given: object) -> None:
     error = refusal(given)
     assert (error.field, error.reason) == ("expression", f"must be text, not {type(given).__name__}")
 
@@ -173,7 +173,7 @@ def test_what_is_not_text_is_refused(given: object) -> None:
 @pytest.mark.parametrize(
     "text", ["0 0 29 2 *", "0 0 30 2 1", "0 0 31 1-2 *", "0 0 30,1 2 *", "007 01 1 001 00", "5-5 * * * *"]
 )
-def test_what_can_match_is_accepted(text: str) -> None:
+def test_an_expression_that_can_match_is_accepted(text: str) -> None:
     CronExpression.parse(text)
 
 

@@ -279,6 +279,6 @@ def test_seconds_of_the_question_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("text", ["0 0 30 2 1", "0 0 29 2 *"])
-def test_what_is_possible_is_found(text: str) -> None:
+def test_a_possible_occurrence_is_found(text: str) -> None:
     assert is_possible(text)
     assert CronExpression.parse(text).next(datetime(2097, 1, 1, tzinfo=UTC)).year in (2097, 2104)

@@ -221,7 +221,7 @@ async def test_a_handler_sees_its_context_variables_and_its_state(kind: Callable
     assert left == ["db of d::work"]
 
 
-async def test_what_it_saves_the_handler_finds_and_the_other_way_round() -> None:
+async def test_middleware_and_handler_share_the_saved_state() -> None:
     domain = Domain("d")
     found: list[Any] = []
 
@@ -363,7 +363,7 @@ async def test_it_sees_a_handler_raise_stop_iteration_in_a_thread() -> None:
         (None, "middleware must be a list of functions"),
     ],
 )
-def test_what_is_no_middleware_is_refused(given: Any, message: str) -> None:
+def test_an_invalid_middleware_is_refused(given: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Scheduler(middleware=given)
 

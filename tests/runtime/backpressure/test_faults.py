@@ -201,7 +201,7 @@ async def test_while_the_sampler_fails_what_is_known_of_capacity_stands(
     assert gate.started == ["first", "second"]
 
 
-async def test_what_cannot_be_noted_stops_nothing_and_is_noted_later(
+async def test_readings_that_cannot_be_stored_stop_nothing_and_are_stored_later(
     machine: PlayedMachine, gate: Gate, clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "tasks.db"

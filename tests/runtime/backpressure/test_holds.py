@@ -87,9 +87,7 @@ async def test_no_room_is_kept_for_a_task_that_waits_for_the_pressure_to_fall(
     assert ended == ["completed"]
 
 
-async def test_what_one_group_waits_for_idles_no_slot_of_another(
-    machine: PlayedMachine, gate: Gate, clock: ManualClock
-) -> None:
+async def test_a_waiting_group_idles_no_slot_of_another(machine: PlayedMachine, gate: Gate, clock: ManualClock) -> None:
     groups = {"heavy": Group(weight=9, min_slots=3), "light": Group(weight=1)}
     async with a_scheduler(
         gate, clock, resources=machine.resources(CAPACITY), groups=groups, max_concurrency=4

@@ -72,7 +72,7 @@ async def test_a_task_that_ages_past_the_limit_is_held_no_longer(
     assert (before, after) == ([], ["low"])
 
 
-async def test_what_does_not_fit_beside_running_tasks_waits_for_them(
+async def test_a_task_that_does_not_fit_beside_running_tasks_waits_for_them(
     machine: PlayedMachine, gate: Gate, clock: ManualClock
 ) -> None:
     async with (
@@ -150,9 +150,7 @@ async def test_learned_capacity_survives_a_restart(
     assert started == ["first"], "80 MB fit"
 
 
-async def test_what_a_type_moves_is_learned_and_used(
-    machine: PlayedMachine, clock: ManualClock, tmp_path: Path
-) -> None:
+async def test_the_io_of_a_type_is_learned_and_used(machine: PlayedMachine, clock: ManualClock, tmp_path: Path) -> None:
     domain = Domain("work")
     most, now = 0, 0
 

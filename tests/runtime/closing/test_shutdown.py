@@ -40,7 +40,7 @@ async def test_running_tasks_may_finish_within_the_grace(
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
-async def test_what_does_not_end_returns_to_the_queue_without_cost_and_runs_again(
+async def test_a_task_that_does_not_end_returns_to_the_queue_without_a_retry_and_runs_again(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, in_thread: bool
 ) -> None:
     domain = Domain("d")

@@ -180,7 +180,7 @@ def _control(scheduler: Scheduler, scope: tuple[str, str]) -> Any:
 
 @pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("shared", [False, True])
-async def test_what_controls_forbid_never_happens(
+async def test_no_task_starts_that_controls_forbid(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, seed: int, shared: bool
 ) -> None:
     trial = Trial(manual_clock, seed)

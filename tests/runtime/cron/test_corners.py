@@ -70,7 +70,7 @@ async def test_a_cancelled_run_that_does_not_stop_has_no_other_beside_it() -> No
     assert endings == ["completed", "cancelled"]
 
 
-async def test_what_another_process_cancels_before_it_starts_comes_again(tmp_path: Path) -> None:
+async def test_a_firing_that_another_process_cancels_before_its_start_fires_again(tmp_path: Path) -> None:
     bench, file = Bench(), tmp_path / "t.db"
     cron = [
         Cron("long", "0 10 1 1 *", bench.handler(5000, name="long"), 1),

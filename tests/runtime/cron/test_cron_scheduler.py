@@ -292,7 +292,7 @@ async def test_whatever_kills_the_loop_is_logged_at_once_and_raised_by_stop(
     assert bench.starts[-1] == "12:00:00"
 
 
-async def test_what_has_run_does_not_run_again_after_a_restart_with_the_clock_put_back(any_store: str) -> None:
+async def test_an_occurrence_does_not_run_again_after_a_restart_with_the_clock_put_back(any_store: str) -> None:
     bench = Bench()
     cron = CronScheduler(any_store, bench.clock)
     await cron.initialize([("tick", HOURLY, bench.handler(), 60)])

@@ -71,7 +71,7 @@ async def test_a_pending_retry_is_done_by_the_handler_that_is_declared_now(tmp_p
     assert bench.starts == ["old 10:00:00", "task 10:10:00", "new 10:20:00"]
 
 
-async def test_what_is_no_longer_declared_is_cancelled_and_forgotten(tmp_path: Path) -> None:
+async def test_a_cron_task_that_is_no_longer_declared_is_cancelled_and_forgotten(tmp_path: Path) -> None:
     bench, file = Bench(), tmp_path / "t.db"
     await lived(file, bench, 60, Cron("tick", HOURLY, bench.handler(ValueError("no")), 600))
     history = await lived(file, bench, 60)

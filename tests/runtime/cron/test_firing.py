@@ -91,7 +91,7 @@ async def test_an_occurrence_takes_the_place_of_a_pending_retry() -> None:
     assert (1, Ending.SUPERSEDED) in endings
 
 
-async def test_what_passes_while_a_task_runs_runs_once_when_it_ends() -> None:
+async def test_occurrences_that_pass_during_a_run_run_once_when_it_ends() -> None:
     bench = Bench()
     handler = bench.handler(3.5 * 3600, ValueError("no"))
     async with Scheduler(cron=[Cron("tick", HOURLY, handler, 60)], clock=bench.clock) as scheduler:

@@ -165,7 +165,7 @@ def test_an_exception_that_is_its_own_cause_is_formatted() -> None:
 
 
 @one_engine
-def test_what_no_engine_stores_is_replaced() -> None:
+def test_characters_that_no_engine_stores_are_replaced() -> None:
     details = details_of(raised(ValueError("nul \0 half \ud800")))
     assert details.traceback is not None
     assert "\0" not in details.traceback

@@ -11,14 +11,14 @@ pytestmark = pytest.mark.one_engine("no store is asked: the bookkeeping is a val
 RETRY = {"will_retry": True}
 
 
-def test_what_was_announced_here_is_not_new_when_it_is_read() -> None:
+def test_an_event_announced_here_is_not_new_when_it_is_read() -> None:
     announced = Announced()
     assert announced.is_news_of_this_process("TaskCancelled", 1, 1000, {})
     assert not announced.is_new_ending(1, 999)
     assert announced.is_new_ending(1, 1001), "it was revived and has ended again, elsewhere"
 
 
-def test_what_was_read_before_it_was_announced_here_is_not_announced_again() -> None:
+def test_an_event_read_before_it_was_announced_here_is_not_announced_again() -> None:
     announced = Announced()
     assert announced.may_be_new_ending(1, 1000)
     assert announced.is_new_ending(1, 1000)

@@ -48,7 +48,9 @@ async def test_a_listener_continues_after_the_event_it_has_seen_last() -> None:
     assert none == []
 
 
-async def test_what_is_not_known_any_longer_is_missed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_that_are_not_known_any_longer_are_reported_as_missed_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bus, "RECENT", 4)
     async with Scheduler(domains=[work]) as scheduler:
         events = scheduler.events()

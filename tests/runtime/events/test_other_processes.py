@@ -200,7 +200,7 @@ async def test_failures_before_listening_began_are_not_announced(tmp_path: Path)
     assert heard[0].retry_after == timedelta(seconds=60)
 
 
-async def test_what_this_process_does_itself_is_announced_once(tmp_path: Path, engine: Engine) -> None:
+async def test_changes_of_this_process_are_announced_once(tmp_path: Path, engine: Engine) -> None:
     """Also on PostgreSQL, where both schedulers dispatch and read the store at the same time."""
     path, count = tmp_path / "q.db", engine.fewer(100)
     async with (
@@ -236,7 +236,7 @@ async def until_completed(events: AsyncIterator[Event], ids: set[int]) -> list[A
     return heard
 
 
-async def test_what_happened_before_listening_began_is_not_announced(tmp_path: Path) -> None:
+async def test_events_from_before_the_listener_are_not_announced(tmp_path: Path) -> None:
     async with pair(tmp_path / "q.db") as (worker, web):
         there = worker.events(TaskProgressed)
         before = await worker.submit(report.prepare())

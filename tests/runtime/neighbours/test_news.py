@@ -169,7 +169,7 @@ async def test_a_replacement_of_another_process_takes_the_place(two: Two) -> Non
     await two.until_started("hold", "new", "other")
 
 
-async def test_what_a_cancellation_of_another_process_releases_starts(two: Two) -> None:
+async def test_a_task_that_a_cancellation_of_another_process_releases_starts(two: Two) -> None:
     awaited = await two.here.submit(two.step.options(run_after=3600).prepare("awaited"))
     await two.here.submit(two.step.options(depends_on=[awaited], on_dependency_failure="ignore").prepare("dependent"))
     await two.there.cancel(awaited.id)

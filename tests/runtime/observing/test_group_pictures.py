@@ -69,7 +69,7 @@ async def test_a_snapshot_says_whether_another_scheduler_dispatches(tmp_path: Pa
     assert (own.dispatching, own.has_dispatcher) == (True, True)
 
 
-async def test_what_no_handler_is_registered_for_has_no_share_in_pictures_as_in_dispatching(
+async def test_tasks_without_a_handler_have_no_share_in_snapshots_as_in_dispatching(
     manual_clock: ManualClock, tmp_path: Path
 ) -> None:
     file, groups = tmp_path / "tasks.db", {"a": Group(weight=3)}

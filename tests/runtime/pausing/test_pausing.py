@@ -274,7 +274,7 @@ async def test_run_until_idle_returns_though_paused_tasks_wait(
 # Verbs on paused tasks
 
 
-async def test_what_is_paused_can_be_cancelled_replaced_requeued_and_reordered(
+async def test_paused_tasks_can_be_cancelled_replaced_requeued_and_reordered(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
 ) -> None:
     domain, work, starts = _domain(manual_clock)

@@ -93,9 +93,7 @@ def test_without_shares_the_most_urgent_of_all_starts_first(declared: Declared, 
 
 @settings(max_examples=125)
 @given(declarations, fronts, stories)
-def test_what_the_picker_remembers_is_what_it_would_find_if_it_looked_afresh(
-    declared: Declared, front: int, story: list[Step]
-) -> None:
+def test_remembered_candidates_equal_those_of_a_new_picker(declared: Declared, front: int, story: list[Step]) -> None:
     world = World(declared, front_size=front)
     for step in story:
         step(world)
@@ -124,7 +122,7 @@ def passes_over_shares(world: World, candidate: Waiting) -> tuple[bool, bool]:
 
 @settings(max_examples=150)
 @given(shared, stories)
-def test_shares_are_those_of_a_picker_that_looks_afresh(declared: Declared, story: list[Step]) -> None:
+def test_shares_equal_those_of_a_new_picker(declared: Declared, story: list[Step]) -> None:
     world = World(declared)
     for step in story:
         step(world)

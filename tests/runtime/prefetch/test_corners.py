@@ -239,7 +239,7 @@ async def test_a_retry_without_delay_keeps_its_place_in_its_group(
         assert mine == sorted(mine)
 
 
-async def test_what_runs_is_shown_as_running_from_its_first_moment(scene: Scene) -> None:
+async def test_a_running_task_is_shown_as_running_from_its_first_moment(scene: Scene) -> None:
     seen: list[tuple[str, str, list[str], bool, bool]] = []
 
     async def look(ctx: Context) -> None:

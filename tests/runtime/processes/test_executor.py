@@ -260,7 +260,7 @@ async def test_patience_ends(executor: ProcessExecutor, monkeypatch: pytest.Monk
     assert await call.outcome() == Interrupted()
 
 
-async def test_what_a_handler_started_ends_with_it(clock: CountingClock, pipe: tuple[FileIO, FileIO]) -> None:
+async def test_processes_that_a_handler_started_end_with_it(clock: CountingClock, pipe: tuple[FileIO, FileIO]) -> None:
     reader, writer = pipe
     inherited = writer.fileno()
     executor = ProcessExecutor(clock, lambda: [inherited])

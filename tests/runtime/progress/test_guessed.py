@@ -40,7 +40,7 @@ async def test_a_silent_task_is_guessed_from_its_type_and_never_above_99_percent
     assert almost.fraction == 0.99
 
 
-async def test_what_the_handler_says_itself_counts(manual_clock: ManualClock) -> None:
+async def test_a_report_of_the_handler_counts(manual_clock: ManualClock) -> None:
     domain = Domain("d")
     wake = asyncio.Event()
 

@@ -37,7 +37,7 @@ async def moved(task: Any, *arguments: object, **settings: Any) -> IoBudget | No
     return found
 
 
-async def test_what_is_said_on_the_loop_and_in_threads_adds_up() -> None:
+async def test_reports_on_the_loop_and_in_threads_add_up() -> None:
     domain = Domain("d")
 
     @domain.task
@@ -113,12 +113,12 @@ async def test_reports_after_the_end_are_ignored() -> None:
 
 @in_processes
 @pytest.mark.parametrize("task", [handlers.says_twice, handlers.says_twice_on_a_loop])
-async def test_what_is_said_in_a_process_adds_up(task: Any) -> None:
+async def test_reports_in_a_process_add_up(task: Any) -> None:
     assert await moved(task) == SAID
 
 
 @in_processes
-async def test_what_a_process_wrote_is_measured_where_the_machine_is_watched(tmp_path: Path) -> None:
+async def test_the_writes_of_a_process_are_measured_if_the_machine_is_watched(tmp_path: Path) -> None:
     path = tmp_path / "large"
     watched = await moved(handlers.writes, str(path), 8, resources=True)
     if watched is None or not watched.disk_write:
@@ -130,14 +130,14 @@ async def test_what_a_process_wrote_is_measured_where_the_machine_is_watched(tmp
 
 
 @in_processes
-async def test_what_the_handler_says_counts_on_the_axes_where_it_says_something(tmp_path: Path) -> None:
+async def test_a_report_of_the_handler_counts_on_the_axes_that_it_names(tmp_path: Path) -> None:
     found = await moved(handlers.writes_and_says, str(tmp_path / "large"), 8, 123, resources=Resources(Idle()))
     assert found is not None
     assert (found.disk_write, found.net_tx, found.net_rx) == (123, 7, 0)
 
 
 @in_processes
-async def test_what_one_handler_wrote_is_not_charged_to_the_next_in_the_same_process(tmp_path: Path) -> None:
+async def test_the_writes_of_one_handler_are_not_charged_to_the_next_in_the_same_process(tmp_path: Path) -> None:
     async with Scheduler(domains=[moving], resources=Resources(Idle()), max_concurrency=1) as scheduler:
         first = await handlers.writes.submit(str(tmp_path / "large"), 8)
         second = await handlers.does_nothing.submit()
@@ -166,7 +166,7 @@ async def test_a_worker_that_is_killed_loses_what_it_had_said_and_nothing_else()
 
 
 @in_processes
-async def test_what_a_handler_moved_that_fails_is_kept_and_not_learned() -> None:
+async def test_the_io_of_a_failed_handler_is_kept_and_not_learned() -> None:
     async with Scheduler(domains=[moving], retry=Retry.none()) as scheduler:
         handle = await handlers.fails_having_moved.submit()
         await scheduler.run_until_idle(timeout=30)

@@ -180,7 +180,7 @@ def test_a_stream_of_newcomers_starves_no_group() -> None:
     assert mill.started["steady"] >= 60
 
 
-def test_what_is_remembered_of_groups_that_left_does_not_pile_up() -> None:
+def test_the_memory_of_groups_that_left_does_not_pile_up() -> None:
     mill = Mill(4, {"steady": Group(weight=2)})
     for number in range(2_000):
         mill.submit(f"passing {number}")
@@ -243,7 +243,7 @@ def test_weights_that_change_count_from_then_on() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_starts_does_not_depend_on_when_and_in_which_order_groups_are_looked_at(seed: int) -> None:
+def test_starts_do_not_depend_on_when_and_in_which_order_groups_are_examined(seed: int) -> None:
     groups = {name: Group(weight=weight) for name, weight in zip("abcdef", (1, 1, 2, 2, 3, 3), strict=True)}
 
     def starts(look: Callable[[Front], None]) -> list[str]:

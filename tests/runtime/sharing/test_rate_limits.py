@@ -336,7 +336,7 @@ async def test_run_until_idle_does_not_wait_for_permits(
     assert len(starts) == 1
 
 
-async def test_what_a_bucket_holds_is_seen_at_every_moment(
+async def test_the_permits_of_a_bucket_are_shown_at_every_moment(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str
 ) -> None:
     domain, work, _ = _domain(manual_clock, RateLimit(1, 10, burst=2))

@@ -61,7 +61,7 @@ async def test_each_ending_keeps_to_its_own_age(
         assert await scheduler.count(status="cancelled") == 1
 
 
-async def test_what_became_too_old_while_nothing_dispatched_goes_when_something_does(
+async def test_records_that_became_too_old_without_a_dispatcher_are_pruned_by_the_next(
     tmp_path: Path, manual_clock: ManualClock
 ) -> None:
     settings = {"domains": [domain], "clock": manual_clock, "retention": Retention(max_age=3600)}
@@ -76,7 +76,7 @@ async def test_what_became_too_old_while_nothing_dispatched_goes_when_something_
             assert await scheduler.count(status="completed") == 0
 
 
-async def test_what_ends_while_history_is_pruned_goes_when_it_is_too_old(
+async def test_tasks_that_end_while_history_is_pruned_are_pruned_when_too_old(
     taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler = await taskmill_scheduler(domains=[domain], retention=Retention(max_age=3600))

@@ -97,7 +97,7 @@ class Budgets:
     # Moved bytes
 
     @pytest.mark.parametrize("ending", list(Ending))
-    async def test_what_an_attempt_moved_is_in_history_and_learned_if_it_succeeded(
+    async def test_the_io_of_an_attempt_is_in_history_and_learned_if_it_succeeded(
         self, store: Store, ending: Ending
     ) -> None:
         first, second = await add(store, new_task(), new_task(io=LEARN))
@@ -149,7 +149,7 @@ class Budgets:
 
     # The machine
 
-    async def test_what_was_seen_of_the_machine_is_read_back_and_replaced(self, store: Store) -> None:
+    async def test_the_reading_of_the_machine_is_read_back_and_replaced(self, store: Store) -> None:
         assert await store.machine() is None
         seen = Machine(
             known=Capacity(disk_write=5e8),

@@ -129,7 +129,9 @@ class CancellingAndUpkeep:
         assert [gone.task.id for gone in (await store.recover(NOW)).commit.ended] == [id]
         assert (await ended(store, id)).ending == Ending.CANCELLED
 
-    async def test_what_was_started_in_time_and_interrupted_runs_on_but_a_retry_does_not(self, store: Store) -> None:
+    async def test_an_attempt_interrupted_after_a_start_in_time_runs_again_but_a_retry_does_not(
+        self, store: Store
+    ) -> None:
         (id,) = await add(store, new_task(expires_at=NOW + 10))
         (task,) = await claim(store, id)
         await commit(store, task, Return())
@@ -141,7 +143,7 @@ class CancellingAndUpkeep:
             gone.task.id for gone in (await store.turn(Turn(now=NOW + 10, upkeep=TurnUpkeep(expire=True)))).commit.ended
         ] == [id]
 
-    async def test_what_has_started_has_its_hook_run_before_it_ends(self, store: Store) -> None:
+    async def test_a_started_task_has_its_hook_run_before_it_ends(self, store: Store) -> None:
         await store.publish_types({TYPE: '{"has_on_cancel":true}'})
         cancelled, replaced = await add(store, new_task(key="a"), new_task(key="b"))
         made_way, failed = await claim(store, cancelled, replaced)

@@ -275,7 +275,7 @@ class Controls:
         result = await store.turn(Turn(now=NOW + 110, upkeep=TurnUpkeep(expire=True)))
         assert [gone.task.id for gone in result.commit.ended] == [paused]
 
-    async def test_what_one_of_two_pauses_still_covers_does_not_expire(self, store: Store) -> None:
+    async def test_a_task_that_one_of_two_pauses_still_covers_does_not_expire(self, store: Store) -> None:
         (id,) = await add(store, new_task(group="g", expires_at=NOW + 10))
         await store.pause(G, NOW, None)
         await store.pause(D, NOW + 2, None)
@@ -286,7 +286,7 @@ class Controls:
         await store.resume(D, NOW + 80)
         assert (await place_of(store, id))[1] == NOW + 90
 
-    async def test_what_is_paused_with_others_is_shown_as_paused_and_counted_so(self, store: Store) -> None:
+    async def test_a_task_of_a_paused_scope_is_shown_and_counted_as_paused(self, store: Store) -> None:
         pending, scheduled, running, other = await add(
             store,
             new_task(group="g"),

@@ -65,7 +65,7 @@ class CronTasks:
         assert list(await begin(store)) == []
         assert await store.cron_rows() == []
 
-    async def test_what_is_due_fires_once_and_not_while_it_is_active(self, store: Store) -> None:
+    async def test_a_due_cron_task_fires_once_and_not_while_it_is_active(self, store: Store) -> None:
         await begin(store, declaration())
         (fired,) = (await fire(store)).fired
         assert (fired.name, fired.occurrence) == ("tick", DAWN)
@@ -182,14 +182,14 @@ class CronTasks:
         assert [state.last_outcome for state in result.commit.crons] == [RunOutcome.CANCELLED]
         assert (await the_row(store)).task_id is None
 
-    async def test_what_is_no_longer_declared_is_cancelled(self, store: Store) -> None:
+    async def test_a_cron_task_that_is_no_longer_declared_is_cancelled(self, store: Store) -> None:
         await begin(store, declaration())
         (fired,) = (await fire(store)).fired
         begun = await store.begin_cron([], DAWN + 10, UTC)
         assert [gone.task.id for gone in begun.commit.ended] == [fired.id]
         assert (await ended(store, fired.id)).ending == Ending.CANCELLED
 
-    async def test_what_waits_for_its_retry_is_run_as_it_is_declared_now(self, store: Store) -> None:
+    async def test_a_retry_runs_as_it_is_declared_now(self, store: Store) -> None:
         await begin(store, declaration())
         (fired,) = (await fire(store, key="k")).fired
         await judge(store, fired.id, TryAgain("no", DAWN + 10 * MINUTE), DAWN + 10)

@@ -102,7 +102,7 @@ class Finishing:
         ]
         assert (result.lanes, result.fronts, result.next_due) == (None, {}, NOW + 2000)
 
-    async def test_what_is_due_and_claimed_in_one_turn_shares_its_transaction(self, store: Store) -> None:
+    async def test_a_task_that_is_due_and_claimed_in_one_turn_shares_its_transaction(self, store: Store) -> None:
         done, next_one = await add(store, new_task(), new_task())
         (task,) = await claim(store, done)
         result = await store.turn(

@@ -119,7 +119,7 @@ class StoringAndClaiming:
             Lane("", 128, "d::other"): [Place(NOW, other, other)],
         }
 
-    async def test_what_stands_in_the_place_of_another_has_a_lane_of_its_own(self, store: Store) -> None:
+    async def test_a_replacement_in_the_place_of_another_task_has_a_separate_lane(self, store: Store) -> None:
         (fresh,) = await add(store, new_task())
         (renewed,) = await add(store, new_task(key="k", queued_at=NOW - 50))
         result = await store.turn(Turn(now=NOW, look=Look(survey=True)))
