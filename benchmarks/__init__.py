@@ -1,1 +1,1 @@
-"""Ratios against raw SQLite and a rival, and a few absolute promises, measured in one run."""
+"""Ratios against raw SQLite and other queues, and a few absolute targets, measured in one run."""

@@ -26,7 +26,7 @@ PER_SECOND = 20
 SECONDS = 2.0
 CHUNK = 5_000
 TARGETS = {200: Target(">=", 0.8), 10_000: Target(">=", 0.7)}
-"""By the number of groups."""
+"""Targets, by the number of groups."""
 
 
 class Bench:

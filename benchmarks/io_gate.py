@@ -36,7 +36,7 @@ PART = 64 * MEGABYTE
 LARGE_TASKS = 16
 SECONDS_EACH = 0.5
 CALLERS = 4
-"""Callers that submit small tasks, one after the other."""
+"""Number of callers that submit small tasks, one after the other."""
 SLOTS = LARGE_TASKS + CALLERS
 PAUSE = 0.01
 """Seconds between two submits of a caller."""

@@ -18,7 +18,7 @@ from taskmill import Domain, Scheduler
 
 PAUSE = 0.003
 TARGETS = {50: Target("<=", 1.2)}
-"""By percentile."""
+"""Targets, by percentile."""
 
 
 def measure(settings: Settings) -> Report:

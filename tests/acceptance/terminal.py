@@ -64,7 +64,7 @@ def without_colours(written: str) -> str:
 
 
 class Terminal:
-    """What a process has written to its terminal."""
+    """The text that a process has written to its terminal."""
 
     def __init__(self, process: subprocess.Popen[str], end: int) -> None:
         self.process = process

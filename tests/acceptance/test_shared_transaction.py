@@ -64,7 +64,7 @@ async def test_a_rollback_stores_nothing(shared: Path) -> None:
 
 
 async def test_an_id_of_a_rolled_back_transaction_is_never_given_to_another_task(shared: Path) -> None:
-    """Neither in this process nor in another, however the next task is stored."""
+    """This holds in this process and in another, however the next task is stored."""
     domain = _doubling()
     plain, keyed = Submission("shared::double", {"n": 1}), Submission("shared::double", {"n": 1}, key="k")
     told: list[int] = []

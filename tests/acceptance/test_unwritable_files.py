@@ -171,7 +171,7 @@ def _active_ids(path: Path) -> set[int]:
 
 
 async def submitting(disk: Disk) -> None:
-    """Refused submissions raise StoreError and are not stored; after space is freed all is well."""
+    """Refused submissions raise StoreError and are not stored; after space is freed, submissions work again."""
     path = disk.folder / "tasks.db"
     async with Scheduler(path, domains=[box]) as scheduler:
         acknowledged = {(await put.submit("before")).id}
