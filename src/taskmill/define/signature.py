@@ -299,9 +299,10 @@ def encoded_arguments(arguments: Mapping[str, Any], type_name: str) -> bytes:
             except NOT_JSON as wrong:
                 raise SubmissionError(f"{type_name}: argument {name!r} cannot be stored as JSON: {wrong}") from None
         raise
-    for name, value in arguments.items():
-        if would_lose_a_float(value, encoded):
-            raise SubmissionError(f"{type_name}: argument {name!r} holds NaN or infinity, which JSON cannot store")
+    if b"null" in encoded:
+        for name, value in arguments.items():
+            if would_lose_a_float(value, encoded):
+                raise SubmissionError(f"{type_name}: argument {name!r} holds NaN or infinity, which JSON cannot store")
     return encoded
 
 

@@ -31,7 +31,8 @@ class SubmitMethods(Components):
         task = self._registry.resolve(submission, self._clock.now_ms())
         if (task.due_is_relative or task.expires_at is not None) and await self._settle_clock():
             task = self._registry.resolve(submission, self._clock.now_ms())
-        return self._handle(task.type, (await self._add([task]))[0])
+        (stored,) = await (self._store.add([task]) if self._tracing is None else self._add([task]))
+        return self._handle(task.type, stored)
 
     def _submit_sync(self, submission: Submission[R], name: str) -> BlockingHandle[R]:
         """Store one task for a thread that may block."""
