@@ -14,6 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, tzinfo
 from heapq import heapify, heappop, heappush
 from itertools import count
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +27,7 @@ from taskmill.model.attempt import Failed, Succeeded, TryAgain
 from taskmill.model.controls import EVERYTHING
 from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.machine import Capacity, ThrottlePolicy
-from taskmill.model.queue_state import QueuedTask
+from taskmill.model.queue_state import QueuedTask, Turns
 from taskmill.model.status import Ending, OnDependencyFailure
 from taskmill.policy.aging import front_size
 from taskmill.policy.dependencies import answer_ending
@@ -68,7 +69,7 @@ class _Attempt(NamedTuple):
 class Simulation:
     """One simulated future of a queue."""
 
-    def __init__(self, beginning: Beginning, luck: Luck, zone: tzinfo = UTC) -> None:
+    def __init__(self, beginning: Beginning, luck: Luck, zone: tzinfo = UTC, turns: Turns | None = None) -> None:
         queue = beginning.queue
         self._beginning = beginning
         self._luck = luck
@@ -102,7 +103,9 @@ class Simulation:
         """The time of all attempts together, since the beginning."""
         self.io = NO_IO
         self._left = len(beginning.tasks)
-        self._begin(beginning)
+        self.work = 0
+        """The number of turns and attempts so far: what the time that a simulation takes grows with."""
+        self._begin(beginning, queue.turns if turns is None else turns)
 
     def _knows(self, type: str) -> bool:
         return type not in self._beginning.queue.unknown_types
@@ -121,10 +124,13 @@ class Simulation:
 
     # Beginning
 
-    def _begin(self, beginning: Beginning) -> None:
-        queue, turns = beginning.queue, beginning.queue.turns
+    def _begin(self, beginning: Beginning, turns: Turns | None) -> None:
+        queue = beginning.queue
         buckets = queue.controls.buckets if turns is None else turns.buckets
-        self.picker.rule(self._rules, buckets.items(), self.now)
+        self.picker.rule(beginning.rules_before, buckets.items(), self.now)
+        if self._rules is not beginning.rules_before:
+            # Permits carry over to a new rate.
+            self.picker.rule(self._rules, (), self.now)
         self._events = [
             *((max(at, self.now), next(self._order), self._due, id) for at, id in beginning.due),
             *((max(at, self.now), next(self._order), self._expire, id) for at, id in beginning.expiries),
@@ -155,13 +161,14 @@ class Simulation:
 
     # Running
 
-    def run(self, until: int, wanted: int | None = None) -> None:
-        """Run until the queue is empty, nothing more happens, or ``until``; with ``wanted``, until that task starts."""
+    def run(self, until: int, wanted: int | None = None, most_work: float = inf) -> None:
+        """Run until the queue is empty, nothing more happens, ``until``, ``wanted`` starts, or ``most_work`` is done."""
         is_stopped = IS_STOPPED.get()
-        while True:
+        while self.work < most_work:
             if is_stopped():
                 raise SimulationStopped
             self.turn()
+            self.work += 1
             if self.is_over or (wanted is not None and (wanted in self.starts or wanted in self.ends)):
                 return
             at = self.next_at()
@@ -226,6 +233,7 @@ class Simulation:
                 moved = expected_io(task.io, self._beginning.queue.moved.get(task.type))
                 self.io = self.io if moved is None else self.io + moved
         self._attempts[id] += 1
+        self.work += 1
         drawn = self._luck.draw(task.type, task.group, id, task.retries + self._attempts[id])
         self._running[id] = _Attempt(task, self.now, drawn.fails, budget)
         if task.cron is not None:
