@@ -104,7 +104,7 @@ class Simulation:
         self.io = NO_IO
         self._left = len(beginning.tasks)
         self.work = 0
-        """The number of turns and attempts so far: what the time that a simulation takes grows with."""
+        """The number of turns, ended attempts and ended tasks so far: what the cost of a simulation grows with."""
         self._begin(beginning, queue.turns if turns is None else turns)
 
     def _knows(self, type: str) -> bool:
@@ -162,7 +162,7 @@ class Simulation:
     # Running
 
     def run(self, until: int, wanted: int | None = None, most_work: float = inf) -> None:
-        """Run until the queue is empty, nothing more happens, ``until``, ``wanted`` starts, or ``most_work`` is done."""
+        """Run until the queue is empty, nothing happens, ``until``, ``wanted`` starts, or ``most_work`` is done."""
         is_stopped = IS_STOPPED.get()
         while self.work < most_work:
             if is_stopped():
@@ -233,7 +233,6 @@ class Simulation:
                 moved = expected_io(task.io, self._beginning.queue.moved.get(task.type))
                 self.io = self.io if moved is None else self.io + moved
         self._attempts[id] += 1
-        self.work += 1
         drawn = self._luck.draw(task.type, task.group, id, task.retries + self._attempts[id])
         self._running[id] = _Attempt(task, self.now, drawn.fails, budget)
         if task.cron is not None:
@@ -248,8 +247,8 @@ class Simulation:
         self._at(self.now + left_ms, self._attempt_ends, task.id)
 
     def _attempt_ends(self, id: int) -> None:
-        attempt = self._running.pop(id)
-        task = attempt.task
+        task = (attempt := self._running.pop(id)).task
+        self.work += 1
         self._note_busy(attempt)
         self.picker.shares.ended(task.group, self.now - attempt.began_at)
         self._load.end(task.group, task.type, attempt.budget)
@@ -286,6 +285,7 @@ class Simulation:
         if id in self.ends:
             return
         task = self.task(id)
+        self.work += 1
         self.ends[id] = self.now
         self._left -= id in self._beginning.tasks
         for changed in self._beginning.lending.after(id, self.task, self.ends):
