@@ -37,16 +37,16 @@ REMEDIABLE: frozenset[Reason] = frozenset(
 """Holds that a change of settings can end at once."""
 
 
-class Step:
+class SettingsChange:
     """A change of settings, in words and as the argument of ``Scheduler.apply``."""
 
     def __init__(self, text: str = "", changes: Mapping[str, Any] | None = None) -> None:
         self.words = [text] if text else []
         self.changes: dict[str, Any] = dict(changes or {})
 
-    def __and__(self, other: Step) -> Step:
+    def __and__(self, other: SettingsChange) -> SettingsChange:
         """Return both changes together."""
-        both = Step()
+        both = SettingsChange()
         both.words = [*self.words, *(word for word in other.words if word not in self.words)]
         both.changes = {**self.changes, **other.changes}
         for name in self.changes.keys() & other.changes.keys() & {"groups", "resume"}:
@@ -59,7 +59,7 @@ class Step:
         return Remedy(" and ".join(self.words), self.changes, starts)
 
 
-Kind = Callable[[int], Step]
+Kind = Callable[[int], SettingsChange]
 """One way to change settings, by how much."""
 Helps = Callable[[Mapping[str, Any]], bool]
 
@@ -67,7 +67,7 @@ Helps = Callable[[Mapping[str, Any]], bool]
 def starting_now(trials: Trials, reasons: set[Reason]) -> Iterator[Remedy]:
     """Yield the smallest changes that start the task now."""
     rules, helps = trials.rules, trials.start_now
-    needed = Step()
+    needed = SettingsChange()
     for step in _unlocked(trials, reasons):
         needed &= step
     if needed.changes and helps(needed.changes):
@@ -88,7 +88,7 @@ def starting_in_time(trials: Trials) -> Iterator[Remedy]:
             yield kind(more).remedy("in_time")
 
 
-def _smallest_of_each(caps: Sequence[Kind], slots: Kind, helps: Helps) -> Iterator[Step]:
+def _smallest_of_each(caps: Sequence[Kind], slots: Kind, helps: Helps) -> Iterator[SettingsChange]:
     """Yield the smallest helpful change of each kind; if none helps by itself, a larger cap together with slots."""
     is_found = False
     for kind in (*caps, slots):
@@ -117,7 +117,7 @@ def _least(kind: Kind, helps: Helps) -> int | None:
     return high
 
 
-def _besides(step: Step, kind: Kind) -> Kind:
+def _besides(step: SettingsChange, kind: Kind) -> Kind:
     """Return the kind of change that is made together with a given change."""
     return lambda more: step & kind(more)
 
@@ -127,12 +127,12 @@ def _besides(step: Step, kind: Kind) -> Kind:
 
 def _slots(rules: Rules) -> Kind:
     slots = rules.declared.max_concurrency
-    return lambda more: Step(f"{plural(more, 'slot', 'slots')} more", {"max_concurrency": slots + more})
+    return lambda more: SettingsChange(f"{plural(more, 'slot', 'slots')} more", {"max_concurrency": slots + more})
 
 
 def _caps(rules: Rules, groups: Sequence[str]) -> list[Kind]:
     def kind(group: str, cap: int) -> Kind:
-        return lambda more: Step(
+        return lambda more: SettingsChange(
             f"cap of {group_text(group)} from {cap} to {cap + more}", {"groups": {group: {"cap": cap + more}}}
         )
 
@@ -142,7 +142,7 @@ def _caps(rules: Rules, groups: Sequence[str]) -> list[Kind]:
 def _weights(rules: Rules, group: str) -> Iterator[Kind]:
     weight = rules.group(group).weight
     if rules.is_shared and weight * (1 + MOST_MORE) <= HEAVIEST:
-        yield lambda more: Step(
+        yield lambda more: SettingsChange(
             f"weight of {group_text(group)} from {weight:g} to {weight * (1 + more):g}",
             {"groups": {group: {"weight": weight * (1 + more)}}},
         )
@@ -154,31 +154,31 @@ def _rates(rules: Rules, group: str, type: str) -> Iterator[Kind]:
 
     of_group, of_type = rules.group(group).rate, rules.rate(Scope(ScopeKind.TYPE, type))
     if of_group is not None:
-        yield lambda more: Step(
+        yield lambda more: SettingsChange(
             f"rate limit of {group_text(group)} from {rate_text(of_group)} to {rate_text(faster(of_group, more))}",
             {"groups": {group: {"rate": faster(of_group, more)}}},
         )
     if of_type is not None:
-        yield lambda more: Step(
+        yield lambda more: SettingsChange(
             f"rate limit of {type} from {rate_text(of_type)} to {rate_text(faster(of_type, more))}",
             {"rates": {type: faster(of_type, more)}},
         )
 
 
-def _unlocked(trials: Trials, reasons: set[Reason]) -> Iterator[Step]:
+def _unlocked(trials: Trials, reasons: set[Reason]) -> Iterator[SettingsChange]:
     """Yield the changes without which nothing else helps: resume what is paused, drop a rate that is used up."""
     rules, task = trials.rules, trials.task
     if "scheduler_paused" in reasons:
-        yield Step("resume the scheduler", {"resume": {"scheduler": True}})
+        yield SettingsChange("resume the scheduler", {"resume": {"scheduler": True}})
     if "domain_paused" in reasons:
         domain = domain_of(task.type)
-        yield Step(f"resume domain {domain!r}", {"resume": {"domains": [domain]}})
+        yield SettingsChange(f"resume domain {domain!r}", {"resume": {"domains": [domain]}})
     if "group_paused" in reasons:
-        yield Step(f"resume {group_text(task.group)}", {"resume": {"groups": [task.group]}})
+        yield SettingsChange(f"resume {group_text(task.group)}", {"resume": {"groups": [task.group]}})
     if "group_rate" in reasons:
-        yield Step(f"no rate limit of {group_text(task.group)}", {"groups": {task.group: {"rate": None}}})
+        yield SettingsChange(f"no rate limit of {group_text(task.group)}", {"groups": {task.group: {"rate": None}}})
     if "type_rate" in reasons and rules.rate(Scope(ScopeKind.TYPE, task.type)) is not None:
-        yield Step(f"no rate limit of {task.type}", {"rates": {task.type: None}})
+        yield SettingsChange(f"no rate limit of {task.type}", {"rates": {task.type: None}})
 
 
 def _groups(trials: Trials) -> list[str]:

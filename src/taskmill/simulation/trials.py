@@ -35,12 +35,12 @@ LONG_MS = 10**9
 _SEED = 1
 
 
-class WorkIsUsedUp(Exception):
+class WorkLimitReached(Exception):
     """The simulations of an explanation have done as much as they may."""
 
 
-class Future(NamedTuple):
-    """What the simulations of the present settings agree on."""
+class ForecastStart(NamedTuple):
+    """When the task starts under the present settings, as far as simulations agree."""
 
     start: Range[datetime] | None
     """None if the task does not start before the horizon."""
@@ -69,14 +69,14 @@ class Trials:
         """True if a run of every type in the queue is known; guessed durations would promise too much."""
         return not notes(self.beginning.queue, self._history)
 
-    def future(self) -> Future:
-        """Return when the task starts under the present rules; raise ``WorkIsUsedUp`` if that is far away."""
+    def expected_start(self) -> ForecastStart:
+        """Return when the task starts under the present rules; raise ``WorkLimitReached`` if that is far away."""
         most = min(self._left, MOST_IN_ONE)
         first = self._run(self.beginning, 0, most)
         self._samples = min(max(MOST_IN_ONE // (2 * first.work), FEWEST_SAMPLES), MOST_SAMPLES)
         runs = [first, *(self._run(self.beginning, sample, 2 * most) for sample in range(1, self._samples))]
         expired = sum(self._id in run.expired for run in runs)
-        return Future(instants([run.starts.get(self._id, NEVER) for run in runs]), expired > len(runs) / 2)
+        return ForecastStart(instants([run.starts.get(self._id, NEVER) for run in runs]), expired > len(runs) / 2)
 
     def start_now(self, changes: Mapping[str, Any]) -> bool:
         """True if the task would start at once with the changes."""
@@ -108,7 +108,7 @@ class Trials:
         simulation.run(beginning.now + DEFAULT_HORIZON_MS, wanted=self._id, most_work=most)
         self._spend(simulation.work)
         if simulation.work >= most and self._id not in simulation.starts and self._id not in simulation.ends:
-            raise WorkIsUsedUp
+            raise WorkLimitReached
         return simulation
 
     def _first_turn(self, beginning: Beginning, turns: Turns | None) -> Turns | None:
@@ -129,4 +129,4 @@ class Trials:
     def _spend(self, work: int) -> None:
         self._left -= work + 1 + len(self.beginning.tasks) // TASKS_PER_WORK
         if self._left < 0:
-            raise WorkIsUsedUp
+            raise WorkLimitReached

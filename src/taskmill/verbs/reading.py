@@ -149,7 +149,7 @@ class ReadMethods(ReadComponents[OpenStore]):
         explanation = await self._explain(id)
         if not self._may_foresee(explanation):
             return explanation
-        from taskmill.simulation.foresight import foresee, not_searched, with_forecast
+        from taskmill.simulation.explaining import foresee, not_searched, with_forecast
 
         counts = await self._store.counts()
         if sum(counts.get(status, 0) for status in Status) > MOST_EXPLAINED:

@@ -16,7 +16,7 @@ from taskmill.policy.explaining import EXPECTED
 from taskmill.policy.rules import Rules
 from taskmill.policy.wording import when_text
 from taskmill.simulation.remedies import REMEDIABLE, starting_in_time, starting_now
-from taskmill.simulation.trials import Trials, WorkIsUsedUp
+from taskmill.simulation.trials import Trials, WorkLimitReached
 
 NARROW = 0.05
 """A range that is narrower than this part of the wait is not told."""
@@ -44,13 +44,13 @@ def foresee(queue: WholeQueue, rules: Rules, id: int, holds: Sequence[Hold], zon
         if reasons and reasons <= REMEDIABLE:
             for remedy in starting_now(trials, reasons):
                 found.remedies.append(remedy)
-    except WorkIsUsedUp:
+    except WorkLimitReached:
         found.all_searched = False
     if "pressure" in reasons or not trials.durations_are_known:
         return found
     try:
-        found.start, found.misses_deadline = trials.future()
-    except WorkIsUsedUp:
+        found.start, found.misses_deadline = trials.expected_start()
+    except WorkLimitReached:
         found.all_searched = found.all_searched and not trials.task.may_expire
     if not found.misses_deadline:
         return found
@@ -59,7 +59,7 @@ def foresee(queue: WholeQueue, rules: Rules, id: int, holds: Sequence[Hold], zon
         for remedy in starting_in_time(trials):
             if remedy.changes not in known:
                 found.remedies.append(remedy)
-    except WorkIsUsedUp:
+    except WorkLimitReached:
         found.all_searched = False
     return found
 
