@@ -196,3 +196,13 @@ def test_every_table_fits_the_terminal(here: Here, store: Path, columns: int, wo
     lines = without_colours(here.on_terminal(command, store, *rest, columns=columns)).splitlines()
     assert lines
     assert max(map(cell_len, lines)) <= columns
+
+
+@needs_a_terminal
+@pytest.mark.parametrize("command", ["forecast", "simulate"])
+def test_looking_ahead_fits_the_terminal_and_shortens_names_only(here: Here, store: Path, command: str) -> None:
+    lines = without_colours(here.on_terminal(command, store, columns=80)).splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    shown = [line for line in lines if "…" in line]
+    assert any("s3://" in line for line in shown)
+    assert all(re.search(r"\w…\w", line) for line in shown), "a name has lost its middle, and no time its end"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskmill import ConfigError, Domain, Retry, Scheduler, TaskNotFound, to_json
+from taskmill.simulation.forecasting import sample_count
 from taskmill.testing import ManualClock
 
 work = Domain("work")
@@ -123,6 +124,14 @@ async def test_an_empty_queue_is_empty_now(scheduler: Scheduler) -> None:
     assert forecast.empty_at.p90 == clock.now()
     fields = {"empty_at", "groups", "types", "priorities", "tasks", "samples", "notes"}
     assert json.loads(to_json(forecast)).keys() == fields
+
+
+@pytest.mark.one_engine("the number of samples is computed")
+def test_a_forecast_of_few_tasks_has_a_bounded_number_of_samples() -> None:
+    assert sample_count(200, 500) == 200
+    assert sample_count(10**9, 1) < 20_000
+    assert sample_count(10**9, 1_000_000) == 10
+    assert sample_count(3, 1_000_000) == 3
 
 
 async def test_wrong_arguments_are_named(scheduler: Scheduler) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import taskmill.blocking
-from taskmill import Aging, ConfigError, Domain, Group, InvalidState, IoBudget, RateLimit, Scheduler
+from taskmill import Aging, ConfigError, Domain, Group, InvalidState, IoBudget, RateLimit, Scheduler, UnknownTaskType
 from taskmill.testing import ManualClock
 from tests.acceptance.test_dry_run import contents
 from tests.both_engines import Engine
@@ -139,7 +139,10 @@ async def test_the_same_seed_gives_the_same_run(scheduler: Scheduler) -> None:
         ({"aging": {"grace": -1}}, "aging: grace must not be negative"),
         ({"rates": {"work::step": 3}}, r"rates\['work::step'\] must be a RateLimit"),
         ({"resume": "beta"}, "resume must be a list"),
-        ({"resume": {"groups": [1]}}, "as texts"),
+        ({"resume": {"groups": [1]}}, "a group in resume must be a string"),
+        ({"resume": {"scheduler": "no"}}, r"resume\['scheduler'\] must be True or False"),
+        ({"resume": {"domains": ["wrok"]}}, "no domain is named 'wrok'"),
+        ({"groups": {"a\0b": {"cap": 1}}}, "a name in groups must not contain the NUL character"),
     ],
 )
 async def test_a_wrong_change_is_named(scheduler: Scheduler, changes: Any, told: str) -> None:
@@ -147,6 +150,16 @@ async def test_a_wrong_change_is_named(scheduler: Scheduler, changes: Any, told:
         await scheduler.simulate(changes)
     with pytest.raises(ConfigError, match=told):
         await scheduler.apply(changes)
+
+
+async def test_a_change_of_an_unknown_type_is_refused_before_anything_is_changed(scheduler: Scheduler) -> None:
+    await scheduler.group("a").pause()
+    changes = {"resume": ["a"], "rates": {"work::stpe": RateLimit(1, 1)}}
+    with pytest.raises(UnknownTaskType, match="work::stpe"):
+        await scheduler.simulate(changes)
+    with pytest.raises(UnknownTaskType, match="work::stpe"):
+        await scheduler.apply(changes)
+    assert (await scheduler.snapshot()).paused_groups == ["a"]
 
 
 async def test_wrong_arguments_are_named(scheduler: Scheduler) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from taskmill import Group
+from taskmill import Group, RateLimit
 from taskmill.web.pages import changes
 from tests.web.browser import Open, Site, fill, replicate, started, upload, watch
 from tests.web.browser_probes import CONTRASTS, NAMELESS, TOO_WIDE
@@ -212,6 +212,31 @@ def test_a_remedy_is_applied_after_a_question_and_logged(
     assert any('apply {} {"resume":{"groups":["backup"]}}: done' in text for text in caplog.messages)
     site.do(held.result())
     expect(page.get_by_role("region", name="How it ended")).to_be_visible()
+
+
+def test_a_task_that_would_miss_its_deadline_is_saved_by_a_remedy(tmp_path: Path, look: Open) -> None:
+    with Site(tmp_path / "tasks.db", groups={"api": Group(rate=RateLimit(1, 3600))}) as site:
+        site.do(site.do(upload.submit("done")).result())
+        uploads = [upload.options(group="api").prepare(f"{n}") for n in range(2)]
+        *_, last = site.do(
+            site.scheduler.submit_many([*uploads, upload.options(group="api", ttl=5400).prepare("last")])
+        )
+        page = look(viewport={"width": 360, "height": 740}).open(site, f"task/{last.id}")
+        expect(page.locator(".why-summary")).to_contain_text("Expected to expire before it starts.")
+        expect(page.locator(".why-summary")).not_to_contain_text("It would start")
+        expect(page.locator(".why-figures .figure").first).to_contain_text("too late")
+        helps = page.get_by_role("region", name="What would help").get_by_role("listitem")
+        expect(helps).to_have_count(2)
+        expect(helps.first).to_contain_text("No rate limit of group 'api'.With this it would start now,")
+        faster = "Rate limit of group 'api' from 1 per hour to 2 per hour."
+        expect(helps.last).to_contain_text(f"{faster}With this it would start later, but before its deadline")
+        assert page.evaluate(TOO_WIDE) == []
+        helps.last.get_by_role("button", name="Apply").click()
+        page.get_by_role("dialog").get_by_role("button", name="Apply").click()
+        expect(page.locator(".why-figures .figure").first).to_contain_text("expected start")
+        expect(page.locator(".why-figures .figure").first).not_to_contain_text("too late")
+        (rate,) = site.do(site.scheduler.snapshot()).rates
+        assert rate.rate == RateLimit(2, 3600, burst=1)
 
 
 def test_a_page_that_does_not_dispatch_says_where_slots_are_changed(tmp_path: Path, look: Open) -> None:

@@ -49,11 +49,17 @@ class Hold(msgspec.Struct, frozen=True):
     detail: str
 
 
+WhenStarted = Literal["now", "in_time"]
+"""When a remedy starts a task: at once, or before its deadline."""
+
+
 class Remedy(msgspec.Struct, frozen=True):
-    """A change that would start a waiting task now: in words, and for ``Scheduler.apply``."""
+    """A change that would start a waiting task: in words, and for ``Scheduler.apply``."""
 
     text: str
     changes: Mapping[str, Any]
+    starts: WhenStarted = "now"
+    """``in_time``: not at once, but before its deadline, which it would miss without the change."""
 
     def __str__(self) -> str:
         return self.text
@@ -63,7 +69,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a task waits. ``str()`` reads as a sentence.
 
     ``ahead`` counts the tasks that would start before it now; if ``ahead_is_exact`` is False, there are more than that.
-    ``estimated_start`` is a known due time, the median of a few simulations or, for a queue that is too large to
+    ``estimated_start`` is a known due time, the median of a few simulations or, if its start is too far away to
     simulate, an estimate from recent endings; ``None`` if none of them exists, or if too many tasks are ahead to count
     them. ``earliest_start`` and ``latest_start`` hold eight of ten simulated starts; ``None`` without a simulation.
     """
@@ -79,8 +85,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     ahead_is_exact: bool = True
     earliest_start: datetime | None = None
     latest_start: datetime | None = None
+    misses_deadline: bool = False
+    """True if simulations expect it to expire before it starts."""
     remedies: Sequence[Remedy] = ()
-    """Small changes, each of which would start the task now."""
+    """The smallest changes that would start the task, each by itself: now, or before a deadline that it would miss."""
+    all_remedies: bool = True
+    """False if the queue is too long to look for all of them."""
 
     def __str__(self) -> str:
         return self.summary

@@ -17,8 +17,8 @@ def group_text(group: str) -> str:
 
 
 def rate_text(rate: RateLimit) -> str:
-    seconds = rate.interval_ms / 1000
-    return f"{rate.permits} per " + ("second" if seconds == 1 else "minute" if seconds == 60 else f"{seconds:g} s")
+    units = {1000: "second", 60_000: "minute", 3_600_000: "hour"}
+    return f"{rate.permits} per {units.get(rate.interval_ms, f'{rate.interval_ms / 1000:g} s')}"
 
 
 def when_text(at: int, now: int) -> str:

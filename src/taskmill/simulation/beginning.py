@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import msgspec
 
 from taskmill.errors import ConfigError
@@ -21,7 +23,7 @@ class Beginning:
 
     def __init__(self, queue: WholeQueue, rules: Rules) -> None:
         self.queue = queue
-        self.rules = rules
+        self.rules = self.rules_before = rules
         self.now = queue.now
         self.tasks: dict[int, QueuedTask] = {}
         self.lanes: dict[Lane, list[Place]] = {}
@@ -48,6 +50,14 @@ class Beginning:
             places.sort()
         for children in self.held.values():
             children.sort(key=lambda child: (self.tasks[child].urgency, child))
+
+    def under(self, rules: Rules) -> Beginning:
+        """Return the same queue at the moment at which other rules come into force."""
+        # Only ended pauses change the tasks themselves.
+        is_same = rules.controls.ended_pauses == self.rules.controls.ended_pauses
+        changed = copy(self) if is_same else Beginning(self.queue, rules)
+        changed.rules, changed.rules_before = rules, self.rules
+        return changed
 
     def _settled(self, task: QueuedTask, rules: Rules) -> QueuedTask:
         """Give the time of ended pauses back to a task."""

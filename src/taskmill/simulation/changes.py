@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from taskmill.errors import ConfigError
 from taskmill.model.controls import EVERYTHING, Change, Controls, Declared, Pause, Scope, ScopeKind
+from taskmill.model.options import text
 from taskmill.model.settings import Aging, Group, RateLimit
 from taskmill.policy.rules import Rules, changed, combined
 
@@ -67,8 +68,7 @@ def _named(given: object, name: str) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise ConfigError(f"changes: {name} must be a mapping from names to settings, not {type(given).__name__}")
     for each in cast("Mapping[object, Any]", given):
-        if not isinstance(each, str):
-            raise ConfigError(f"changes: a name in {name} must be a text, not {type(each).__name__}")
+        text(each, f"changes: a name in {name}", ConfigError)
     return cast("Mapping[str, Any]", given)
 
 
@@ -107,7 +107,10 @@ def _scopes(given: object) -> list[Scope]:
         for key in named:
             if key not in ("groups", "domains", "scheduler"):
                 raise ConfigError(f"changes: resume has groups, domains and scheduler, not {key!r}")
-        scopes = [EVERYTHING] if named.get("scheduler") else []
+        everything = named.get("scheduler", False)
+        if not isinstance(everything, bool):
+            raise ConfigError(f"changes: resume['scheduler'] must be True or False, got {everything!r}")
+        scopes = [EVERYTHING] if everything else []
         scopes += _of_kind(ScopeKind.DOMAIN, named.get("domains", ()))
         return scopes + _of_kind(ScopeKind.GROUP, named.get("groups", ()))
     return _of_kind(ScopeKind.GROUP, given)
@@ -116,12 +119,8 @@ def _scopes(given: object) -> list[Scope]:
 def _of_kind(kind: ScopeKind, names: object) -> list[Scope]:
     if isinstance(names, str) or not isinstance(names, Sequence | set | frozenset):
         raise ConfigError("changes: resume must be a list of the names of groups, or a mapping")
-    found: list[Scope] = []
-    for name in cast("Sequence[object]", names):
-        if not isinstance(name, str):
-            raise ConfigError(f"changes: resume must name groups and domains as texts, not {type(name).__name__}")
-        found.append(Scope(kind, name))
-    return found
+    given = cast("Sequence[object]", names)
+    return [Scope(kind, text(name, f"changes: a {kind} in resume", ConfigError)) for name in given]
 
 
 def changed_rules(rules: Rules, changes: TriedChanges, now: int) -> Rules:

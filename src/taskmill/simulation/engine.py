@@ -14,6 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, tzinfo
 from heapq import heapify, heappop, heappush
 from itertools import count
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +27,7 @@ from taskmill.model.attempt import Failed, Succeeded, TryAgain
 from taskmill.model.controls import EVERYTHING
 from taskmill.model.io_budget import NO_IO, IoBudget
 from taskmill.model.machine import Capacity, ThrottlePolicy
-from taskmill.model.queue_state import QueuedTask
+from taskmill.model.queue_state import QueuedTask, Turns
 from taskmill.model.status import Ending, OnDependencyFailure
 from taskmill.policy.aging import front_size
 from taskmill.policy.dependencies import answer_ending
@@ -68,7 +69,7 @@ class _Attempt(NamedTuple):
 class Simulation:
     """One simulated future of a queue."""
 
-    def __init__(self, beginning: Beginning, luck: Luck, zone: tzinfo = UTC) -> None:
+    def __init__(self, beginning: Beginning, luck: Luck, zone: tzinfo = UTC, turns: Turns | None = None) -> None:
         queue = beginning.queue
         self._beginning = beginning
         self._luck = luck
@@ -102,7 +103,9 @@ class Simulation:
         """The time of all attempts together, since the beginning."""
         self.io = NO_IO
         self._left = len(beginning.tasks)
-        self._begin(beginning)
+        self.work = 0
+        """The number of turns, ended attempts and ended tasks so far: what the cost of a simulation grows with."""
+        self._begin(beginning, queue.turns if turns is None else turns)
 
     def _knows(self, type: str) -> bool:
         return type not in self._beginning.queue.unknown_types
@@ -121,10 +124,13 @@ class Simulation:
 
     # Beginning
 
-    def _begin(self, beginning: Beginning) -> None:
-        queue, turns = beginning.queue, beginning.queue.turns
+    def _begin(self, beginning: Beginning, turns: Turns | None) -> None:
+        queue = beginning.queue
         buckets = queue.controls.buckets if turns is None else turns.buckets
-        self.picker.rule(self._rules, buckets.items(), self.now)
+        self.picker.rule(beginning.rules_before, buckets.items(), self.now)
+        if self._rules is not beginning.rules_before:
+            # Permits carry over to a new rate.
+            self.picker.rule(self._rules, (), self.now)
         self._events = [
             *((max(at, self.now), next(self._order), self._due, id) for at, id in beginning.due),
             *((max(at, self.now), next(self._order), self._expire, id) for at, id in beginning.expiries),
@@ -155,13 +161,14 @@ class Simulation:
 
     # Running
 
-    def run(self, until: int, wanted: int | None = None) -> None:
-        """Run until the queue is empty, nothing more happens, or ``until``; with ``wanted``, until that task starts."""
+    def run(self, until: int, wanted: int | None = None, most_work: float = inf) -> None:
+        """Run until the queue is empty, nothing happens, ``until``, ``wanted`` starts, or ``most_work`` is done."""
         is_stopped = IS_STOPPED.get()
-        while True:
+        while self.work < most_work:
             if is_stopped():
                 raise SimulationStopped
             self.turn()
+            self.work += 1
             if self.is_over or (wanted is not None and (wanted in self.starts or wanted in self.ends)):
                 return
             at = self.next_at()
@@ -240,8 +247,8 @@ class Simulation:
         self._at(self.now + left_ms, self._attempt_ends, task.id)
 
     def _attempt_ends(self, id: int) -> None:
-        attempt = self._running.pop(id)
-        task = attempt.task
+        task = (attempt := self._running.pop(id)).task
+        self.work += 1
         self._note_busy(attempt)
         self.picker.shares.ended(task.group, self.now - attempt.began_at)
         self._load.end(task.group, task.type, attempt.budget)
@@ -278,6 +285,7 @@ class Simulation:
         if id in self.ends:
             return
         task = self.task(id)
+        self.work += 1
         self.ends[id] = self.now
         self._left -= id in self._beginning.tasks
         for changed in self._beginning.lending.after(id, self.task, self.ends):

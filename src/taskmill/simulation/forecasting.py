@@ -21,6 +21,8 @@ T = TypeVar("T", str, int)
 
 MOST_STARTS = 200_000
 """The most starts that all samples of a forecast together simulate: about ten seconds."""
+BEGINNING = 10
+"""To begin a simulation takes as long as this many starts."""
 FEWEST_SAMPLES = 10
 NEVER = 2**62
 """Stands for an instant beyond the horizon."""
@@ -28,7 +30,7 @@ NEVER = 2**62
 
 def sample_count(wanted: int, tasks: int) -> int:
     """Return how many samples to simulate: fewer for a large queue, whose ranges are narrower."""
-    return max(min(wanted, MOST_STARTS // max(tasks, 1)), min(wanted, FEWEST_SAMPLES))
+    return max(min(wanted, MOST_STARTS // (tasks + BEGINNING)), min(wanted, FEWEST_SAMPLES))
 
 
 class _Samples:

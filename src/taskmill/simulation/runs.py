@@ -30,10 +30,10 @@ def compare(
     """Run the queue under the rules in force and under changed ones, with the same luck."""
     history = History(queue.recent)
     luck = history.with_seed(seed)
-    after = changed_rules(rules, changes, queue.now)
+    beginning = Beginning(queue, rules)
     return Comparison(
-        before=_run(Beginning(queue, rules), luck, horizon_ms, zone),
-        after=_run(Beginning(queue, after), luck, horizon_ms, zone),
+        before=_run(beginning, luck, horizon_ms, zone),
+        after=_run(beginning.under(changed_rules(rules, changes, queue.now)), luck, horizon_ms, zone),
         is_exact=queue.turns is not None,
         notes=[*_estimates(queue), *notes(queue, history)],
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from taskmill.errors import ConfigError, InvalidState, TaskmillError
+from taskmill.model.controls import ScopeKind
 from taskmill.model.durations import Duration, milliseconds, optional_milliseconds
 from taskmill.model.submission import Submission, checked_submissions
 from taskmill.verbs.components import in_thread
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from taskmill.model.queue_state import QueuedCron, WholeQueue
     from taskmill.model.task import NewTask
     from taskmill.policy.rules import Rules
+    from taskmill.simulation.changes import TriedChanges
 
 T = TypeVar("T")
 
@@ -81,13 +83,12 @@ class LookAheadMethods(TuneMethods):
         With ``replay``, the tasks that were submitted in that time and have ended run again, instead of the queue.
         """
         from taskmill.simulation import runs
-        from taskmill.simulation.changes import checked_changes
 
         self._opened()
         length = runs.DEFAULT_HORIZON_MS if horizon is None else milliseconds(horizon, "horizon")
         back, seed = optional_milliseconds(replay, "replay"), _seed(seed)
         queue, rules = await self._queue_state(only_runs=replay is not None)
-        checked, zone = checked_changes(changes, rules), self._clock.zone()
+        checked, zone = await self._checked_changes(changes, rules), self._clock.zone()
         if back is None:
             return await in_thread(runs.compare, queue, rules, checked, seed, length, zone)
         since = queue.now - back
@@ -100,11 +101,9 @@ class LookAheadMethods(TuneMethods):
         ``max_concurrency``, ``default_group`` and ``aging`` are declared by the dispatching program: only there can
         they be changed, and they last until it declares others.
         """
-        from taskmill.simulation.changes import checked_changes
-
         self._opened()
         rules = self._rules(await self._store.controls())
-        checked = checked_changes(changes, rules)
+        checked = await self._checked_changes(changes, rules)
         if checked.declared and self._loop is None:
             raise InvalidState(
                 f"{', '.join(checked.declared)} can be changed only by the scheduler that dispatches; apply it there, "
@@ -121,6 +120,18 @@ class LookAheadMethods(TuneMethods):
         await self._change(checked.controls)
         if declared:
             await self._declare(msgspec.structs.replace(self._settings.declared, **declared))
+
+    async def _checked_changes(self, changes: object, rules: Rules) -> TriedChanges:
+        """Check changes, before any of them is made, as the methods that make a single change do."""
+        from taskmill.simulation.changes import checked_changes
+
+        checked = checked_changes(changes, rules)
+        for scope in (*checked.controls, *checked.resume):
+            if scope.kind is ScopeKind.TYPE:
+                await self._known_type(scope.name)
+            elif scope.kind is ScopeKind.DOMAIN:
+                await self._known_domain(scope.name)
+        return checked
 
     async def _slots_elsewhere(self, rules: Rules) -> int:
         """Return the number of slots on other nodes."""

@@ -91,8 +91,7 @@ class TuneMethods(ControlMethods):
         """Limit how often tasks of a type start; ``None`` removes the limit."""
         self._opened()
         name = checked_text(type, "type")
-        if not self._registry.knows(name) and name not in await self._store.published_types():
-            raise UnknownTaskType(f"no task type is named {name!r}; use the full name, 'domain::task'")
+        await self._known_type(name)
         await self._change({Scope(ScopeKind.TYPE, name): Change(rate=checked_rate(rate))})
 
     async def _change(self, changes: Mapping[Scope, Change]) -> None:
@@ -152,6 +151,10 @@ class TuneMethods(ControlMethods):
                 raise ConfigError(f"until must be in the future, got {until.isoformat()}")
             return at
         return None
+
+    async def _known_type(self, name: str) -> None:
+        if not self._registry.knows(name) and name not in await self._store.published_types():
+            raise UnknownTaskType(f"no task type is named {name!r}; use the full name, 'domain::task'")
 
     async def _known_domain(self, name: str) -> None:
         known = {domain.name for domain in self._registry.domains}

@@ -36,10 +36,11 @@ def execute(arguments: argparse.Namespace) -> int:
         output.say("no task is active")
         return DONE
     if dispatcher is None:
-        output.say("nothing dispatches this store now; this is what would happen if a scheduler started now")
-    output.say(f"all tasks that are active now will have ended {_range(forecast.empty_at)}")
+        output.paragraph("nothing dispatches this store now; this is what would happen if a scheduler started now")
+    output.paragraph(f"all tasks that are active now will have ended {_range(forecast.empty_at)}")
     output.say()
-    tables.table(["", "name", "next start", "last end"], _rows(forecast))
+    times = ["next start", "last end"]
+    tables.table(["", "name", *times], _rows(forecast), middle=frozenset({"name"}), wrap=frozenset(times))
     for note in forecast.notes:
         output.paragraph(f"note: {note}")
     return DONE

@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.print_json(comparison)
         return DONE
-    tables.table(["", "now", "then"], _rows(comparison), numbers=NUMBERS, middle=frozenset({""}))
+    tables.table(["", "now", "then"], _rows(comparison), numbers=NUMBERS, middle=frozenset({""}), wrap=NUMBERS)
     for note in comparison.notes:
         output.paragraph(f"note: {note}")
     return DONE

@@ -50,4 +50,5 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield "tasks ahead", f"{explanation.ahead:,}"
     yield "deadline", "none" if explanation.expires_at is None else text.local_time(explanation.expires_at)
     start = explanation.estimated_start
-    yield "estimated start", "not known" if start is None else text.local_time(start)
+    unknown = "too late: it expires before" if explanation.misses_deadline else "not known"
+    yield "estimated start", unknown if start is None else text.local_time(start)

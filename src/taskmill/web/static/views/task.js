@@ -103,12 +103,15 @@ function runningFigures(one, now) {
 
 function waitingFigures(one, explanation, now) {
   const { ahead, ahead_is_exact: isExact, estimated_start: start, expires_at: expires, effective_priority: effective } = explanation;
+  const unknown = explanation.misses_deadline
+    ? figure("too late", "expected start: it expires before", { class: "bad" })
+    : figure("not known", "expected start", { class: "unknown" });
   const until = (at) => (Date.parse(at) <= now ? "now" : ago(at, now));
   const isUrgent = expires && Date.parse(expires) - now < SHORT_MS;
   return [
     start
       ? figure(until(start), ["expected start, ", moment(start, now), h("br"), certainty(explanation, now)])
-      : figure("not known", "expected start", { class: "unknown" }),
+      : unknown,
     one.state === "pending" && figure(`${number(ahead)}${isExact ? "" : "+"}`, ahead === 1 ? "task ahead" : "tasks ahead"),
     expires && figure(until(expires), ["deadline to start, ", moment(expires, now)], { class: isUrgent ? "bad" : "" }),
     figure(effective, `effective priority${one.priority === effective ? "" : `, from ${one.priority}`}`),
