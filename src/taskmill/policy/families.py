@@ -117,9 +117,9 @@ class ExpiryPlan(msgspec.Struct):
 
 
 def plan_expiry(members: Sequence[Member], roots: Collection[int]) -> ExpiryPlan:
-    """Expire all descendants that wait to run; cancel the others if they or a parent have ``on_parent_expiry="cancel"``.
+    """Expire all descendants that wait to run; cancel or keep the others.
 
-    A child that does not say what to do follows its parent.
+    They are cancelled if they or one of their parents have ``on_parent_expiry="cancel"``.
     """
     order = _leaves_first(members, roots)
     cancels: set[int | None] = set()

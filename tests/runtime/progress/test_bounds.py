@@ -1,4 +1,4 @@
-"""A fraction is from 0 to 1, whatever a handler reports, and no report makes a record unreadable or stops dispatching."""
+"""A fraction is from 0 to 1, whatever a handler reports. No report makes a record unreadable or ends dispatching."""
 
 from __future__ import annotations
 
