@@ -139,7 +139,6 @@ def test_a_pause_may_have_an_end_in_local_time_or_with_an_offset(here: Here, fil
         (["set", "a", "--cap", "0"], "to stop a group, pause it"),
         (["set", "a", "--cap", "1.5"], "--cap is a whole number of slots or none"),
         (["set", "a", "--min-slots", "none"], "--min-slots is a whole number"),
-        (["set", "a", "--cap", "2", "--min-slots", "3"], "min_slots must not be above cap"),
         (["set", "a", "--rate", "fast"], "--rate is written as 10/s"),
         (["set", "a", "--rate", "10/fortnight"], "--rate is written as 10/s"),
         (["set", "a", "--rate", "0/s"], "permits must be from 1"),

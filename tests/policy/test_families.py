@@ -99,7 +99,7 @@ def test_running_tasks_are_asked_to_stop_and_tasks_without_a_hook_end(
 
 
 @given(trees(), st.data())
-def test_expiry_takes_what_rests_and_stops_only_those_that_asked_for_it(
+def test_expiry_takes_what_rests_and_stops_only_those_whose_type_or_parent_asks_for_it(
     members: list[Member], data: st.DataObject
 ) -> None:
     roots = some_roots(data, members)
@@ -107,7 +107,11 @@ def test_expiry_takes_what_rests_and_stops_only_those_that_asked_for_it(
     known = {member.id: member for member in members}
     tree = below(members, roots)
     assert set(plan.expires) == {id for id in tree if known[id].rests}
-    assert set(plan.stops) == {id for id in tree if not known[id].rests and known[id].on_parent_expiry == "cancel"}
+
+    def cancels(id: int | None) -> bool:
+        return id in tree and (known[id].on_parent_expiry == "cancel" or cancels(known[id].parent_id))
+
+    assert set(plan.stops) == {id for id in tree if not known[id].rests and cancels(id)}
     place = {id: index for index, id in enumerate(plan.expires)}
     for id, index in place.items():
         assert index < place.get(known[id].parent_id or 0, len(place))

@@ -42,7 +42,6 @@ NAN = float("nan")
         (lambda: Group(cap=1.0), "cap must be an int"),  # type: ignore[arg-type]
         (lambda: Group(min_slots=-1), "min_slots must not be negative"),
         (lambda: Group(min_slots=None), "min_slots must be an int"),  # type: ignore[arg-type]
-        (lambda: Group(cap=2, min_slots=3), "min_slots must not be above cap"),
         (lambda: Group(rate=5), "rate must be a RateLimit"),  # type: ignore[arg-type]
         (lambda: Aging(grace=-1), "grace must not be negative"),
         (lambda: Aging(interval=0), "interval must be longer than zero"),
@@ -88,9 +87,13 @@ def test_a_value_that_was_stored_reads_back_equal(value: RateLimit | Group | Agi
 
 
 def test_a_change_is_checked_like_a_new_value() -> None:
-    group = Group(cap=4, min_slots=3)
-    with pytest.raises(ConfigError, match="min_slots must not be above cap"):
-        msgspec.structs.replace(group, cap=2)
+    with pytest.raises(ConfigError, match="cap must be at least 1"):
+        msgspec.structs.replace(Group(cap=4, min_slots=3), cap=0)
+
+
+def test_a_minimum_is_never_above_the_cap() -> None:
+    assert Group(cap=2, min_slots=3) == Group(cap=2, min_slots=2)
+    assert msgspec.structs.replace(Group(cap=4, min_slots=3), cap=2).min_slots == 2
 
 
 def test_the_urgent_line_may_lie_at_the_ceiling() -> None:

@@ -18,7 +18,7 @@ from taskmill.define.signature import LARGEST_PAYLOAD, NOT_JSON, json_encode, wo
 from taskmill.errors import ConfigError, InvalidState
 from taskmill.handle import Spawned, SpawnedHandle
 from taskmill.model.durations import Size, size
-from taskmill.model.io_budget import IoBudget
+from taskmill.model.io_budget import MOST_BYTES, IoBudget
 from taskmill.model.progress import ProgressReport
 from taskmill.model.records import HistoryRecord, TaskRecord
 from taskmill.model.submission import Submission, checked_submissions
@@ -183,15 +183,19 @@ class Progress:
 
     def __call__(self, fraction: float, message: str | None = None) -> None:
         """Report a fraction from 0 to 1."""
-        if not isinstance(fraction, int | float):
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float):
             raise ConfigError(f"fraction must be a number from 0 to 1, not {type(fraction).__name__}")
         if not 0.0 <= fraction <= 1.0:
             fraction = _clamped(fraction)
-        self._report(ProgressReport(fraction, message))
+        self._report(ProgressReport(fraction, None if message is None else _text(message)))
 
     def of(self, done: float | str, total: float | str, message: str | None = None) -> None:
         """Report ``done`` of ``total`` items, or bytes if they are texts such as ``"64MB"``."""
-        done, total = _amount(done, "done"), _amount(total, "total")
+        done, total, message = (
+            _amount(done, "done"),
+            _amount(total, "total"),
+            None if message is None else _text(message),
+        )
         if 0 <= done <= total and total:
             self._report(ProgressReport(done / total, message))
         else:
@@ -205,8 +209,8 @@ class Progress:
 
     def advance(self, n: Size, message: str | None = None) -> None:
         """Report ``n`` more bytes as done."""
-        self._done = max(self._done + _amount(n, "n"), 0)
-        self._report_bytes(message)
+        self._done = min(max(self._done + _amount(n, "n"), 0), MOST_BYTES)
+        self._report_bytes(None if message is None else _text(message))
 
     def _report_bytes(self, message: str | None) -> None:
         total = self._total
@@ -215,12 +219,21 @@ class Progress:
 
 
 def _amount(value: object, name: str) -> float:
-    """Return a number, or the bytes of a text such as ``"64MB"``; what is not finite counts as 0."""
-    if not isinstance(value, int | float):
-        return size(value, name)
-    return value if math.isfinite(value) else 0
+    """Return a number of at most ``MOST_BYTES``, or the bytes of a text such as ``"64MB"``; 0 if it is not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        value = size(value, name)
+    if isinstance(value, float) and not math.isfinite(value):
+        return 0
+    return min(max(value, -MOST_BYTES), MOST_BYTES)
 
 
 def _clamped(fraction: float) -> float:
     """Limit a fraction to the range from 0 to 1; NaN becomes 0."""
     return 1.0 if fraction > 1.0 else 0.0 if not fraction >= 0.0 else float(fraction)
+
+
+def _text(message: object) -> str:
+    """Return a message that can be stored: bytes of file names that are not UTF-8 become question marks."""
+    if not isinstance(message, str):
+        raise ConfigError(f"message must be a string, not {type(message).__name__}")
+    return message if message.isascii() else message.encode("utf-8", "replace").decode()

@@ -234,7 +234,8 @@ class Registry:
             if key is True:
                 key = arguments_digest({**settings["payload"], **submission.payload})
         links = None
-        if spawning or not options.keys().isdisjoint(TIES):
+        cancels = settings["on_parent_expiry"] == OnParentExpiry.CANCEL
+        if spawning or cancels or not options.keys().isdisjoint(TIES):
             has_own_ttl = settings["has_own_ttl"] if registered is None else registered.has_own_ttl
             links = _links(settings, options, has_own_ttl=has_own_ttl, spawning=spawning)
         return _new_task(submission.type, key, payload, settings, options, links, now)
@@ -272,7 +273,7 @@ def _links(settings: Mapping[str, Any], call: Mapping[str, Any], *, has_own_ttl:
     cancels = settings["on_parent_expiry"] == OnParentExpiry.CANCEL
     return Links(
         on_dependency_failure=call.get("on_dependency_failure"),
-        on_parent_expiry=OnParentExpiry.CANCEL if spawning and cancels else None,
+        on_parent_expiry=OnParentExpiry.CANCEL if cancels else None,
         depends_on=call.get("depends_on", ()),
         ref=call.get("ref"),
         own_ttl=has_own_ttl or "ttl" in call,

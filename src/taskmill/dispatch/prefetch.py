@@ -14,7 +14,7 @@ excludes (``may_prefetch``), so every limit stays exact (docs/decisions/0033).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from taskmill.model.task import Claimed
@@ -37,6 +37,17 @@ Rank = tuple[int, int, int]
 def rank(task: Claimed) -> Rank:
     """Return the position of a task in the queue; the lowest starts first."""
     return task.effective, task.queued_at, task.place_id
+
+
+def _in_order(tasks: Sequence[Claimed]) -> list[Claimed]:
+    """Order tasks that were picked in this order: the most urgent first, and equally urgent groups take turns.
+
+    Inside a group the longest waiting task comes first, even if it was picked later.
+    """
+    ranked: dict[str, list[Claimed]] = {}
+    for task in sorted(tasks, key=rank, reverse=True):
+        ranked.setdefault(task.group, []).append(task)
+    return [ranked[task.group].pop() for task in sorted(tasks, key=lambda task: task.effective)]
 
 
 class WaitingFront(NamedTuple):
@@ -159,7 +170,7 @@ class Prefetch:
         for task in tasks:
             self.tasks.append(task)
             self._claimed_at[task.id] = now
-        self.tasks.sort(key=rank)
+        self.tasks[:] = _in_order(self.tasks)
         self._full = len(self.tasks)
 
     def begin(self, now: float) -> Claimed:

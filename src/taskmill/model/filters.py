@@ -61,8 +61,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def selects(self) -> bool:
-        """True if there is a filter besides ``limit``, ``before`` and ``after``, which only cut the result."""
-        return self != Filters(limit=self.limit, before=self.before, after=self.after)
+        """True if there is a filter besides ``limit``, which only cuts the result."""
+        return self != Filters(limit=self.limit)
 
 
 def checked_filters(options: Mapping[str, Any]) -> Filters:

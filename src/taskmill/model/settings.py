@@ -110,7 +110,7 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsM
     """The limits of a group: ``min_slots`` first, then a share by ``weight``, at most ``cap``; ``rate`` limits starts.
 
     A cap of 0 is refused, because its tasks would wait forever without a visible reason. A paused group is visible and
-    can resume at a set time.
+    can resume at a set time. A minimum above the cap counts as the cap.
     """
 
     weight: float = 1
@@ -129,7 +129,7 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=SettingsM
                 raise ConfigError("cap must be at least 1 or None; to stop a group, pause it")
         _check_slots(self.min_slots, "min_slots")
         if self.cap is not None and self.min_slots > self.cap:
-            raise ConfigError(f"min_slots must not be above cap: min_slots is {self.min_slots}, cap is {self.cap}")
+            msgspec.structs.force_setattr(self, "min_slots", self.cap)
         if self.rate is not None and not isinstance(self.rate, RateLimit):
             raise ConfigError(f"rate must be a RateLimit or None, not {type(self.rate).__name__}")
 

@@ -117,11 +117,18 @@ class ExpiryPlan(msgspec.Struct):
 
 
 def plan_expiry(members: Sequence[Member], roots: Collection[int]) -> ExpiryPlan:
-    """Expire all descendants that wait to run; cancel the others if they have ``on_parent_expiry="cancel"``."""
+    """Expire all descendants that wait to run; cancel or keep the others.
+
+    They are cancelled if they or one of their parents have ``on_parent_expiry="cancel"``.
+    """
     order = _leaves_first(members, roots)
+    cancels: set[int | None] = set()
+    for member in reversed(order):
+        if member.on_parent_expiry == "cancel" or member.parent_id in cancels:
+            cancels.add(member.id)
     return ExpiryPlan(
         expires=[member.id for member in order if member.rests],
-        stops=[member.id for member in order if not member.rests and member.on_parent_expiry == "cancel"],
+        stops=[member.id for member in order if not member.rests and member.id in cancels],
     )
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
+from taskmill.model.durations import LONGEST_MS
 from taskmill.model.progress import ProgressReport, StoredProgress, TaskProgress
 from taskmill.model.status import Status
 
@@ -27,7 +28,7 @@ def advanced(before: StoredProgress | None, report: ProgressReport, elapsed: flo
             rate = momentary
     eta_ms = None
     if rate and report.total_bytes is not None and report.done_bytes is not None:
-        eta_ms = int(max(report.total_bytes - report.done_bytes, 0) / rate * 1000)
+        eta_ms = int(min(max(report.total_bytes - report.done_bytes, 0) / rate * 1000, LONGEST_MS))
     message = report.message if report.message is not None else (before.message if before else None)
     return StoredProgress(
         fraction=report.fraction,

@@ -141,13 +141,11 @@ def _limits(group: Group) -> bool:
 
 
 def changed(group: Group, change: Change) -> Group:
-    """Return a group with the changes made at run time. A cap bounds the minimum, even if they were set separately."""
+    """Return a group with the changes made at run time."""
     if change is NO_CHANGE:
         return group
     settings: dict[str, Any] = msgspec.structs.asdict(group)
     settings |= {name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET}
-    if settings["cap"] is not None:
-        settings["min_slots"] = min(settings["min_slots"], settings["cap"])
     return Group(**settings)
 
 

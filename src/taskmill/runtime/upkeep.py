@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable, Callable
 
@@ -25,6 +26,8 @@ from taskmill.runtime.announcer import Announcer, Commits
 
 PRUNE_EVERY = 1000
 """While the scheduler is busy, history is pruned after this many endings."""
+COUNT_DELAY_MS = 1000
+"""How long more than ``max_count`` ended tasks may be kept, if a tenth of it is less than ``PRUNE_EVERY``."""
 SHORTEST_ALLOWANCE_MS = 60_000
 """History may be kept beyond its ``max_age`` by a tenth of it, or by this if it is longer."""
 STORE_RETRY = 1.0
@@ -44,8 +47,12 @@ class Upkeep:
         self._clock = clock
         self._rules = [] if retention is None else retention.rules()
         self._ages = [(rule.endings, rule.max_age_ms) for rule in self._rules if rule.max_age_ms is not None]
+        counts = [rule.max_count for rule in self._rules if rule.max_count is not None]
+        # What may be kept too long after a task has ended: by age, and by count where PRUNE_EVERY is too much.
+        self._delays = [max_age + _allowance(max_age) for _, max_age in self._ages]
+        self._delays += [COUNT_DELAY_MS] if min(counts, default=math.inf) < 10 * PRUNE_EVERY else []
         self._prune_at = clock.monotonic() if self._ages else None
-        """When some history may be too old, on the monotonic clock; None until a task ends."""
+        """When history may be too old or too long, on the monotonic clock; None until a task ends."""
         self.wake: Callable[[], None] = lambda: None
         """Called when :attr:`next_at` has changed."""
         self._ended_since = 0
@@ -66,7 +73,7 @@ class Upkeep:
     # Pruning
 
     def tasks_ended(self, count: int) -> None:
-        """Count endings and prune when there were enough of them; plan the next pruning by age."""
+        """Count endings and prune when there were enough of them; otherwise plan the next pruning."""
         self._ended_since += count
         if self._ended_since >= PRUNE_EVERY:
             self._begin_pruning()
@@ -74,13 +81,13 @@ class Upkeep:
             self._plan_for_endings()
 
     def _plan_for_endings(self) -> None:
-        """Plan to prune by age what ended since the last pruning, unless an earlier pruning is planned."""
-        if self._ended_since and self._prune_at is None and self._ages:
-            soonest = min(max_age + _allowance(max_age) for _, max_age in self._ages)
-            self._prune_at = self._clock.monotonic() + soonest / 1000
+        """Plan to prune what ended since the last pruning, unless an earlier pruning is planned."""
+        if self._ended_since and self._delays:
+            planned = self._clock.monotonic() + min(self._delays) / 1000
+            self._prune_at = planned if self._prune_at is None else min(self._prune_at, planned)
 
     def prune_if_due(self) -> None:
-        """Begin to prune if some history may be too old."""
+        """Begin to prune if history may be too old or too long."""
         if self._prune_at is not None and self._prune_at <= self._clock.monotonic():
             self._begin_pruning()
 
@@ -100,7 +107,7 @@ class Upkeep:
             self._plan_for_endings()
         except StoreError as wrong:
             logger.error("history could not be pruned; it is tried again later: %s", wrong)
-            if self._ages:
+            if self._delays:
                 self._prune_at = self._clock.monotonic() + SHORTEST_ALLOWANCE_MS / 2000
         finally:
             self._pruning = None

@@ -199,7 +199,8 @@ async def test_cancel_where_cancels_what_matches_and_refuses_to_cancel_everythin
     )
     assert await scheduler.cancel_where(group="a") == [handles[n].id for n in (1, 3, 5)]
     assert await scheduler.cancel_where(tags={"n": "2"}) == [handles[2].id]
-    assert await scheduler.count(status="cancelled") == 4
+    assert await scheduler.cancel_where(before=handles[4].id) == [handles[0].id]
+    assert await scheduler.count(status="cancelled") == 5
     with pytest.raises(ConfigError, match="at least one filter"):
         await scheduler.cancel_where()
 

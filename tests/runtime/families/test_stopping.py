@@ -187,16 +187,20 @@ async def test_a_replaced_child_is_replaced_in_the_eyes_of_its_parent(taskmill_s
 
 
 @pytest.mark.parametrize("policy", ["complete", "cancel"])
+@pytest.mark.parametrize("said_by", ["child", "parent"])
 async def test_an_expiring_parent_takes_its_waiting_descendants_with_it(
     taskmill_scheduler: SchedulerFactory,
     any_store: str,
     manual_clock: ManualClock,
+    said_by: str,
     policy: Literal["complete", "cancel"],
 ) -> None:
     domain = Domain("d")
     go, started = asyncio.Event(), asyncio.Event()
+    of_child: Literal["complete", "cancel"] = policy if said_by == "child" else "complete"
+    of_parent: Literal["complete", "cancel"] = policy if said_by == "parent" else "complete"
 
-    @domain.task(on_parent_expiry=policy, priority=1)
+    @domain.task(on_parent_expiry=of_child, priority=1)
     async def running() -> str:
         started.set()
         await go.wait()
@@ -206,7 +210,7 @@ async def test_an_expiring_parent_takes_its_waiting_descendants_with_it(
     async def waiting() -> None:
         raise AssertionError("it has expired")
 
-    @domain.task(ttl=60, retry=Retry.constant(3, delay=100))
+    @domain.task(ttl=60, retry=Retry.constant(3, delay=100), on_parent_expiry=of_parent)
     async def whole(ctx: Context) -> None:
         await ctx.spawn_many([running.prepare(), *(waiting.options(run_after=1000).prepare() for _ in range(3))])
         await started.wait()

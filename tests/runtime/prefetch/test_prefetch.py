@@ -64,6 +64,22 @@ async def test_short_tasks_share_turns_and_keep_order_and_slots(
     assert turns < MANY / 4 if is_on else turns >= MANY / 2
 
 
+@pytest.mark.parametrize("slots", [1, 2])
+async def test_equally_urgent_groups_take_turns_among_short_tasks(
+    domain: Domain, taskmill_scheduler: SchedulerFactory, slots: int
+) -> None:
+    started: list[str] = []
+
+    @domain.task
+    async def short(group: str, n: int) -> None:
+        started.append(f"{group}{n}")
+
+    scheduler = await taskmill_scheduler(domains=[domain], max_concurrency=slots)
+    await scheduler.submit_many([short.options(group=group).prepare(group, n) for group in "abc" for n in range(10)])
+    await scheduler.run_until_idle()
+    assert started == [f"{group}{n}" for n in range(10) for group in "abc"]
+
+
 async def test_tasks_of_a_type_that_takes_longer_are_not_prefetched(
     domain: Domain, taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock
 ) -> None:

@@ -1,4 +1,4 @@
-"""A dispatcher prunes history older than ``max_age``, however few tasks end."""
+"""History beyond ``max_age`` and ``max_count`` is pruned while something dispatches, however few tasks end."""
 
 from __future__ import annotations
 
@@ -44,6 +44,20 @@ async def test_the_age_of_history_holds_within_a_minute_or_a_tenth(
         await work.submit()
         await manual_clock.advance(max_age + allowance)
         assert await scheduler.count(status="completed") == 0, "also after history was empty"
+
+
+@pytest.mark.parametrize("kept", [Retention(max_count=3), Retention(per_status={"completed": 3})], ids=["all", "one"])
+async def test_the_count_of_history_holds_within_a_second(
+    taskmill_scheduler: SchedulerFactory, manual_clock: ManualClock, any_store: str, kept: Retention
+) -> None:
+    scheduler = await taskmill_scheduler(store=any_store, domains=[domain], retention=kept)
+    async with scheduler.running():
+        for _ in range(2):
+            handles = await scheduler.submit_many([work.prepare() for _ in range(10)])
+            await manual_clock.advance(0)
+            await manual_clock.advance(1)
+            newest = [handle.id for handle in reversed(handles[-3:])]
+            assert [record.id for record in await scheduler.history()] == newest
 
 
 async def test_each_ending_keeps_to_its_own_age(

@@ -101,7 +101,17 @@ def _claim_fronts(
             ]
         )
         result.claimed = _decode_claimed(one(connection, SQL["claim_fronts"], fronts, result.now, version))
+        _order_by_turns(result.claimed, [lanes[id][0] for id in claims if id in lanes])
     return [id for id in claims if id not in lanes]
+
+
+def _order_by_turns(claimed: list[Claimed], lanes: Sequence[Lane]) -> None:
+    """Order tasks that were claimed from lanes as the lanes were chosen, so that groups take turns."""
+    turns: dict[Lane, list[int]] = {}
+    for turn in range(len(lanes) - 1, -1, -1):
+        turns.setdefault(lanes[turn], []).append(turn)
+    order = {task.id: turns[task.lane].pop() for task in claimed}
+    claimed.sort(key=lambda task: order[task.id])
 
 
 def _claim(
