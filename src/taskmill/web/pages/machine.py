@@ -45,6 +45,4 @@ async def _held(backend: Backend, group: str) -> HeldGroup | None:
 async def nodes(backend: Backend, asked: CheckedRequest) -> NodeListAnswer:
     query: NodeListQuery = asked.query
     snapshot = await backend.scheduler.snapshot()
-    return NodeListAnswer(
-        nodes=snapshot.nodes[: query.limit], running=backend.listed(snapshot.running[: query.limit])
-    )
+    return NodeListAnswer(nodes=snapshot.nodes[: query.limit], running=backend.listed(snapshot.running[: query.limit]))
