@@ -85,7 +85,7 @@ def test_no_request_causes_a_server_error_and_answers_are_as_described(
 def test_every_route_is_described_and_every_list_has_a_limit() -> None:
     described = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert {(route.method, f"/{route.path}") for route in ROUTES} <= described
-    for name in ("tasks", "suggest", "groups", "schedules", "errors"):
+    for name in ("tasks", "suggest", "groups", "schedules", "errors", "nodes"):
         parameters = document["paths"][f"/api/{name}"]["get"]["parameters"]
         (limit,) = [each["schema"] for each in parameters if each["name"] == "limit"]
         assert limit["maximum"] == 200, name

@@ -187,19 +187,15 @@ class Progress:
             raise ConfigError(f"fraction must be a number from 0 to 1, not {type(fraction).__name__}")
         if not 0.0 <= fraction <= 1.0:
             fraction = _clamped(fraction)
-        self._report(ProgressReport(fraction, None if message is None else _text(message)))
+        self._report(ProgressReport(fraction, _text(message)))
 
     def of(self, done: float | str, total: float | str, message: str | None = None) -> None:
         """Report ``done`` of ``total`` items, or bytes if they are texts such as ``"64MB"``."""
-        done, total, message = (
-            _amount(done, "done"),
-            _amount(total, "total"),
-            None if message is None else _text(message),
-        )
+        done, total = _amount(done, "done"), _amount(total, "total")
         if 0 <= done <= total and total:
-            self._report(ProgressReport(done / total, message))
+            self._report(ProgressReport(done / total, _text(message)))
         else:
-            self._report(ProgressReport(_clamped(done / total if total > 0 else 1.0), message))
+            self._report(ProgressReport(_clamped(done / total if total > 0 else 1.0), _text(message)))
 
     def bytes(self, total: Size) -> None:
         """Set the total number of bytes; :meth:`advance` counts the bytes done."""
@@ -209,13 +205,23 @@ class Progress:
 
     def advance(self, n: Size, message: str | None = None) -> None:
         """Report ``n`` more bytes as done."""
+        message = _text(message)
         self._done = min(max(self._done + _amount(n, "n"), 0), MOST_BYTES)
-        self._report_bytes(None if message is None else _text(message))
+        self._report_bytes(message)
 
     def _report_bytes(self, message: str | None) -> None:
         total = self._total
         fraction = min(self._done / total, 1.0) if total else None
         self._report(ProgressReport(fraction, message, int(self._done), total))
+
+
+def _text(message: object) -> str | None:
+    """Return a message that can be stored; ``?`` replaces lone surrogates, as in names of files that are not UTF-8."""
+    if message is None:
+        return None
+    if not isinstance(message, str):
+        raise ConfigError(f"message must be a string, not {type(message).__name__}")
+    return message if message.isascii() else message.encode("utf-8", "replace").decode()
 
 
 def _amount(value: object, name: str) -> float:
@@ -230,10 +236,3 @@ def _amount(value: object, name: str) -> float:
 def _clamped(fraction: float) -> float:
     """Limit a fraction to the range from 0 to 1; NaN becomes 0."""
     return 1.0 if fraction > 1.0 else 0.0 if not fraction >= 0.0 else float(fraction)
-
-
-def _text(message: object) -> str:
-    """Return a message that can be stored: bytes of file names that are not UTF-8 become question marks."""
-    if not isinstance(message, str):
-        raise ConfigError(f"message must be a string, not {type(message).__name__}")
-    return message if message.isascii() else message.encode("utf-8", "replace").decode()

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from taskmill.core.logs import log_exception
 from taskmill.define.context import AttemptLink, Context
 from taskmill.define.current import CurrentTask
-from taskmill.define.signature import LARGEST_PAYLOAD, json_encode
+from taskmill.define.signature import LARGEST_PAYLOAD, json_encode, would_lose_a_float
 from taskmill.define.task import Part, PartName, TaskType
 from taskmill.execute.tracebacks import details_of
 from taskmill.model.attempt import Failed, GaveUp, Interrupted, RawOutcome, Succeeded
@@ -82,8 +82,11 @@ def outcome_of_result(result: Any) -> RawOutcome:
         return Succeeded("null")
     try:
         encoded = json_encode(result)
+        has_lost_a_float = would_lose_a_float(result, encoded)
     except BaseException as wrong:  # noqa: BLE001 - a value's own attributes may raise anything
         return GaveUp(f"the result cannot be stored as JSON: {message_of(wrong)}", details_of(wrong))
+    if has_lost_a_float:
+        return GaveUp("the result cannot be stored as JSON, which has neither NaN nor infinity")
     if len(encoded) > LARGEST_PAYLOAD:
         return GaveUp(f"the result is {len(encoded):,} bytes; at most {LARGEST_PAYLOAD:,} can be stored")
     return Succeeded(encoded.decode())

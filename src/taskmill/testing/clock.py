@@ -15,7 +15,10 @@ from taskmill.errors import ConfigError
 from taskmill.model.durations import Duration, instant, milliseconds, to_ms
 
 _PATIENCE = 0.25
-"""Seconds of real time for which settling waits for user code, which may itself wait for this clock."""
+"""Seconds of real time for which settling waits for user code, which may itself wait for this clock.
+
+They count from the last beginning or end of any work: the store may be slow, and many handlers may run in turn.
+"""
 _FIRST_LOOK, _LATER_LOOK = 0.0005, 0.01
 """Seconds of real time after which settling checks again whether the user's threads wait for an event."""
 _SPINS = 20
@@ -41,6 +44,8 @@ class ManualClock:
         self._order = itertools.count()
         self._at_work = 0
         self._may_block = 0
+        self._begun_and_ended = 0
+        """Counts the beginnings and ends of work."""
         self._threads: list[threading.Thread] = []
         """The threads among ``_may_block``; the rest is user code in worker processes."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -121,6 +126,7 @@ class ManualClock:
             await self.wait(asyncio.Event(), until)
 
     def work_begins(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
+        self._begun_and_ended += 1
         if may_block:
             self._may_block += 1
             if thread is not None:
@@ -129,6 +135,7 @@ class ManualClock:
             self._at_work += 1
 
     def work_ends(self, *, may_block: bool = False, thread: threading.Thread | None = None) -> None:
+        self._begun_and_ended += 1
         if may_block:
             self._may_block -= 1
             if thread is not None:
@@ -146,7 +153,8 @@ class ManualClock:
         if loop is not self._loop:
             # A program may run several event loops in turn, and an asyncio event belongs to one of them.
             self._loop, self._changed = loop, asyncio.Event()
-        patience_ends = loop.time() + _PATIENCE
+        patience_ends = 0.0
+        seen = -1
         look = _FIRST_LOOK
         quiet = 0
         while quiet < _SPINS:
@@ -155,6 +163,8 @@ class ManualClock:
             if getattr(loop, "_ready", ()):
                 quiet = 0
             self._changed.clear()
+            if seen != self._begun_and_ended:
+                seen, patience_ends = self._begun_and_ended, loop.time() + _PATIENCE
             if self._at_work:
                 quiet = 0
                 await self._changed.wait()

@@ -78,7 +78,9 @@ class RunMethods(Components):
             yield self
         finally:
             starting.cancel()
-            await self.stop()
+            if not dispatching.done():
+                # Otherwise this block has not started, and stop() would end the dispatching that was already there.
+                await self.stop()
             await dispatching
 
     @contextlib.contextmanager

@@ -200,7 +200,9 @@ ROUTES: Sequence[Route] = (
         errors.retry,
         shapes.ErrorRetryBody,
     ),
-    Route("GET", "api/nodes", "nodes", "The dispatching nodes", shapes.NodeListAnswer, machine.nodes),
+    Route(
+        "GET", "api/nodes", "nodes", "The dispatching nodes", shapes.NodeListAnswer, machine.nodes, shapes.NodeListQuery
+    ),
     Route("GET", "api/system", "system", "Settings, versions and findings", shapes.SystemAnswer, system.system),
 )
 

@@ -16,7 +16,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from taskmill import AttemptError, Context, Domain, HistoryRecord, Retention, Retry, Scheduler, TaskRecord, to_json
+from taskmill import (
+    AttemptError,
+    Context,
+    Domain,
+    GiveUp,
+    HistoryRecord,
+    Retention,
+    Retry,
+    Scheduler,
+    TaskRecord,
+    to_json,
+)
 from taskmill.define.task import Task
 from taskmill.testing import ManualClock
 from taskmill.testing.plugin import SchedulerFactory
@@ -364,3 +375,21 @@ async def test_a_finalize_in_a_process_reads_the_errors_of_its_children(path: Pa
         await scheduler.run_until_idle()
         record = await handle.record()
     assert (record.state, record.errors) == ("completed", ())
+
+
+async def test_last_error_of_an_ended_task_is_that_of_its_last_attempt() -> None:
+    domain = Domain("last")
+
+    @domain.task(retry=Retry.constant(1, 0))
+    async def fails(ctx: Context) -> None:
+        raise ValueError(f"attempt {ctx.attempt}")
+
+    @domain.task
+    async def gives_up() -> None:
+        raise GiveUp("impossible")
+
+    async with Scheduler(domains=[domain]) as scheduler:
+        dead, failed = await fails.submit(), await gives_up.submit()
+        await scheduler.run_until_idle()
+        assert (await dead.record()).last_error == "ValueError: attempt 2"
+        assert (await failed.record()).last_error == "impossible"

@@ -165,6 +165,7 @@ def history_record(row: HistoryRow) -> HistoryRecord:
 
 
 def _common(row: ActiveRow | HistoryRow) -> dict[str, Any]:
+    errors = _errors(row.errors) if row.errors else ()
     return {
         "id": row.id,
         "type": row.type,
@@ -184,9 +185,10 @@ def _common(row: ActiveRow | HistoryRow) -> dict[str, Any]:
         "started_at": optional_from_ms(row.started_at),
         "parent_id": row.parent_id,
         "progress": _progress(row.progress),
-        "last_error": row.last_error,
+        # The column is what the last attempt began with: it lacks the error that ended the task.
+        "last_error": errors[-1].error if errors else row.last_error,
         "io": stored_budget(row.io),
-        "errors": _errors(row.errors) if row.errors else (),
+        "errors": errors,
     }
 
 

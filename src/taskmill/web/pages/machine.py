@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from taskmill import IoBudget, Status
 from taskmill.web.backend import Backend, CheckedRequest
 from taskmill.web.pages.overview import busiest
-from taskmill.web.shapes import MOST_LISTED, HeldGroup, MachineAnswer, NodeListAnswer
+from taskmill.web.shapes import HeldGroup, MachineAnswer, NodeListAnswer, NodeListQuery
 
 MOST_HELD = 5
 
@@ -42,6 +42,7 @@ async def _held(backend: Backend, group: str) -> HeldGroup | None:
     )
 
 
-async def nodes(backend: Backend, asked: CheckedRequest) -> NodeListAnswer:  # noqa: ARG001 - all pages are called alike
+async def nodes(backend: Backend, asked: CheckedRequest) -> NodeListAnswer:
+    query: NodeListQuery = asked.query
     snapshot = await backend.scheduler.snapshot()
-    return NodeListAnswer(nodes=snapshot.nodes, running=backend.listed(snapshot.running[:MOST_LISTED]))
+    return NodeListAnswer(nodes=snapshot.nodes[: query.limit], running=backend.listed(snapshot.running[: query.limit]))

@@ -51,6 +51,7 @@ from taskmill.web.shapes.system import (
     HeldGroup,
     MachineAnswer,
     NodeListAnswer,
+    NodeListQuery,
     SystemAnswer,
 )
 from taskmill.web.shapes.tasks import (
@@ -99,6 +100,7 @@ __all__ = [
     "MachineAnswer",
     "Moment",
     "NodeListAnswer",
+    "NodeListQuery",
     "OverviewAnswer",
     "PageAnswer",
     "PauseAnswer",

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from taskmill import ErrorGroup, Explanation, IoBudget, MachineSnapshot, NodeSnapshot, TaskRecord
-from taskmill.web.shapes.basic import Body, Limit, PageAnswer, Query, Text
+from taskmill.web.shapes.basic import MOST_LISTED, Body, Limit, PageAnswer, Query, Text
 
 
 class HeldGroup(PageAnswer):
@@ -35,12 +35,18 @@ class MachineAnswer(PageAnswer):
     """For up to five groups, why their oldest waiting task waits."""
 
 
+class NodeListQuery(Query):
+    """How many nodes and running tasks to list, at most."""
+
+    limit: Limit = MOST_LISTED
+
+
 class NodeListAnswer(PageAnswer):
     """The dispatching nodes, and dead ones whose tasks were not returned yet."""
 
     nodes: Sequence[NodeSnapshot]
     running: Sequence[TaskRecord]
-    """The tasks that run on them, at most 200."""
+    """The tasks that run on them."""
 
 
 class FindingAnswer(PageAnswer):
